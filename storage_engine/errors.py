@@ -1,0 +1,136 @@
+"""Everything that can go wrong in the store, as one tree, used on both ends of the socket.
+
+    StoreError
+    ├── StoreUnavailable      1  nobody answers on the engine's socket; nothing was sent
+    ├── OutcomeUnknown        2  the connection broke while a request was under way
+    ├── BadFrame              3  bytes on the socket that are not a frame of this protocol
+    ├── BadRequest            4  a well-formed frame that asks for something impossible
+    ├── TopicNotFound         5
+    ├── GroupNotFound         6
+    ├── QueueNotFound         7  queue_id outside the topic's queues
+    ├── RecordRefused         8  a record that breaks a size or layout rule
+    ├── LeaseExpired          9  the message was leased to somebody else since
+    ├── OffsetOutOfRange     10
+    ├── StoreBusy            11  too much waits for the disk, or too many polls are parked
+    ├── DiskFull             12
+    ├── SyncFailed           13  the disk refused to make an append durable
+    ├── ShuttingDown         14
+    ├── StoreInUse           15  another engine owns the directory
+    ├── StoreCorrupt         16  files that cannot be opened as a store
+    ├── Unauthenticated      17  the handshake's proof did not match
+    └── ConfigInvalid        18
+
+``code`` travels in reply frames and never changes its meaning. ``retriable`` says whether the same
+request may succeed later. ``stored`` says what became of a put: False is a promise that nothing of it
+will ever be delivered, None that nobody knows.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class StoreError(Exception):
+    """Root of all errors raised by this package."""
+
+    code: ClassVar[int] = 0
+    retriable: ClassVar[bool] = False
+    stored: ClassVar[bool | None] = False
+
+    @property
+    def message(self) -> str:
+        return str(self)
+
+
+class StoreUnavailable(StoreError):
+    code = 1
+    retriable = True
+
+
+class OutcomeUnknown(StoreError):
+    code = 2
+    retriable = True
+    stored = None
+
+
+class BadFrame(StoreError):
+    code = 3
+
+
+class BadRequest(StoreError):
+    code = 4
+
+
+class TopicNotFound(StoreError):
+    code = 5
+
+
+class GroupNotFound(StoreError):
+    code = 6
+
+
+class QueueNotFound(StoreError):
+    code = 7
+
+
+class RecordRefused(StoreError):
+    code = 8
+
+
+class LeaseExpired(StoreError):
+    code = 9
+
+
+class OffsetOutOfRange(StoreError):
+    code = 10
+
+
+class StoreBusy(StoreError):
+    code = 11
+    retriable = True
+
+
+class DiskFull(StoreError):
+    code = 12
+    retriable = True
+
+
+class SyncFailed(StoreError):
+    code = 13
+    retriable = True
+    stored = None
+
+
+class ShuttingDown(StoreError):
+    code = 14
+    retriable = True
+
+
+class StoreInUse(StoreError):
+    code = 15
+
+
+class StoreCorrupt(StoreError):
+    code = 16
+
+
+class Unauthenticated(StoreError):
+    code = 17
+
+
+class ConfigInvalid(StoreError):
+    code = 18
+
+
+def _by_code() -> dict[int, type[StoreError]]:
+    classes = {cls.code: cls for cls in StoreError.__subclasses__()}
+    assert len(classes) == len(StoreError.__subclasses__()), "two errors share a code"
+    return classes
+
+
+ERRORS_BY_CODE = _by_code()
+
+
+def error_from_code(code: int, message: str) -> StoreError:
+    """The error a reply frame carries; an unknown code becomes a plain ``StoreError``."""
+    return ERRORS_BY_CODE.get(code, StoreError)(message)

@@ -1,0 +1,341 @@
+"""Frames of the engine's socket: what travels between ``client`` and ``server``; pure, versioned.
+
+    client ── request frame ──▶ [protocol] ──▶ server        many in flight, matched by request_id
+    client ◀── reply frame ──── [protocol] ◀── server        in any order
+
+    offset  width  field         meaning
+         0      4  frame_bytes   length of all that follows this field: 12 + payload
+         4      1  version       PROTOCOL_VERSION; anything else ends the connection
+         5      1  opcode        one of ``Op``; a reply repeats the request's
+         6      2  status        0 in a request and in a good reply, else ``StoreError.code``
+         8      4  request_id    chosen by the client, unique among its requests in flight
+        12      4  payload_crc   CRC-32 of the payload
+        16      n  payload       by opcode, below
+
+PUT request     records, back to back, in the bytes of ``record.py``; the engine fills in queue offset,
+                physical offset, store time, store host and ``__CRC32#``.
+PUT reply       ``store_timestamp_ms`` i64, then per record ``queue_offset`` i64, ``physical_offset`` i64.
+                A refused record has queue_offset = -StoreError.code; the others of the frame are stored.
+RECEIVE reply   u32 length, MessagePack ``ReceiveHead``, then the records back to back.
+PULL reply      u32 length, MessagePack ``PullHead``, then the records back to back.
+all others      one MessagePack struct each way, as listed in ``REQUEST_TYPES`` and ``REPLY_TYPES``.
+error reply     MessagePack ``ErrorReply``.
+
+A frame is read only after its length has been checked against the limit. All integers are big-endian.
+"""
+
+from __future__ import annotations
+
+import enum
+import struct
+from typing import Final
+
+import msgspec
+from isal.isal_zlib import crc32
+
+from storage_engine.errors import BadFrame
+
+PROTOCOL_VERSION: Final = 1
+FRAME_HEAD = struct.Struct(">IBBHII")
+FRAME_HEAD_BYTES: Final = FRAME_HEAD.size
+LENGTH_BYTES: Final = 4
+PUT_REPLY_HEAD = struct.Struct(">q")
+PUT_REPLY_ENTRY = struct.Struct(">qq")
+assert FRAME_HEAD_BYTES == 16
+assert PUT_REPLY_ENTRY.size == 16
+
+
+class Op(enum.IntEnum):
+    """What a frame asks for. Numbers are part of the format and are never reused."""
+
+    HELLO = 1
+    PING = 2
+    CANCEL = 3
+    PUT = 16
+    PULL = 17
+    RECEIVE = 18
+    SETTLE = 19
+    TOPIC_PUT = 32
+    TOPIC_LIST = 33
+    TOPIC_STATS = 34
+    GROUP_PUT = 40
+    GROUP_LIST = 41
+    GROUP_STATS = 42
+    CHECKPOINT = 48
+    STATS = 49
+
+
+class Durability(enum.StrEnum):
+    """When a put to the topic is answered: after the disk has it, or at once."""
+
+    SYNC = "sync"
+    ASYNC = "async"
+
+
+class StartFrom(enum.StrEnum):
+    """Where a group begins on a topic it has never read."""
+
+    EARLIEST = "earliest"
+    LATEST = "latest"
+
+
+class PullStatus(enum.StrEnum):
+    """Outcome of a read at an offset, in RocketMQ's words."""
+
+    FOUND = "found"
+    NO_NEW_MSG = "no_new_msg"
+    OFFSET_ILLEGAL = "offset_illegal"
+
+
+class _Wire(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Base of all structs on the socket."""
+
+
+class HelloRequest(_Wire):
+    """First frame of a connection. ``proof`` is empty on a unix socket."""
+
+    client: str
+    proof: bytes = b""
+
+
+class HelloReply(_Wire):
+    """``store_host`` is what the engine writes into STOREHOST: 8 bytes, IPv4 and port."""
+
+    broker: str
+    epoch: int
+    frame_bytes_max: int
+    body_bytes_max: int
+    store_host: bytes
+
+
+class Empty(_Wire):
+    """A request or reply without content."""
+
+
+class CancelRequest(_Wire):
+    """Give up a parked RECEIVE; its reply comes at once, with what was found."""
+
+    request_id: int
+
+
+class TopicConfig(_Wire):
+    """A topic as the engine knows it. ``topic`` is the full name, ``namespace%name``."""
+
+    topic: str
+    queue_count: int
+    durability: Durability = Durability.SYNC
+
+
+class TopicList(_Wire):
+    topics: list[TopicConfig]
+
+
+class TopicRef(_Wire):
+    topic: str
+
+
+class QueueStats(_Wire):
+    """Readable range [min_offset, max_offset) of one queue."""
+
+    queue_id: int
+    min_offset: int
+    max_offset: int
+
+
+class TopicStats(_Wire):
+    topic: str
+    queues: list[QueueStats]
+
+
+class GroupConfig(_Wire):
+    """Consumer group as the engine knows it. ``group`` is the full name, ``namespace%name``."""
+
+    group: str
+    start_from: StartFrom = StartFrom.EARLIEST
+    lease_ms: int = 60_000
+    max_reconsume_times: int = 16
+
+
+class GroupList(_Wire):
+    groups: list[GroupConfig]
+
+
+class GroupRef(_Wire):
+    group: str
+
+
+class GroupQueueStats(_Wire):
+    """Progress of a group on one queue. lag = max_offset - consumer_offset."""
+
+    topic: str
+    queue_id: int
+    min_offset: int
+    max_offset: int
+    consumer_offset: int
+    inflight_count: int
+
+
+class GroupStats(_Wire):
+    group: str
+    queues: list[GroupQueueStats]
+
+
+class ReceiveRequest(_Wire):
+    """Lease up to ``messages_max`` messages of ``topic`` to ``member_id`` of ``group``.
+
+    Parks for ``wait_ms`` when nothing is ready. ``bytes_max`` counts whole records; the first one is
+    delivered whatever its size.
+    """
+
+    group: str
+    topic: str
+    member_id: str
+    messages_max: int
+    bytes_max: int
+    wait_ms: int
+    lease_ms: int
+
+
+class ReceiveHead(_Wire):
+    """What comes before the records of a RECEIVE reply.
+
+    ``attempts[i]`` is the delivery count of record i, from 1. All records of a reply share one
+    ``lease_generation``; it makes a receipt of an older delivery recognisable.
+    """
+
+    lease_generation: int
+    lease_until_ms: int
+    attempts: list[int]
+
+
+class LeaseRef(_Wire):
+    """Leased messages of one queue: which delivery, and their queue offsets."""
+
+    topic: str
+    queue_id: int
+    lease_generation: int
+    queue_offsets: list[int]
+
+
+class Nack(_Wire):
+    """Give one message back, to be delivered again after ``delay_ms``."""
+
+    topic: str
+    queue_id: int
+    lease_generation: int
+    queue_offset: int
+    delay_ms: int
+    reason: str = ""
+
+
+class Extend(_Wire):
+    """Let the lease of one message end ``lease_ms`` from now."""
+
+    topic: str
+    queue_id: int
+    lease_generation: int
+    queue_offset: int
+    lease_ms: int
+
+
+class SettleRequest(_Wire):
+    group: str
+    acks: list[LeaseRef] = []
+    nacks: list[Nack] = []
+    extends: list[Extend] = []
+
+
+class SettleFailure(_Wire):
+    """A message whose settle had no effect; ``code`` is a ``StoreError.code``."""
+
+    topic: str
+    queue_id: int
+    queue_offset: int
+    code: int
+
+
+class SettleReply(_Wire):
+    """``extended_until_ms`` is in the order of the request; 0 where the extend failed."""
+
+    acked_count: int
+    nacked_count: int
+    extended_until_ms: list[int]
+    failures: list[SettleFailure]
+
+
+class PullRequest(_Wire):
+    """Read records of one queue from ``queue_offset`` on; changes no delivery state."""
+
+    topic: str
+    queue_id: int
+    queue_offset: int
+    messages_max: int
+    bytes_max: int
+
+
+class PullHead(_Wire):
+    status: PullStatus
+    next_offset: int
+    min_offset: int
+    max_offset: int
+
+
+class CheckpointReply(_Wire):
+    flushed_offset: int
+    consumer_offset_count: int
+
+
+class StatsReply(_Wire):
+    """Counters since the engine started, and where its log stands."""
+
+    broker: str
+    epoch: int
+    pid: int
+    uptime_ms: int
+    put_count: int
+    put_bytes: int
+    delivered_count: int
+    acked_count: int
+    sync_count: int
+    append_offset: int
+    flushed_offset: int
+    segment_count: int
+    parked_count: int
+    connection_count: int
+    is_writable: bool
+
+
+class ErrorReply(_Wire):
+    message: str
+
+
+REQUEST_TYPES: Final[dict[Op, type[_Wire]]] = {
+    Op.HELLO: HelloRequest,
+    Op.PING: Empty,
+    Op.CANCEL: CancelRequest,
+    Op.PULL: PullRequest,
+    Op.RECEIVE: ReceiveRequest,
+    Op.SETTLE: SettleRequest,
+    Op.TOPIC_PUT: TopicConfig,
+    Op.TOPIC_LIST: Empty,
+    Op.TOPIC_STATS: TopicRef,
+    Op.GROUP_PUT: GroupConfig,
+    Op.GROUP_LIST: Empty,
+    Op.GROUP_STATS: GroupRef,
+    Op.CHECKPOINT: Empty,
+    Op.STATS: Empty,
+}
+REPLY_TYPES: Final[dict[Op, type[_Wire]]] = {
+    Op.HELLO: HelloReply,
+    Op.PING: Empty,
+    Op.CANCEL: Empty,
+    Op.SETTLE: SettleReply,
+    Op.TOPIC_PUT: Empty,
+    Op.TOPIC_LIST: TopicList,
+    Op.TOPIC_STATS: TopicStats,
+    Op.GROUP_PUT: Empty,
+    Op.GROUP_LIST: GroupList,
+    Op.GROUP_STATS: GroupStats,
+    Op.CHECKPOINT: CheckpointReply,
+    Op.STATS: StatsReply,
+}
