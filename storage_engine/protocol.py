@@ -31,9 +31,6 @@ import struct
 from typing import Final
 
 import msgspec
-from isal.isal_zlib import crc32
-
-from storage_engine.errors import BadFrame
 
 PROTOCOL_VERSION: Final = 1
 FRAME_HEAD = struct.Struct(">IBBHII")
@@ -87,18 +84,18 @@ class PullStatus(enum.StrEnum):
     OFFSET_ILLEGAL = "offset_illegal"
 
 
-class _Wire(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Wire(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Base of all structs on the socket."""
 
 
-class HelloRequest(_Wire):
+class HelloRequest(Wire):
     """First frame of a connection. ``proof`` is empty on a unix socket."""
 
     client: str
     proof: bytes = b""
 
 
-class HelloReply(_Wire):
+class HelloReply(Wire):
     """``store_host`` is what the engine writes into STOREHOST: 8 bytes, IPv4 and port."""
 
     broker: str
@@ -108,17 +105,17 @@ class HelloReply(_Wire):
     store_host: bytes
 
 
-class Empty(_Wire):
+class Empty(Wire):
     """A request or reply without content."""
 
 
-class CancelRequest(_Wire):
+class CancelRequest(Wire):
     """Give up a parked RECEIVE; its reply comes at once, with what was found."""
 
     request_id: int
 
 
-class TopicConfig(_Wire):
+class TopicConfig(Wire):
     """A topic as the engine knows it. ``topic`` is the full name, ``namespace%name``."""
 
     topic: str
@@ -126,15 +123,15 @@ class TopicConfig(_Wire):
     durability: Durability = Durability.SYNC
 
 
-class TopicList(_Wire):
+class TopicList(Wire):
     topics: list[TopicConfig]
 
 
-class TopicRef(_Wire):
+class TopicRef(Wire):
     topic: str
 
 
-class QueueStats(_Wire):
+class QueueStats(Wire):
     """Readable range [min_offset, max_offset) of one queue."""
 
     queue_id: int
@@ -142,12 +139,12 @@ class QueueStats(_Wire):
     max_offset: int
 
 
-class TopicStats(_Wire):
+class TopicStats(Wire):
     topic: str
     queues: list[QueueStats]
 
 
-class GroupConfig(_Wire):
+class GroupConfig(Wire):
     """Consumer group as the engine knows it. ``group`` is the full name, ``namespace%name``."""
 
     group: str
@@ -156,15 +153,15 @@ class GroupConfig(_Wire):
     max_reconsume_times: int = 16
 
 
-class GroupList(_Wire):
+class GroupList(Wire):
     groups: list[GroupConfig]
 
 
-class GroupRef(_Wire):
+class GroupRef(Wire):
     group: str
 
 
-class GroupQueueStats(_Wire):
+class GroupQueueStats(Wire):
     """Progress of a group on one queue. lag = max_offset - consumer_offset."""
 
     topic: str
@@ -175,12 +172,12 @@ class GroupQueueStats(_Wire):
     inflight_count: int
 
 
-class GroupStats(_Wire):
+class GroupStats(Wire):
     group: str
     queues: list[GroupQueueStats]
 
 
-class ReceiveRequest(_Wire):
+class ReceiveRequest(Wire):
     """Lease up to ``messages_max`` messages of ``topic`` to ``member_id`` of ``group``.
 
     Parks for ``wait_ms`` when nothing is ready. ``bytes_max`` counts whole records; the first one is
@@ -196,7 +193,7 @@ class ReceiveRequest(_Wire):
     lease_ms: int
 
 
-class ReceiveHead(_Wire):
+class ReceiveHead(Wire):
     """What comes before the records of a RECEIVE reply.
 
     ``attempts[i]`` is the delivery count of record i, from 1. All records of a reply share one
@@ -208,7 +205,7 @@ class ReceiveHead(_Wire):
     attempts: list[int]
 
 
-class LeaseRef(_Wire):
+class LeaseRef(Wire):
     """Leased messages of one queue: which delivery, and their queue offsets."""
 
     topic: str
@@ -217,7 +214,7 @@ class LeaseRef(_Wire):
     queue_offsets: list[int]
 
 
-class Nack(_Wire):
+class Nack(Wire):
     """Give one message back, to be delivered again after ``delay_ms``."""
 
     topic: str
@@ -228,7 +225,7 @@ class Nack(_Wire):
     reason: str = ""
 
 
-class Extend(_Wire):
+class Extend(Wire):
     """Let the lease of one message end ``lease_ms`` from now."""
 
     topic: str
@@ -238,14 +235,14 @@ class Extend(_Wire):
     lease_ms: int
 
 
-class SettleRequest(_Wire):
+class SettleRequest(Wire):
     group: str
     acks: list[LeaseRef] = []
     nacks: list[Nack] = []
     extends: list[Extend] = []
 
 
-class SettleFailure(_Wire):
+class SettleFailure(Wire):
     """A message whose settle had no effect; ``code`` is a ``StoreError.code``."""
 
     topic: str
@@ -254,7 +251,7 @@ class SettleFailure(_Wire):
     code: int
 
 
-class SettleReply(_Wire):
+class SettleReply(Wire):
     """``extended_until_ms`` is in the order of the request; 0 where the extend failed."""
 
     acked_count: int
@@ -263,7 +260,7 @@ class SettleReply(_Wire):
     failures: list[SettleFailure]
 
 
-class PullRequest(_Wire):
+class PullRequest(Wire):
     """Read records of one queue from ``queue_offset`` on; changes no delivery state."""
 
     topic: str
@@ -273,19 +270,19 @@ class PullRequest(_Wire):
     bytes_max: int
 
 
-class PullHead(_Wire):
+class PullHead(Wire):
     status: PullStatus
     next_offset: int
     min_offset: int
     max_offset: int
 
 
-class CheckpointReply(_Wire):
+class CheckpointReply(Wire):
     flushed_offset: int
     consumer_offset_count: int
 
 
-class StatsReply(_Wire):
+class StatsReply(Wire):
     """Counters since the engine started, and where its log stands."""
 
     broker: str
@@ -305,11 +302,11 @@ class StatsReply(_Wire):
     is_writable: bool
 
 
-class ErrorReply(_Wire):
+class ErrorReply(Wire):
     message: str
 
 
-REQUEST_TYPES: Final[dict[Op, type[_Wire]]] = {
+REQUEST_TYPES: Final[dict[Op, type[Wire]]] = {
     Op.HELLO: HelloRequest,
     Op.PING: Empty,
     Op.CANCEL: CancelRequest,
@@ -325,7 +322,7 @@ REQUEST_TYPES: Final[dict[Op, type[_Wire]]] = {
     Op.CHECKPOINT: Empty,
     Op.STATS: Empty,
 }
-REPLY_TYPES: Final[dict[Op, type[_Wire]]] = {
+REPLY_TYPES: Final[dict[Op, type[Wire]]] = {
     Op.HELLO: HelloReply,
     Op.PING: Empty,
     Op.CANCEL: Empty,

@@ -1,0 +1,479 @@
+"""Asyncio door to an engine: one connection, many requests in flight, reconnects by itself.
+
+    put, put, put ──▶ [one loop tick] ── one PUT frame ──▶ engine
+    receive, settle, … ──▶ one frame each ───────────────▶ engine
+    futures ◀── matched by request_id ◀── reply frames ◀── engine
+
+Promises: nothing is sent twice by itself. A call while disconnected fails at once with
+``StoreUnavailable`` (nothing was sent); one whose connection breaks, or that waits longer than its limit,
+fails with ``OutcomeUnknown``. Bytes in flight are bounded. Not thread-safe: one event loop owns it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import random
+from typing import Any, Final, NamedTuple, TypeVar, cast
+
+import msgspec
+
+from storage_engine.clock import Clock, SystemClock
+from storage_engine.errors import (
+    BadFrame,
+    OutcomeUnknown,
+    ShuttingDown,
+    StoreBusy,
+    StoreError,
+    StoreUnavailable,
+    error_from_code,
+)
+from storage_engine.frames import (
+    FrameDecoder,
+    decode_error,
+    decode_pull_reply,
+    decode_put_reply,
+    decode_receive_reply,
+    decode_reply,
+    encode_frame,
+    encode_struct,
+)
+from storage_engine.protocol import (
+    CancelRequest,
+    CheckpointReply,
+    Empty,
+    GroupConfig,
+    GroupList,
+    GroupRef,
+    GroupStats,
+    HelloReply,
+    HelloRequest,
+    Nack,
+    Op,
+    PullHead,
+    PullRequest,
+    ReceiveHead,
+    ReceiveRequest,
+    SettleReply,
+    SettleRequest,
+    StatsReply,
+    TopicConfig,
+    TopicList,
+    TopicRef,
+    TopicStats,
+    Wire,
+)
+from storage_engine.record import Record, decode_records
+
+log = logging.getLogger(__name__)
+
+MIB: Final = 1024 * 1024
+ReplyT = TypeVar("ReplyT", bound=Wire)
+
+
+class ClientConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """Limits of one client."""
+
+    frame_bytes_max: int = 16 * MIB
+    put_frame_bytes: int = MIB  # puts of one tick are cut into frames of about this size
+    put_inflight_bytes_max: int = 64 * MIB
+    inflight_count_max: int = 100_000
+    request_timeout_ms: int = 15_000  # a request that may park gets its own wait on top
+    reconnect_min_ms: int = 20
+    reconnect_max_ms: int = 2_000
+    sweep_interval_ms: int = 500
+
+
+class PutResult(NamedTuple):
+    """Where a record went. With ``error`` set it was refused and the rest means nothing."""
+
+    queue_offset: int
+    physical_offset: int
+    store_timestamp_ms: int
+    error: StoreError | None = None
+
+
+class Received(NamedTuple):
+    """Leased messages; ``head.attempts`` runs along ``records``."""
+
+    head: ReceiveHead
+    records: list[Record]
+
+
+class _InFlight:
+    """A request that waits for its reply."""
+
+    __slots__ = ("deadline_ms", "future", "op", "origin", "put_bytes", "puts")
+
+    def __init__(self, op: Op, future: asyncio.Future[bytes] | None, deadline_ms: int) -> None:
+        self.op = op
+        self.future = future
+        self.deadline_ms = deadline_ms
+        self.origin: ReceiveRequest | None = None
+        self.puts: list[tuple[asyncio.Future[list[PutResult]], int]] = []
+        self.put_bytes = 0
+
+
+class AsyncStoreClient:
+    """See the module's docstring."""
+
+    def __init__(
+        self,
+        socket_path: str,
+        *,
+        client_name: str,
+        config: ClientConfig | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        self._socket_path = socket_path
+        self._client_name = client_name
+        self._config = config or ClientConfig()
+        self._clock = clock or SystemClock()
+        self._transport: asyncio.Transport | None = None
+        self._inflight: dict[int, _InFlight] = {}
+        self._next_request_id = 1
+        self._put_records: list[bytes] = []
+        self._put_waiters: list[tuple[asyncio.Future[list[PutResult]], int]] = []
+        self._put_inflight_bytes = 0
+        self._runner: asyncio.Task[None] | None = None
+        self._connected = asyncio.Event()
+        self._is_closed = False
+        self._last_failure = "not started"
+        self.hello: HelloReply | None = None
+
+    @property
+    def is_connected(self) -> bool:
+        return self._connected.is_set()
+
+    def start(self) -> None:
+        """Begin to connect, and keep connected until ``aclose``. Needs a running loop."""
+        if self._runner is None:
+            self._runner = asyncio.get_running_loop().create_task(self._keep_connected())
+
+    async def wait_connected(self, timeout_ms: int) -> None:
+        """Raises ``StoreUnavailable`` when the engine has not answered within ``timeout_ms``."""
+        self.start()
+        try:
+            async with asyncio.timeout(timeout_ms / 1_000):
+                await self._connected.wait()
+        except TimeoutError as exc:
+            raise self._unavailable() from exc
+
+    async def aclose(self) -> None:
+        """Close the connection; requests in flight fail with ``OutcomeUnknown``."""
+        self._is_closed = True
+        if self._runner is not None:
+            self._runner.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._runner
+            self._runner = None
+
+    # Requests -------------------------------------------------------------------------------
+
+    def put(self, records: list[bytes]) -> asyncio.Future[list[PutResult]]:
+        """Append records of ``encode_record``; all puts of one loop tick travel together.
+
+        Returns:
+            a future of one result per record, in order; done when the engine calls them stored, which
+            for a ``sync`` topic means that the disk has them (part of one fsync).
+
+        Raises (from the future):
+            StoreUnavailable, OutcomeUnknown, StoreBusy, DiskFull, SyncFailed, ShuttingDown.
+        """
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[list[PutResult]] = loop.create_future()
+        if self._transport is None:
+            future.set_exception(self._unavailable())
+            return future
+        if self._put_inflight_bytes > self._config.put_inflight_bytes_max:
+            future.set_exception(
+                StoreBusy(f"{self._put_inflight_bytes} bytes wait for the engine already")
+            )
+            return future
+        if not self._put_waiters:
+            loop.call_soon(self._send_puts)
+        self._put_records += records
+        self._put_waiters.append((future, len(records)))
+        return future
+
+    async def receive(self, request: ReceiveRequest) -> Received:
+        """Lease messages, parked up to ``request.wait_ms``. Cancelling gives the place and leases back."""
+        payload = await self._request(Op.RECEIVE, request, extra_wait_ms=request.wait_ms)
+        head, at = decode_receive_reply(payload)
+        return Received(head, decode_records(payload, at))
+
+    async def pull(self, request: PullRequest) -> tuple[PullHead, list[Record]]:
+        """Read records at an offset; changes no delivery state."""
+        payload = await self._request(Op.PULL, request)
+        head, at = decode_pull_reply(payload)
+        return head, decode_records(payload, at)
+
+    async def settle(self, request: SettleRequest) -> SettleReply:
+        return await self._ask(Op.SETTLE, request, SettleReply)
+
+    async def topic_put(self, request: TopicConfig) -> None:
+        await self._ask(Op.TOPIC_PUT, request, Empty)
+
+    async def topic_list(self) -> TopicList:
+        return await self._ask(Op.TOPIC_LIST, Empty(), TopicList)
+
+    async def topic_stats(self, request: TopicRef) -> TopicStats:
+        return await self._ask(Op.TOPIC_STATS, request, TopicStats)
+
+    async def group_put(self, request: GroupConfig) -> None:
+        await self._ask(Op.GROUP_PUT, request, Empty)
+
+    async def group_list(self) -> GroupList:
+        return await self._ask(Op.GROUP_LIST, Empty(), GroupList)
+
+    async def group_stats(self, request: GroupRef) -> GroupStats:
+        return await self._ask(Op.GROUP_STATS, request, GroupStats)
+
+    async def checkpoint(self) -> CheckpointReply:
+        return await self._ask(Op.CHECKPOINT, Empty(), CheckpointReply)
+
+    async def stats(self) -> StatsReply:
+        return await self._ask(Op.STATS, Empty(), StatsReply)
+
+    async def ping(self) -> None:
+        await self._ask(Op.PING, Empty(), Empty)
+
+    # Sending --------------------------------------------------------------------------------
+
+    async def _ask(self, op: Op, request: Wire, kind: type[ReplyT]) -> ReplyT:
+        reply = decode_reply(op, await self._request(op, request))
+        assert isinstance(reply, kind)
+        return reply
+
+    async def _request(self, op: Op, request: Wire, extra_wait_ms: int = 0) -> bytes:
+        if self._transport is None:
+            raise self._unavailable()
+        if len(self._inflight) >= self._config.inflight_count_max:
+            raise StoreBusy(f"{len(self._inflight)} requests are in flight already")
+        future: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+        request_id, entry = self._register(op, future, extra_wait_ms)
+        if isinstance(request, ReceiveRequest):
+            entry.origin = request
+        self._transport.write(encode_frame(op, request_id, encode_struct(request)))
+        try:
+            return await future
+        except asyncio.CancelledError:
+            if entry.origin is not None and request_id in self._inflight:
+                self._cancel(request_id)
+            raise
+
+    def _register(
+        self, op: Op, future: asyncio.Future[bytes] | None, extra_wait_ms: int = 0
+    ) -> tuple[int, _InFlight]:
+        request_id = self._next_request_id
+        self._next_request_id = request_id % 0xFFFF_FFFF + 1
+        deadline_ms = self._clock.monotonic_ms() + self._config.request_timeout_ms + extra_wait_ms
+        entry = self._inflight[request_id] = _InFlight(op, future, deadline_ms)
+        return request_id, entry
+
+    def _cancel(self, request_id: int) -> None:
+        """The reply still comes, and what it leased is given back in ``_give_back``."""
+        if self._transport is not None:
+            cancel_id, _ = self._register(Op.CANCEL, None)
+            payload = encode_struct(CancelRequest(request_id=request_id))
+            self._transport.write(encode_frame(Op.CANCEL, cancel_id, payload))
+
+    def _give_back(self, origin: ReceiveRequest, payload: bytes) -> None:
+        head, at = decode_receive_reply(payload)
+        nacks = [
+            Nack(
+                topic=record.topic,
+                queue_id=record.queue_id,
+                lease_generation=head.lease_generation,
+                queue_offset=record.queue_offset,
+                delay_ms=0,
+                reason="receiver gone",
+            )
+            for record in decode_records(payload, at)
+        ]
+        if nacks and self._transport is not None:
+            request = SettleRequest(group=origin.group, nacks=nacks)
+            request_id, _ = self._register(Op.SETTLE, None)
+            self._transport.write(encode_frame(Op.SETTLE, request_id, encode_struct(request)))
+
+    def _send_puts(self) -> None:
+        records, waiters = self._put_records, self._put_waiters
+        self._put_records, self._put_waiters = [], []
+        if self._transport is None:
+            error = self._unavailable()
+            for future, _ in waiters:
+                _fail(future, error)
+            return
+        start = 0
+        batch: list[bytes] = []
+        batch_waiters: list[tuple[asyncio.Future[list[PutResult]], int]] = []
+        batch_bytes = 0
+        for future, count in waiters:
+            batch += records[start : start + count]
+            batch_bytes += sum(map(len, records[start : start + count]))
+            batch_waiters.append((future, count))
+            start += count
+            if batch_bytes >= self._config.put_frame_bytes:
+                self._send_put_frame(batch, batch_waiters)
+                batch, batch_waiters, batch_bytes = [], [], 0
+        if batch_waiters:
+            self._send_put_frame(batch, batch_waiters)
+
+    def _send_put_frame(
+        self, records: list[bytes], waiters: list[tuple[asyncio.Future[list[PutResult]], int]]
+    ) -> None:
+        assert self._transport is not None
+        payload = b"".join(records)
+        request_id, entry = self._register(Op.PUT, None)
+        entry.puts = waiters
+        entry.put_bytes = len(payload)
+        self._put_inflight_bytes += len(payload)
+        self._transport.write(encode_frame(Op.PUT, request_id, payload))
+
+    # Receiving ------------------------------------------------------------------------------
+
+    def replied(self, op: int, status: int, request_id: int, payload: bytes) -> None:
+        """Called by the connection for each reply frame."""
+        entry = self._inflight.pop(request_id, None)
+        if entry is None:
+            return  # it had timed out
+        if entry.op is Op.PUT:
+            self._put_inflight_bytes -= entry.put_bytes
+            self._put_replied(entry, status, payload)
+            return
+        future = entry.future
+        if future is None:
+            return
+        if future.done():
+            if entry.origin is not None and status == 0:
+                self._give_back(entry.origin, payload)
+        elif status:
+            future.set_exception(decode_error(status, payload))
+        else:
+            future.set_result(payload)
+
+    def _put_replied(self, entry: _InFlight, status: int, payload: bytes) -> None:
+        if status:
+            error = decode_error(status, payload)
+            for future, _ in entry.puts:
+                _fail(future, error)
+            return
+        store_timestamp_ms, offsets = decode_put_reply(payload)
+        start = 0
+        for future, count in entry.puts:
+            if not future.done():
+                future.set_result(
+                    [
+                        PutResult(queue_offset, physical_offset, store_timestamp_ms)
+                        if queue_offset >= 0
+                        else PutResult(-1, -1, 0, error_from_code(-queue_offset, "refused by the engine"))
+                        for queue_offset, physical_offset in offsets[start : start + count]
+                    ]
+                )
+            start += count
+
+    # Connection -----------------------------------------------------------------------------
+
+    async def _keep_connected(self) -> None:
+        delay_ms = self._config.reconnect_min_ms
+        loop = asyncio.get_running_loop()
+        while not self._is_closed:
+            connection = _Connection(self, self._config.frame_bytes_max)
+            try:
+                transport, _ = await loop.create_unix_connection(lambda c=connection: c, self._socket_path)
+            except OSError as exc:
+                self._last_failure = f"{exc.strerror or exc}"
+            else:
+                try:
+                    if await self._greet(transport):
+                        delay_ms = self._config.reconnect_min_ms
+                        await self._watch(connection)
+                finally:
+                    self._lost(transport)
+            # Jitter keeps a fleet of clients from knocking in step after an engine's restart.
+            await asyncio.sleep(delay_ms * random.uniform(0.5, 1.0) / 1_000)  # noqa: S311 not a secret
+            delay_ms = min(delay_ms * 2, self._config.reconnect_max_ms)
+
+    async def _greet(self, transport: asyncio.Transport) -> bool:
+        self._transport = transport
+        try:
+            async with asyncio.timeout(self._config.request_timeout_ms / 1_000):
+                self.hello = await self._ask(
+                    Op.HELLO, HelloRequest(client=self._client_name), HelloReply
+                )
+        except (StoreError, TimeoutError) as exc:
+            self._last_failure = str(exc)
+            return False
+        self._connected.set()
+        return True
+
+    async def _watch(self, connection: _Connection) -> None:
+        """Until the connection ends, fail what has waited too long."""
+        while not connection.ended.is_set():
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(self._config.sweep_interval_ms / 1_000):
+                    await connection.ended.wait()
+            now_ms = self._clock.monotonic_ms()
+            for request_id, entry in list(self._inflight.items()):
+                if entry.deadline_ms <= now_ms:
+                    del self._inflight[request_id]
+                    self._put_inflight_bytes -= entry.put_bytes
+                    _fail_entry(entry, OutcomeUnknown(f"no reply to {entry.op.name} in time"))
+
+    def _lost(self, transport: asyncio.Transport) -> None:
+        self._connected.clear()
+        self._transport = None
+        transport.abort()
+        entries, self._inflight = list(self._inflight.values()), {}
+        self._put_inflight_bytes = 0
+        for entry in entries:
+            _fail_entry(entry, OutcomeUnknown(f"the engine's connection broke during {entry.op.name}"))
+
+    def _unavailable(self) -> StoreError:
+        if self._is_closed:
+            return ShuttingDown("this client is closed")
+        return StoreUnavailable(f"no engine answers at {self._socket_path}: {self._last_failure}")
+
+    def connection_failed(self, reason: str) -> None:
+        """Called by the connection when the peer broke the protocol or the transport."""
+        self._last_failure = reason
+
+
+class _Connection(asyncio.Protocol):
+    """Moves bytes; every decision is the client's."""
+
+    def __init__(self, client: AsyncStoreClient, frame_bytes_max: int) -> None:
+        self._client = client
+        self._decoder = FrameDecoder(frame_bytes_max)
+        self._transport: asyncio.Transport | None = None
+        self.ended = asyncio.Event()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)
+
+    def data_received(self, data: bytes) -> None:
+        try:
+            for frame in self._decoder.feed(data):
+                self._client.replied(*frame)
+        except BadFrame as exc:
+            log.error("the engine sent a bad frame", extra={"action": "bad_frame", "reason": str(exc)})
+            self._client.connection_failed(str(exc))
+            assert self._transport is not None
+            self._transport.abort()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._client.connection_failed(str(exc) if exc else "the engine closed the connection")
+        self.ended.set()
+
+
+def _fail(future: asyncio.Future[Any], error: StoreError) -> None:  # Any: only its error is set
+    if not future.done():
+        future.set_exception(error)
+
+
+def _fail_entry(entry: _InFlight, error: StoreError) -> None:
+    if entry.future is not None:
+        _fail(entry.future, error)
+    for future, _ in entry.puts:
+        _fail(future, error)

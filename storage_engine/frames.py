@@ -1,0 +1,179 @@
+"""Bytes of the socket ⇄ frames of ``protocol``, without any I/O: both ends and all tests share this.
+
+    transport ── chunks ──▶ [FrameDecoder] ── Frame(op, status, request_id, payload) ──▶ client, server
+    client, server ── op, payload ──▶ [encode_frame] ── bytes ──▶ transport
+
+A decoder that raised is finished: the connection has lost its place and must be closed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+import msgspec
+from isal.isal_zlib import crc32
+
+from storage_engine.errors import BadFrame, BadRequest, StoreError, error_from_code
+from storage_engine.protocol import (
+    FRAME_HEAD,
+    FRAME_HEAD_BYTES,
+    LENGTH_BYTES,
+    PROTOCOL_VERSION,
+    PUT_REPLY_ENTRY,
+    PUT_REPLY_HEAD,
+    REPLY_TYPES,
+    REQUEST_TYPES,
+    ErrorReply,
+    Op,
+    PullHead,
+    ReceiveHead,
+    Wire,
+)
+from storage_engine.record import LENGTH_4
+
+
+class Frame(NamedTuple):
+    """One frame as it arrived. ``payload`` is a copy and may be kept."""
+
+    op: int
+    status: int
+    request_id: int
+    payload: bytes
+
+
+class FrameDecoder:
+    """Turns the chunks of one connection into whole frames."""
+
+    __slots__ = ("_frame_bytes_max", "_pending")
+
+    def __init__(self, frame_bytes_max: int) -> None:
+        self._pending = bytearray()
+        self._frame_bytes_max = frame_bytes_max
+
+    def feed(self, chunk: bytes) -> list[Frame]:
+        """All frames completed by ``chunk``, in order.
+
+        Raises:
+            BadFrame: wrong version, length over the limit, or a payload that fails its CRC.
+        """
+        data: bytes | bytearray = chunk
+        if self._pending:
+            self._pending += chunk
+            data = self._pending
+        frames: list[Frame] = []
+        at, size = 0, len(data)
+        while size - at >= FRAME_HEAD_BYTES:
+            frame_bytes, version, op, status, request_id, payload_crc = FRAME_HEAD.unpack_from(data, at)
+            if version != PROTOCOL_VERSION:
+                raise BadFrame(f"protocol version is {version}, expected {PROTOCOL_VERSION}")
+            if not FRAME_HEAD_BYTES - LENGTH_BYTES <= frame_bytes <= self._frame_bytes_max:
+                raise BadFrame(f"frame of {frame_bytes} bytes, at most {self._frame_bytes_max} allowed")
+            end = at + LENGTH_BYTES + frame_bytes
+            if end > size:
+                break
+            payload = bytes(data[at + FRAME_HEAD_BYTES : end])
+            if crc32(payload) != payload_crc:
+                raise BadFrame(f"payload of request {request_id} does not match its CRC")
+            frames.append(Frame(op, status, request_id, payload))
+            at = end
+        if data is self._pending:
+            del self._pending[:at]
+        elif at < size:
+            self._pending += chunk[at:] if at else chunk
+        return frames
+
+
+def encode_frame(op: int, request_id: int, payload: bytes, status: int = 0) -> bytes:
+    """A whole frame."""
+    head = FRAME_HEAD.pack(
+        FRAME_HEAD_BYTES - LENGTH_BYTES + len(payload),
+        PROTOCOL_VERSION,
+        op,
+        status,
+        request_id,
+        crc32(payload),
+    )
+    return head + payload
+
+
+_encoder = msgspec.msgpack.Encoder()
+_request_decoders = {op: msgspec.msgpack.Decoder(kind) for op, kind in REQUEST_TYPES.items()}
+_reply_decoders = {op: msgspec.msgpack.Decoder(kind) for op, kind in REPLY_TYPES.items()}
+_error_decoder = msgspec.msgpack.Decoder(ErrorReply)
+_receive_head_decoder = msgspec.msgpack.Decoder(ReceiveHead)
+_pull_head_decoder = msgspec.msgpack.Decoder(PullHead)
+
+encode_struct = _encoder.encode
+
+
+def decode_request(op: Op, payload: bytes) -> Wire:
+    """The request struct of a frame.
+
+    Raises:
+        BadRequest: it is not one; the message names the field.
+    """
+    try:
+        return _request_decoders[op].decode(payload)
+    except (msgspec.DecodeError, msgspec.ValidationError) as exc:
+        raise BadRequest(f"{op.name}: {exc}") from exc
+
+
+def decode_reply(op: Op, payload: bytes) -> Wire:
+    """The reply struct of a frame.
+
+    Raises:
+        BadFrame: it is not one.
+    """
+    try:
+        return _reply_decoders[op].decode(payload)
+    except (msgspec.DecodeError, msgspec.ValidationError) as exc:
+        raise BadFrame(f"{op.name} reply: {exc}") from exc
+
+
+def encode_error(error: StoreError) -> bytes:
+    """Payload of a reply whose status is ``error.code``."""
+    return _encoder.encode(ErrorReply(message=error.message))
+
+
+def decode_error(status: int, payload: bytes) -> StoreError:
+    """The error that a reply with a status other than 0 carries."""
+    try:
+        message = _error_decoder.decode(payload).message
+    except (msgspec.DecodeError, msgspec.ValidationError):
+        message = "the engine gave no readable reason"
+    return error_from_code(status, message)
+
+
+def encode_put_reply(store_timestamp_ms: int, offsets: Iterable[tuple[int, int]]) -> bytes:
+    """Reply of PUT; ``offsets`` are (queue_offset or -code, physical_offset) in record order."""
+    pack = PUT_REPLY_ENTRY.pack
+    return PUT_REPLY_HEAD.pack(store_timestamp_ms) + b"".join(
+        [pack(queue_offset, physical_offset) for queue_offset, physical_offset in offsets]
+    )
+
+
+def decode_put_reply(payload: bytes) -> tuple[int, list[tuple[int, int]]]:
+    """(store_timestamp_ms, [(queue_offset or -code, physical_offset), …])."""
+    (store_timestamp_ms,) = PUT_REPLY_HEAD.unpack_from(payload)
+    return store_timestamp_ms, list(
+        PUT_REPLY_ENTRY.iter_unpack(memoryview(payload)[PUT_REPLY_HEAD.size :])
+    )
+
+
+def encode_records_reply(head: ReceiveHead | PullHead, records: bytes) -> bytes:
+    """Reply of RECEIVE and PULL: the head, its length before it, and the records as they are stored."""
+    encoded = _encoder.encode(head)
+    return b"".join((len(encoded).to_bytes(4), encoded, records))
+
+
+def decode_receive_reply(payload: bytes) -> tuple[ReceiveHead, int]:
+    """(head, position of the first record in ``payload``)."""
+    at = 4 + LENGTH_4.unpack_from(payload)[0]
+    return _receive_head_decoder.decode(memoryview(payload)[4:at]), at
+
+
+def decode_pull_reply(payload: bytes) -> tuple[PullHead, int]:
+    """(head, position of the first record in ``payload``)."""
+    at = 4 + LENGTH_4.unpack_from(payload)[0]
+    return _pull_head_decoder.decode(memoryview(payload)[4:at]), at

@@ -1,0 +1,399 @@
+"""One message as bytes of the commit log, in RocketMQ's layout; pure functions.
+
+    offset  width  field                       filled by   notes
+         0      4  TOTALSIZE                   producer    the whole record
+         4      4  MAGICCODE                   producer    V1, or V2 when the topic is longer than 127 bytes
+         8      4  BODYCRC                     producer    CRC-32 of the body & 0x7FFFFFFF
+        12      4  QUEUEID                     producer
+        16      4  FLAG                        producer
+        20      8  QUEUEOFFSET                 engine
+        28      8  PHYSICALOFFSET              engine
+        36      4  SYSFLAG                     producer    bit 4: born host is IPv6; bit 5: store host is IPv6
+        40      8  BORNTIMESTAMP               producer    ms
+        48      8  BORNHOST                    producer    address and port; 20 bytes when IPv6
+        56      8  STORETIMESTAMP              engine      ms, never decreasing along the log
+        64      8  STOREHOST                   engine      20 bytes when IPv6
+        72      4  RECONSUMETIMES              producer
+        76      8  PREPAREDTRANSACTIONOFFSET   producer
+        84    4+n  BODYLENGTH, body            producer
+              1+n  TOPICLENGTH, topic          producer    2+n in V2
+              2+n  PROPERTIESLENGTH, properties            ``name 0x01 value 0x02`` each, <= 32,767 bytes
+
+The last property is always ``__CRC32#``: ten decimal digits, least significant first, of the CRC-32 of
+everything before that property (& 0x7FFFFFFF), so header, topic and properties are covered as well as
+the body. Layout from RocketMQ 5.3 ``MessageExtEncoder``, ``MessageDecoder.createCrc32``.
+
+A producer's record has holes (zeros) where the engine writes; ``commit_log`` fills them while it
+appends. All integers are big-endian.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import struct
+from typing import Final
+
+import msgspec
+from isal.isal_zlib import crc32
+
+from storage_engine.errors import RecordRefused, StoreCorrupt
+
+MAGIC_V1: Final = 0xDAA320A7
+MAGIC_V2: Final = 0xDAA320AB
+MAGIC_BLANK: Final = 0xCBD43194
+BLANK = struct.Struct(">II")
+
+FIXED_BYTES: Final = 91
+TOPIC_BYTES_V1_MAX: Final = 127
+TOPIC_BYTES_MAX: Final = 255
+PROPERTIES_BYTES_MAX: Final = 32_767
+CRC_MASK: Final = 0x7FFF_FFFF
+
+SYSFLAG_BORN_HOST_V6: Final = 1 << 4
+SYSFLAG_STORE_HOST_V6: Final = 1 << 5
+HOST_V4_BYTES: Final = 8
+HOST_V6_BYTES: Final = 20
+
+QUEUE_ID_AT: Final = 12
+QUEUE_OFFSET_AT: Final = 20
+SYSFLAG_AT: Final = 36
+BORN_HOST_AT: Final = 48
+STORE_TIMESTAMP_AT: Final = 56
+BODY_LENGTH_AT: Final = 84
+
+# size, magic, queue id, sysflag: what the engine looks at before it takes a record.
+PEEK = struct.Struct(">II4xi20xi")
+OFFSETS = struct.Struct(">qq")
+STORED_BY = struct.Struct(">q8s")
+LENGTH_4 = struct.Struct(">I")
+LENGTH_2 = struct.Struct(">H")
+assert PEEK.size == SYSFLAG_AT + 4
+
+_HEAD_V4 = struct.Struct(">IIIiiqqiq8sq8siqI")
+_HEAD_BORN_V6 = struct.Struct(">IIIiiqqiq20sq8siqI")
+_HEADS: Final[dict[tuple[bool, bool], struct.Struct]] = {
+    (False, False): _HEAD_V4,
+    (True, False): _HEAD_BORN_V6,
+    (False, True): struct.Struct(">IIIiiqqiq8sq20siqI"),
+    (True, True): struct.Struct(">IIIiiqqiq20sq20siqI"),
+}
+assert _HEAD_V4.size == BODY_LENGTH_AT + 4
+assert _HEAD_V4.size + 1 + 2 == FIXED_BYTES
+
+NAME_VALUE: Final = "\x01"
+PROPERTY_END: Final = "\x02"
+KEY_SEPARATOR: Final = " "
+PROPERTY_TAG: Final = "TAGS"
+PROPERTY_KEYS: Final = "KEYS"
+PROPERTY_MESSAGE_ID: Final = "UNIQ_KEY"
+PROPERTY_MESSAGE_GROUP: Final = "__SHARDINGKEY"
+PROPERTY_CRC: Final = "__CRC32#"
+CRC_PROPERTY_HEAD: Final = PROPERTY_CRC.encode() + NAME_VALUE.encode()
+CRC_DIGITS: Final = 10
+CRC_PROPERTY_BYTES: Final = len(CRC_PROPERTY_HEAD) + CRC_DIGITS + 1
+_CRC_HOLE: Final = CRC_PROPERTY_HEAD + b"0" * CRC_DIGITS + PROPERTY_END.encode()
+assert CRC_PROPERTY_BYTES == 20
+
+# Names that carry the system's own meaning; a producer may not use them for properties of its own.
+SYSTEM_PROPERTIES: Final = frozenset(
+    """KEYS TAGS WAIT DELAY RETRY_TOPIC REAL_TOPIC REAL_QID TRAN_MSG PGROUP MIN_OFFSET MAX_OFFSET
+    BUYER_ID ORIGIN_MESSAGE_ID TRANSFER_FLAG CORRECTION_FLAG MQ2_FLAG RECONSUME_TIME MSG_REGION
+    TRACE_ON UNIQ_KEY EXTEND_UNIQ_INFO MAX_RECONSUME_TIMES CONSUME_START_TIME INNER_NUM INNER_BASE
+    CHECK_IMMUNITY_TIME_IN_SECONDS TRAN_PREPARED_QUEUE_OFFSET __transactionId__
+    TRANSACTION_CHECK_TIMES INSTANCE_ID CORRELATION_ID REPLY_TO_CLIENT TTL ARRIVE_TIME
+    PUSH_REPLY_TIME CLUSTER MSG_TYPE POP_CK POP_CK_OFFSET 1ST_POP_TIME __SHARDINGKEY
+    PROPERTY_FORWARD_QUEUE_ID REDIRECT INNER_MULTI_DISPATCH INNER_MULTI_QUEUE_OFFSET TRACE_CONTEXT
+    TIMER_DELAY_SEC TIMER_DELIVER_MS __BORNHOST BORN_TIMESTAMP TIMER_ENQUEUE_MS TIMER_DEQUEUE_MS
+    TIMER_ROLL_TIMES TIMER_OUT_MS TIMER_DEL_UNIQKEY TIMER_DELAY_LEVEL TIMER_DELAY_MS __CRC32#
+    DLQ_ORIGIN_TOPIC DLQ_ORIGIN_MESSAGE_ID""".split()
+)
+
+
+class StoreMessage(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """A message on its way in. ``topic`` is the full engine name; ``born_host`` is (address, port)."""
+
+    topic: str
+    queue_id: int
+    body: bytes
+    message_id: str
+    born_timestamp_ms: int
+    born_host: tuple[str, int]
+    tag: str | None = None
+    keys: list[str] = []
+    message_group: str | None = None
+    properties: dict[str, str] = {}
+    flag: int = 0
+    reconsume_times: int = 0
+
+
+class Record(msgspec.Struct, frozen=True, gc=False):
+    """A message as it stands in the log. ``properties`` are the producer's own; system ones are fields."""
+
+    topic: str
+    queue_id: int
+    queue_offset: int
+    physical_offset: int
+    born_timestamp_ms: int
+    store_timestamp_ms: int
+    reconsume_times: int
+    body: bytes
+    tag: str | None
+    keys: list[str]
+    message_group: str | None
+    message_id: str
+    properties: dict[str, str]
+
+
+class RecordHead(msgspec.Struct, frozen=True, gc=False):
+    """Where the parts of a record are, for readers that do not want the body. Positions are relative."""
+
+    record_bytes: int
+    queue_id: int
+    queue_offset: int
+    physical_offset: int
+    store_timestamp_ms: int
+    topic: bytes
+    properties_at: int
+    properties_bytes: int
+
+
+def encode_record(message: StoreMessage) -> bytes:
+    """The record of a message, with zeros where the engine will write.
+
+    Raises:
+        RecordRefused: the topic or the properties are longer than the layout can hold, or a property
+            contains one of the two separators.
+    """
+    topic = message.topic.encode()
+    properties = _encode_properties(message)
+    topic_bytes = len(topic)
+    if topic_bytes <= TOPIC_BYTES_V1_MAX:
+        magic = MAGIC_V1
+        topic_length = topic_bytes.to_bytes(1)
+    else:
+        if topic_bytes > TOPIC_BYTES_MAX:
+            raise RecordRefused(f"topic is {topic_bytes} bytes long, at most {TOPIC_BYTES_MAX} fit")
+        magic = MAGIC_V2
+        topic_length = topic_bytes.to_bytes(2)
+    if len(properties) > PROPERTIES_BYTES_MAX:
+        raise RecordRefused(
+            f"properties take {len(properties)} bytes, at most {PROPERTIES_BYTES_MAX} fit"
+        )
+    born_host = host_bytes(message.born_host)
+    body = message.body
+    if len(born_host) == HOST_V4_BYTES:
+        head, sysflag = _HEAD_V4, 0
+    else:
+        head, sysflag = _HEAD_BORN_V6, SYSFLAG_BORN_HOST_V6
+    record_bytes = head.size + len(body) + len(topic_length) + topic_bytes + 2 + len(properties)
+    return b"".join(
+        (
+            head.pack(
+                record_bytes,
+                magic,
+                crc32(body) & CRC_MASK,
+                message.queue_id,
+                message.flag,
+                0,
+                0,
+                sysflag,
+                message.born_timestamp_ms,
+                born_host,
+                0,
+                b"",
+                message.reconsume_times,
+                0,
+                len(body),
+            ),
+            body,
+            topic_length,
+            topic,
+            len(properties).to_bytes(2),
+            properties,
+        )
+    )
+
+
+def _encode_properties(message: StoreMessage) -> bytes:
+    own = message.properties
+    parts = [f"{name}\x01{value}\x02" for name, value in own.items()] if own else []
+    if message.keys:
+        parts.append(f"KEYS\x01{KEY_SEPARATOR.join(message.keys)}\x02")
+    if message.tag is not None:
+        parts.append(f"TAGS\x01{message.tag}\x02")
+    if message.message_group is not None:
+        parts.append(f"__SHARDINGKEY\x01{message.message_group}\x02")
+    parts.append(f"UNIQ_KEY\x01{message.message_id}\x02")
+    text = "".join(parts)
+    if text.count(NAME_VALUE) != len(parts) or text.count(PROPERTY_END) != len(parts):
+        raise RecordRefused("a property name or value contains the bytes 0x01 or 0x02")
+    return text.encode() + _CRC_HOLE
+
+
+_hosts: dict[tuple[str, int], bytes] = {}
+_HOSTS_MAX: Final = 10_000
+
+
+def host_bytes(host: tuple[str, int]) -> bytes:
+    """Address and port as BORNHOST holds them: 8 bytes for IPv4, 20 for IPv6.
+
+    Cached, since a connection sends many messages; an address that is none becomes 0.0.0.0.
+    """
+    known = _hosts.get(host)
+    if known is not None:
+        return known
+    try:
+        packed = ipaddress.ip_address(host[0]).packed
+    except ValueError:
+        packed = bytes(4)
+    encoded = packed + struct.pack(">I", host[1] & 0xFFFF_FFFF)
+    if len(_hosts) >= _HOSTS_MAX:
+        _hosts.clear()
+    _hosts[host] = encoded
+    return encoded
+
+
+def decode_record(buffer: bytes | memoryview, at: int = 0) -> Record:
+    """The message that starts at ``buffer[at]``. Trusts the bytes: check them with ``verify_record``."""
+    sysflag = int.from_bytes(buffer[at + SYSFLAG_AT : at + SYSFLAG_AT + 4])
+    if sysflag & (SYSFLAG_BORN_HOST_V6 | SYSFLAG_STORE_HOST_V6):
+        head = _HEADS[bool(sysflag & SYSFLAG_BORN_HOST_V6), bool(sysflag & SYSFLAG_STORE_HOST_V6)]
+    else:
+        head = _HEAD_V4
+    (
+        _,
+        magic,
+        _,
+        queue_id,
+        _,
+        queue_offset,
+        physical_offset,
+        _,
+        born_timestamp_ms,
+        _,
+        store_timestamp_ms,
+        _,
+        reconsume_times,
+        _,
+        body_bytes,
+    ) = head.unpack_from(buffer, at)
+    body_at = at + head.size
+    topic_at = body_at + body_bytes
+    body = bytes(buffer[body_at:topic_at])
+    if magic == MAGIC_V1:
+        topic_end = topic_at + 1 + buffer[topic_at]
+        topic = str(buffer[topic_at + 1 : topic_end], "utf-8")
+    else:
+        topic_end = topic_at + 2 + LENGTH_2.unpack_from(buffer, topic_at)[0]
+        topic = str(buffer[topic_at + 2 : topic_end], "utf-8")
+    properties_bytes = (buffer[topic_end] << 8) | buffer[topic_end + 1]
+    # Every pair ends with the separator; the last one is the CRC, which nobody needs to see.
+    text = str(buffer[topic_end + 2 : topic_end + 2 + properties_bytes - CRC_PROPERTY_BYTES], "utf-8")
+    tag = group = None
+    keys: list[str] = []
+    message_id = ""
+    properties: dict[str, str] = {}
+    for pair in text.split(PROPERTY_END):
+        name, _, value = pair.partition(NAME_VALUE)
+        if name == PROPERTY_MESSAGE_ID:
+            message_id = value
+        elif name == PROPERTY_TAG:
+            tag = value
+        elif name == PROPERTY_KEYS:
+            keys = value.split(KEY_SEPARATOR)
+        elif name == PROPERTY_MESSAGE_GROUP:
+            group = value
+        elif name:
+            properties[name] = value
+    return Record(
+        topic,
+        queue_id,
+        queue_offset,
+        physical_offset,
+        born_timestamp_ms,
+        store_timestamp_ms,
+        reconsume_times,
+        body,
+        tag,
+        keys,
+        group,
+        message_id,
+        properties,
+    )
+
+
+def decode_records(buffer: bytes, at: int = 0) -> list[Record]:
+    """All records that stand back to back in ``buffer`` from ``at`` to its end."""
+    records = []
+    end = len(buffer)
+    while at < end:
+        records.append(decode_record(buffer, at))
+        at += LENGTH_4.unpack_from(buffer, at)[0]
+    return records
+
+
+def parse_head(buffer: bytes | memoryview, at: int = 0) -> RecordHead:
+    """Lengths and positions of a record, each checked against the next.
+
+    Raises:
+        StoreCorrupt: the lengths contradict each other or run past the end of ``buffer``.
+    """
+    room = len(buffer) - at
+    if room < FIXED_BYTES:
+        raise StoreCorrupt(f"{room} bytes are too few for a record")
+    record_bytes, magic, queue_id, sysflag = PEEK.unpack_from(buffer, at)
+    if magic not in (MAGIC_V1, MAGIC_V2):
+        raise StoreCorrupt(f"magic code is {magic:#x}")
+    if not FIXED_BYTES <= record_bytes <= room:
+        raise StoreCorrupt(f"record claims {record_bytes} bytes, {room} are there")
+    head = _HEADS[bool(sysflag & SYSFLAG_BORN_HOST_V6), bool(sysflag & SYSFLAG_STORE_HOST_V6)]
+    fields = head.unpack_from(buffer, at)
+    topic_at = head.size + fields[14]
+    width = 1 if magic == MAGIC_V1 else 2
+    if topic_at + width + 2 + CRC_PROPERTY_BYTES > record_bytes:
+        raise StoreCorrupt(f"body of {fields[14]} bytes does not fit a record of {record_bytes}")
+    topic_bytes = int.from_bytes(buffer[at + topic_at : at + topic_at + width])
+    properties_at = topic_at + width + topic_bytes + 2
+    if properties_at + CRC_PROPERTY_BYTES > record_bytes:
+        raise StoreCorrupt(f"topic of {topic_bytes} bytes does not fit a record of {record_bytes}")
+    properties_bytes = int.from_bytes(buffer[at + properties_at - 2 : at + properties_at])
+    if properties_at + properties_bytes != record_bytes:
+        raise StoreCorrupt(
+            f"parts take {properties_at + properties_bytes} bytes, record claims {record_bytes}"
+        )
+    return RecordHead(
+        record_bytes,
+        queue_id,
+        fields[5],
+        fields[6],
+        fields[10],
+        bytes(buffer[at + topic_at + width : at + properties_at - 2]),
+        properties_at,
+        properties_bytes,
+    )
+
+
+def verify_record(buffer: bytes | memoryview, at: int = 0) -> RecordHead:
+    """``parse_head``, and both checksums.
+
+    Raises:
+        StoreCorrupt: anything about the record is not as it was written.
+    """
+    head = parse_head(buffer, at)
+    end = at + head.record_bytes
+    crc_at = end - CRC_PROPERTY_BYTES
+    stored = bytes(buffer[crc_at:end])
+    computed = record_crc(buffer, at, head.record_bytes)
+    if stored != CRC_PROPERTY_HEAD + crc_digits(computed) + b"\x02":
+        raise StoreCorrupt(f"record CRC is {computed}, the record says {stored!r}")
+    return head
+
+
+def record_crc(buffer: bytes | memoryview, at: int, record_bytes: int) -> int:
+    """CRC-32 of everything before the CRC property, as ``__CRC32#`` holds it."""
+    return crc32(memoryview(buffer)[at : at + record_bytes - CRC_PROPERTY_BYTES]) & CRC_MASK
+
+
+def crc_digits(crc: int) -> bytes:
+    """Ten decimal digits, least significant first, as RocketMQ writes them."""
+    return (b"%010d" % crc)[::-1]
