@@ -1,0 +1,94 @@
+# One door to everything. A bare machine needs git, make and Python 3.11; the rest comes from the lock files.
+#
+#   make run     set up, then start the whole service (MQ_PORT, MQ_DATA_DIR, MQ_WEB_WORKERS, DATABASE_URL, VALKEY_URL)
+#   make test    set up, check style, types and import rules, then run every test
+#   make stop    stop the service that owns the data directory
+#   make bench   measure; make lint  style, types, import rules; make lock  renew the lock files
+#   make clean   remove the environment, the data directory and all caches
+
+SHELL := /bin/sh
+VENV := .venv
+BIN := $(VENV)/bin
+MQ_DATA_DIR ?= var
+export MQ_DATA_DIR
+COMPILE := $(BIN)/uv pip compile --quiet --upgrade --python-version 3.11 \
+	--generate-hashes --no-emit-index-url --no-emit-find-links --no-annotate --custom-compile-command "make lock"
+
+# uv reads no PIP_* variables; a machine set up for pip must still do. Values set for uv itself win.
+UV_ENV := \
+	if [ -n "$$PIP_INDEX_URL" ]; then export UV_DEFAULT_INDEX="$${UV_DEFAULT_INDEX:-$$PIP_INDEX_URL}"; fi; \
+	if [ -n "$$PIP_EXTRA_INDEX_URL" ]; then export UV_EXTRA_INDEX_URL="$${UV_EXTRA_INDEX_URL:-$$PIP_EXTRA_INDEX_URL}"; fi; \
+	if [ -n "$$PIP_FIND_LINKS" ]; then \
+		export UV_FIND_LINKS="$${UV_FIND_LINKS:-$$(printf '%s' "$$PIP_FIND_LINKS" | tr ' ' ',')}"; fi; \
+	if [ -n "$$PIP_CERT" ]; then export SSL_CERT_FILE="$${SSL_CERT_FILE:-$$PIP_CERT}"; fi; \
+	if [ -n "$$PIP_NO_INDEX" ]; then export UV_NO_INDEX="$${UV_NO_INDEX:-1}"; fi; \
+	unset VIRTUAL_ENV CONDA_PREFIX;
+
+# $(call sync,LOCK): the environment becomes exactly what LOCK says, every file checked against its hash.
+# The project itself is installed editable and without build isolation, so nothing outside the lock is fetched.
+define sync
+	@echo "Installing the packages of $(1) into $(VENV) ..."
+	@$(UV_ENV) $(BIN)/uv pip sync --quiet --python $(BIN)/python --require-hashes \
+		requirements-bootstrap.lock $(1) \
+	|| { echo "uv could not install them; trying again with pip"; \
+		$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r $(1); }
+	@$(BIN)/python -c "import pathlib, sysconfig; \
+		pathlib.Path(sysconfig.get_path('purelib'), 'mqservice_checkout.pth').write_text(str(pathlib.Path.cwd()))"
+	@printf '#!%s\nfrom mqservice.cli.main import app\n\napp()\n' "$(CURDIR)/$(BIN)/python" > $(BIN)/mqservice
+	@chmod +x $(BIN)/mqservice
+endef
+
+.PHONY: run test lint stop bench clean lock
+
+run: $(VENV)/.run-ready
+	@exec $(BIN)/python -m mqservice.cli.main up
+
+test: lint
+	$(BIN)/python -m pytest
+
+lint: $(VENV)/.test-ready
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+stop:
+	@if [ -x $(BIN)/mqservice ]; then $(BIN)/python -m mqservice.cli.main stop; \
+	else echo "nothing to stop: there is no environment in $(VENV)"; fi
+
+bench: $(VENV)/.test-ready
+	$(BIN)/python -m bench
+
+clean: stop
+	rm -rf $(VENV) "$(MQ_DATA_DIR)" .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis dist
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+lock: $(VENV)/.uv-ready
+	@$(UV_ENV) set -e; \
+	echo "uv==0.13.8" | $(COMPILE) - -o requirements-bootstrap.lock; \
+	$(COMPILE) pyproject.toml --extra embedded -o requirements.lock; \
+	$(COMPILE) pyproject.toml --extra embedded --group dev -c requirements.lock -o requirements-dev.lock
+
+# The test lock contains the run lock, so an environment made for tests also runs the service.
+$(VENV)/.run-ready: requirements.lock $(VENV)/.uv-ready
+	$(if $(wildcard $(VENV)/.test-ready),$(call sync,requirements-dev.lock),$(call sync,requirements.lock))
+	@touch $@
+
+$(VENV)/.test-ready: requirements-dev.lock $(VENV)/.uv-ready
+	$(call sync,requirements-dev.lock)
+	@touch $@ $(VENV)/.run-ready
+
+$(VENV)/.uv-ready: requirements-bootstrap.lock
+	@for candidate in python3.11 python3 python; do \
+		if command -v $$candidate >/dev/null 2>&1 && \
+			$$candidate -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))'; then \
+			python=$$candidate; break; fi; \
+	done; \
+	if [ -z "$$python" ]; then \
+		echo "Python 3.11 is needed; python3 here is: $$(python3 --version 2>&1 || true)" >&2; exit 1; fi; \
+	if ! $$python -c 'import venv, ensurepip' 2>/dev/null; then \
+		echo "$$python has no venv module; on Debian: apt-get install python3.11-venv" >&2; exit 1; fi; \
+	echo "Creating the environment $(VENV) with $$($$python --version) ..."; \
+	$$python -m venv --clear $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-bootstrap.lock
+	@touch $@
