@@ -1,0 +1,1 @@
+"""Who may enter: users, tenants, namespaces, members with roles, API keys."""

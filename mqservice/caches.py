@@ -1,0 +1,195 @@
+"""What the hot path knows without asking PostgreSQL: keys, topics and groups, in one object.
+
+    row changes ──trigger──▶ NOTIFY mq_invalidate ──▶ listen() ──▶ caches.drop(...)
+    request ──▶ caches.keys / caches.routes ──hit──▶ one dict hit
+                                            ──miss──▶ one query on Django's thread
+
+While PostgreSQL is away entries stay usable for ``CacheLimits.stale_ms_max`` (five minutes) after they were
+read; then the answer is 503. When the listener has lost its connection, it forgets everything once it
+is back, because it cannot know what it missed; until then an entry lives at most 30 s.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Final, TypeVar
+
+import psycopg
+from channels.db import database_sync_to_async
+from django.conf import settings
+from django.db import DatabaseError, InterfaceError
+
+from mqservice.accounts.access import KeyCache, Principal, find_principal, metadata_unavailable
+from mqservice.groups.routes import GroupRoute, find_group_route
+from mqservice.lib.clock import Clock
+from mqservice.lib.lookup_cache import CacheLimits, LookupCache, LookupUnavailable
+from mqservice.lib.problem import Problem
+from mqservice.topics.routes import TopicRoute, find_topic_route
+
+log = logging.getLogger(__name__)
+
+CHANNEL: Final = "mq_invalidate"
+RECONNECT_MS_MIN: Final = 100
+RECONNECT_MS_MAX: Final = 5_000
+CONNECT_TIMEOUT_SECONDS: Final = 3
+
+K = TypeVar("K")
+V = TypeVar("V")
+RouteKey = tuple[int, str, str]
+
+
+class RouteCache:
+    """Topics and groups by (tenant, namespace, name). ``ns`` may be ``-``, the key's own."""
+
+    def __init__(
+        self,
+        find_topic: Callable[[RouteKey], Awaitable[TopicRoute | None]],
+        find_group: Callable[[RouteKey], Awaitable[GroupRoute | None]],
+        *,
+        limits: CacheLimits | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        self._topics: LookupCache[RouteKey, TopicRoute] = LookupCache(
+            find_topic, limits=limits, clock=clock
+        )
+        self._groups: LookupCache[RouteKey, GroupRoute] = LookupCache(
+            find_group, limits=limits, clock=clock
+        )
+
+    def topic(self, principal: Principal, ns: str, name: str) -> TopicRoute | None:
+        """The topic if it is known and the principal's; None means: ask ``load_topic``."""
+        namespace = principal.namespace_named(ns)
+        if namespace is None:
+            return None
+        return self._topics.get((principal.tenant_id, namespace, name))
+
+    async def load_topic(self, principal: Principal, ns: str, name: str) -> TopicRoute:
+        """Raises Problem: 404 for absent and foreign alike, 503 when nobody can know."""
+        namespace = principal.namespace_named(ns)
+        route = None
+        if namespace is not None:
+            route = await _load(self._topics, (principal.tenant_id, namespace, name))
+        if route is None:
+            raise Problem.of("TOPIC_NOT_FOUND", f"{name} does not exist in {ns}", stored=False)
+        return route
+
+    def group(self, principal: Principal, ns: str, name: str) -> GroupRoute | None:
+        """The group if it is known and the principal's; None means: ask ``load_group``."""
+        namespace = principal.namespace_named(ns)
+        if namespace is None:
+            return None
+        return self._groups.get((principal.tenant_id, namespace, name))
+
+    async def load_group(self, principal: Principal, ns: str, name: str) -> GroupRoute:
+        """Raises Problem: 404 for absent and foreign alike, 503 when nobody can know."""
+        namespace = principal.namespace_named(ns)
+        route = None
+        if namespace is not None:
+            route = await _load(self._groups, (principal.tenant_id, namespace, name))
+        if route is None:
+            raise Problem.of("GROUP_NOT_FOUND", f"{name} does not exist in {ns}")
+        return route
+
+    def drop_topic(self, key: RouteKey) -> None:
+        self._topics.drop(key)
+
+    def drop_group(self, key: RouteKey) -> None:
+        self._groups.drop(key)
+
+    def clear(self) -> None:
+        self._topics.clear()
+        self._groups.clear()
+
+
+class Caches:
+    """All caches of a process. Used on one event loop."""
+
+    def __init__(
+        self,
+        keys: KeyCache | None = None,
+        routes: RouteCache | None = None,
+    ) -> None:
+        self.keys = keys or KeyCache(_query(find_principal))
+        self.routes = routes or RouteCache(
+            _query(lambda key: find_topic_route(*key)), _query(lambda key: find_group_route(*key))
+        )
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self.keys.clear()
+        self.routes.clear()
+
+    def drop(self, payload: str) -> None:
+        """Forget what a notification names; everything when it is of no known form."""
+        match payload.split(" "):
+            case ["key", public_id]:
+                self.keys.drop_key(public_id)
+            case ["topic", tenant_id, namespace, name] if tenant_id.isdecimal():
+                self.routes.drop_topic((int(tenant_id), namespace, name))
+            case ["group", tenant_id, namespace, name] if tenant_id.isdecimal():
+                self.routes.drop_group((int(tenant_id), namespace, name))
+            case _:
+                self.clear()
+
+
+async def listen(
+    caches: Caches, *, dsn: str | None = None, ready: asyncio.Event | None = None
+) -> None:
+    """Apply notifications until cancelled. Holds one connection and reconnects by itself.
+
+    Args:
+        dsn: where to listen; the service's own database by default.
+        ready: set each time listening has begun, for those who must not miss a change.
+    """
+    delay_ms = RECONNECT_MS_MIN
+    while True:
+        try:
+            connection = await psycopg.AsyncConnection.connect(
+                dsn or settings.MQ_DATABASE_URL,
+                autocommit=True,
+                connect_timeout=CONNECT_TIMEOUT_SECONDS,
+                application_name="mqservice listen",
+                keepalives_idle=10,
+                keepalives_interval=5,
+                keepalives_count=3,
+            )
+            async with connection:
+                await connection.execute(f"LISTEN {CHANNEL}")
+                caches.clear()
+                delay_ms = RECONNECT_MS_MIN
+                log.info("Listening for changes", extra={"action": "listen_started"})
+                if ready is not None:
+                    ready.set()
+                async for notification in connection.notifies():
+                    caches.drop(notification.payload)
+        except psycopg.Error as exc:
+            log.warning(
+                "Lost the connection for changes",
+                extra={"action": "listen_lost", "retry_ms": delay_ms, "error": str(exc)},
+            )
+        await asyncio.sleep(delay_ms / 1000)
+        delay_ms = min(delay_ms * 2, RECONNECT_MS_MAX)
+
+
+async def _load(cache: LookupCache[RouteKey, V], key: RouteKey) -> V | None:
+    try:
+        return await cache.load(key)
+    except LookupUnavailable as exc:
+        raise metadata_unavailable() from exc
+
+
+def _query(find: Callable[[K], V | None]) -> Callable[[K], Awaitable[V | None]]:
+    """``find``, a query, as an awaitable on Django's database thread."""
+
+    def run(key: K) -> V | None:
+        try:
+            return find(key)
+        except (DatabaseError, InterfaceError) as exc:
+            raise LookupUnavailable(str(exc)) from exc
+
+    return database_sync_to_async(run)
+
+
+caches = Caches()

@@ -1,0 +1,1 @@
+"""The pages people look at; templates and styles live in ``frontend``."""

@@ -1,0 +1,88 @@
+"""Settings from the environment, typed; a bad value ends the start with a sentence that names it.
+
+    envtext("MQ_HOST")         required, unless a default is given
+    envsecret("MQ_SECRET_KEY") the same, or the content of the file named by MQ_SECRET_KEY_FILE
+    envbool, envint, envlist   as their names say
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from urllib.parse import SplitResult, urlsplit
+
+from django.core.exceptions import ImproperlyConfigured
+
+_TRUE = frozenset({"1", "true", "yes", "on"})
+_FALSE = frozenset({"0", "false", "no", "off", ""})
+
+
+def envtext(name: str, default: str | None = None) -> str:
+    """Raises ImproperlyConfigured when unset and no default is given."""
+    value = os.environ.get(name, "")
+    if value:
+        return value
+    if default is None:
+        raise ImproperlyConfigured(f"{name} must be set")
+    return default
+
+
+def envbool(name: str, default: bool) -> bool:
+    value = os.environ.get(name)
+    if value is None:
+        return default
+    if value.lower() in _TRUE:
+        return True
+    if value.lower() in _FALSE:
+        return False
+    raise ImproperlyConfigured(f"{name} must be one of 1, true, yes, on, 0, false, no, off")
+
+
+def envint(name: str, default: int, *, minimum: int, maximum: int) -> int:
+    value = os.environ.get(name)
+    if not value:
+        return default
+    try:
+        number = int(value)
+    except ValueError:
+        raise ImproperlyConfigured(f"{name} must be a whole number, found {value!r}") from None
+    if not minimum <= number <= maximum:
+        raise ImproperlyConfigured(f"{name} must be in [{minimum}, {maximum}], found {number}")
+    return number
+
+
+def envlist(name: str, default: list[str]) -> list[str]:
+    """Comma-separated, blanks around the parts dropped."""
+    value = os.environ.get(name)
+    if not value:
+        return default
+    return [part.strip() for part in value.split(",") if part.strip()]
+
+
+def envsecret(name: str, *, chars_min: int, default: str | None = None) -> str:
+    """A secret; never part of an error message."""
+    path = os.environ.get(f"{name}_FILE")
+    if path:
+        try:
+            secret = Path(path).read_text(encoding="utf-8").strip()
+        except OSError as exc:
+            raise ImproperlyConfigured(f"{name}_FILE cannot be read: {exc}") from exc
+    else:
+        secret = envtext(name, default)
+    if len(secret) < chars_min:
+        raise ImproperlyConfigured(f"{name} must have at least {chars_min} characters")
+    return secret
+
+
+def envurl(name: str, *schemes: str, default: str | None = None) -> SplitResult:
+    """A URL with one of ``schemes``; its text is left out of errors, it may hold a password."""
+    try:
+        url = urlsplit(envtext(name, default))
+        _ = url.port
+    except ValueError as exc:
+        raise ImproperlyConfigured(f"{name} is not a URL") from exc
+    if url.scheme not in schemes:
+        raise ImproperlyConfigured(f"{name} must begin with {' or '.join(schemes)}://")
+    if not url.hostname and not url.query:
+        raise ImproperlyConfigured(f"{name} names no host")
+    return url

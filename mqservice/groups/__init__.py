@@ -1,0 +1,1 @@
+"""Consumer groups as tenants configure them; leases and offsets are the engine's."""

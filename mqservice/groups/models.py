@@ -1,0 +1,56 @@
+"""Consumer group rows: policy as tenants chose it. Leases and offsets are the engine's."""
+
+from __future__ import annotations
+
+import enum
+
+from django.db import models
+
+from mqservice.accounts.models import Namespace
+from mqservice.lib.durations import HOUR_MS, SECOND_MS
+from mqservice.lib.names import NAME_CHARS_MAX, engine_name
+
+LEASE_MS_DEFAULT = 60 * SECOND_MS
+LEASE_MS_MIN = 1 * SECOND_MS
+LEASE_MS_MAX = 12 * HOUR_MS
+RECONSUME_TIMES_DEFAULT = 16
+RECONSUME_TIMES_MAX = 1_000
+
+
+class StartFrom(enum.StrEnum):
+    """Where the group begins on a topic it has never read."""
+
+    EARLIEST = "earliest"
+    LATEST = "latest"
+
+
+class ConsumerGroup(models.Model):
+    """A named set of consumers that share the messages of the topics they read."""
+
+    namespace = models.ForeignKey(Namespace, on_delete=models.PROTECT, related_name="groups")
+    name = models.CharField(max_length=NAME_CHARS_MAX)
+    start_from = models.CharField(
+        max_length=16, choices=[(kind, kind) for kind in StartFrom], default=StartFrom.EARLIEST
+    )
+    lease_ms = models.PositiveIntegerField(default=LEASE_MS_DEFAULT)
+    max_reconsume_times = models.PositiveSmallIntegerField(default=RECONSUME_TIMES_DEFAULT)
+    revision = models.PositiveIntegerField(default=1)
+    created_at = models.DateTimeField(auto_now_add=True)
+    updated_at = models.DateTimeField(auto_now=True)
+
+    class Meta:
+        constraints = (
+            models.UniqueConstraint(fields=["namespace", "name"], name="group_name_unique"),
+            models.CheckConstraint(
+                condition=models.Q(lease_ms__gte=LEASE_MS_MIN, lease_ms__lte=LEASE_MS_MAX),
+                name="group_lease_range",
+            ),
+        )
+
+    def __str__(self) -> str:
+        return self.engine_name
+
+    @property
+    def engine_name(self) -> str:
+        """Reads ``namespace``: one query unless it was selected along."""
+        return engine_name(namespace=self.namespace.name, name=self.name)

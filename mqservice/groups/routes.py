@@ -1,0 +1,35 @@
+"""What the data plane must know of a consumer group, in one small frozen object."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from mqservice.groups.models import ConsumerGroup
+from mqservice.lib.names import engine_name
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupRoute:
+    """The group's name in the engine and its policy."""
+
+    namespace: str
+    name: str
+    engine_name: str
+    lease_ms: int
+    max_reconsume_times: int
+
+
+def find_group_route(tenant_id: int, namespace: str, name: str) -> GroupRoute | None:
+    """One query, which cannot see another tenant's rows."""
+    group = ConsumerGroup.objects.filter(
+        namespace__tenant_id=tenant_id, namespace__name=namespace, name=name
+    ).first()
+    if group is None:
+        return None
+    return GroupRoute(
+        namespace=namespace,
+        name=name,
+        engine_name=engine_name(namespace=namespace, name=name),
+        lease_ms=group.lease_ms,
+        max_reconsume_times=group.max_reconsume_times,
+    )

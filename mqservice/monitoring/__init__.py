@@ -1,0 +1,1 @@
+"""Health, heartbeats and samples of what the engine reports."""

@@ -1,0 +1,1 @@
+"""Topics as tenants configure them; the messages themselves are the engine's."""
