@@ -1,0 +1,42 @@
+"""What every handler of the data plane shares: the doors to the store and the caches, and the clock."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from random import SystemRandom
+
+from django.conf import settings
+
+from mqservice.caches import Caches, caches
+from mqservice.delivery.drain import Drain
+from mqservice.delivery.queues import QueueChooser
+from mqservice.delivery.receipts import Receipts
+from mqservice.lib.clock import Clock, SystemClock
+from mqservice.lib.signing import Signer
+from mqservice.store import Store, get_store
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeliveryContext:
+    """One per process, or one per test."""
+
+    store: Store
+    caches: Caches
+    receipts: Receipts
+    queues: QueueChooser
+    clock: Clock
+    drain: Drain
+
+
+def process_context() -> DeliveryContext:
+    """The context of this process. Needs a running loop, on which it is used from then on."""
+    return DeliveryContext(
+        store=get_store(),
+        caches=caches,
+        receipts=Receipts(
+            Signer(settings.SECRET_KEY, "receipt", settings.SECRET_KEY_FALLBACKS),
+        ),
+        queues=QueueChooser(SystemRandom()),
+        clock=SystemClock(),
+        drain=Drain(),
+    )

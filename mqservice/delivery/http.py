@@ -1,0 +1,222 @@
+"""HTTP without a framework: one request, its body under a limit, and its one answer.
+
+    ASGI scope ──▶ Request ──▶ handler ──▶ answer(status, headers, body)
+
+A body is refused by its declared length before a byte of it is read, and while it streams in when
+there is no length. Each answer carries ``x-request-id``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, MutableMapping
+from itertools import count
+from typing import Any, Final, NamedTuple
+
+from mqservice.accounts.access import Principal
+from mqservice.delivery.limits import BODY_ARRIVAL_MS_MAX
+from mqservice.lib.problem import CONTENT_TYPE, Problem, problem_bytes
+from mqservice.lib.request_ids import accepted_request_id, new_request_id
+
+Scope = MutableMapping[str, Any]  # Any: what ASGI servers put into a scope is untyped
+Message = MutableMapping[str, Any]  # Any: as above
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+Headers = list[tuple[bytes, bytes]]
+
+JSON_TYPE: Final = b"application/json"
+NDJSON_TYPE: Final = b"application/x-ndjson"
+MSGPACK_TYPE: Final = b"application/msgpack"
+_JSON_HEADER: Final = (b"content-type", JSON_TYPE)
+_PROBLEM_HEADER: Final = (b"content-type", CONTENT_TYPE.encode())
+_CLOSE_HEADER: Final = (b"connection", b"close")
+_NO_CLIENT: Final = ("0.0.0.0", 0)  # noqa: S104 the "unknown" of BORNHOST, nothing listens there
+_LENGTH_DIGITS_MAX: Final = 19
+
+# The ids of a process differ in their second half only; that is enough to find a request, and saves
+# the hot path 26 look-ups.
+_id_head = new_request_id()[:16]
+_id_numbers = count()
+
+
+class ClientGone(Exception):
+    """The client closed the connection before its request was complete: nobody to answer."""
+
+
+class Match(NamedTuple):
+    """A path of the data plane, taken apart. ``ns`` is ``-`` for the key's own namespace."""
+
+    operation: str
+    ns: str
+    topic: str
+    group: str
+
+
+class Request:
+    """One request of the data plane."""
+
+    __slots__ = ("headers", "match", "principal", "receive", "request_id", "scope", "send")
+
+    def __init__(
+        self,
+        scope: Scope,
+        receive: Receive,
+        send: Send,
+        match: Match,
+        headers: dict[bytes, bytes],
+        request_id: str,
+    ) -> None:
+        self.scope = scope
+        self.receive = receive
+        self.send = send
+        self.match = match
+        self.headers = headers
+        self.request_id = request_id
+        self.principal: Principal
+
+    @property
+    def client(self) -> tuple[str, int]:
+        """Address and port of the peer, as BORNHOST keeps it."""
+        client = self.scope["client"]
+        return _NO_CLIENT if client is None else (client[0], client[1] or 0)
+
+    @property
+    def media_type(self) -> bytes:
+        """Content type in lower case without its parameters; empty when there is none."""
+        content_type = self.headers.get(b"content-type", b"")
+        if content_type == JSON_TYPE:
+            return JSON_TYPE
+        return content_type.partition(b";")[0].strip().lower()
+
+
+def request_id_of(headers: dict[bytes, bytes]) -> str:
+    """The caller's own id if it sent a harmless one, else a new one."""
+    given = headers.get(b"x-request-id")
+    if given is not None:
+        return accepted_request_id(given.decode("latin-1"))
+    return f"{_id_head}{next(_id_numbers):010X}"
+
+
+async def read_body(request: Request, bytes_max: int) -> bytes:
+    """The whole body.
+
+    Raises:
+        Problem: 413 above ``bytes_max``, 415 when it is encoded, 408 when it takes too long.
+        ClientGone: the connection ended first.
+    """
+    headers = request.headers
+    if headers.get(b"content-encoding", b"identity") != b"identity":
+        raise Problem.of(
+            "UNSUPPORTED_MEDIA_TYPE", "send the body without a content-encoding", stored=False
+        )
+    declared = headers.get(b"content-length")
+    if declared is not None:
+        if not declared.isdigit():
+            raise Problem.of("BAD_REQUEST", "content-length is not a number")
+        if len(declared) > _LENGTH_DIGITS_MAX or int(declared) > bytes_max:
+            raise _too_large(f"{declared[:_LENGTH_DIGITS_MAX].decode()} bytes are", bytes_max)
+    message = await request.receive()
+    if message["type"] != "http.request":
+        raise ClientGone
+    body: bytes = message.get("body", b"")
+    if not message.get("more_body", False):
+        if len(body) > bytes_max:
+            raise _too_large(f"{len(body)} bytes are", bytes_max)
+        return body
+    try:
+        async with asyncio.timeout(BODY_ARRIVAL_MS_MAX / 1_000):
+            return await _read_parts(request, body, bytes_max)
+    except TimeoutError as exc:
+        raise Problem.of(
+            "REQUEST_TIMEOUT",
+            f"the body did not arrive within {BODY_ARRIVAL_MS_MAX} ms",
+            stored=False,
+        ) from exc
+
+
+async def _read_parts(request: Request, first: bytes, bytes_max: int) -> bytes:
+    parts = [first]
+    total_bytes = len(first)
+    while True:
+        if total_bytes > bytes_max:
+            raise _too_large("more is", bytes_max)
+        message = await request.receive()
+        if message["type"] != "http.request":
+            raise ClientGone
+        part = message.get("body", b"")
+        parts.append(part)
+        total_bytes += len(part)
+        if not message.get("more_body", False):
+            if total_bytes > bytes_max:
+                raise _too_large("more is", bytes_max)
+            return b"".join(parts)
+
+
+def _too_large(what: str, bytes_max: int) -> Problem:
+    return Problem.of(
+        "BODY_TOO_LARGE", f"{what} more than the {bytes_max} allowed here", stored=False
+    )
+
+
+async def answer(
+    request: Request,
+    status: int,
+    body: bytes,
+    content_type: tuple[bytes, bytes] = _JSON_HEADER,
+) -> None:
+    """Send the one answer of ``request``."""
+    send = request.send
+    await send(
+        {
+            "type": "http.response.start",
+            "status": status,
+            "headers": [
+                content_type,
+                (b"content-length", b"%d" % len(body)),
+                (b"x-request-id", request.request_id.encode()),
+            ],
+        }
+    )
+    await send({"type": "http.response.body", "body": body})
+
+
+async def answer_problem(request: Request, problem: Problem, extra: Headers | None = None) -> None:
+    """Send ``problem`` as the answer of ``request``."""
+    await send_problem(
+        request.send,
+        problem,
+        path=request.scope["path"],
+        request_id=request.request_id,
+        # What is still on its way of a body without a length has no end we know of.
+        close=problem.status in (408, 413) and b"content-length" not in request.headers,
+        extra=extra,
+    )
+
+
+def problem_head(problem: Problem, body: bytes, request_id: str) -> Headers:
+    """Headers of a problem document."""
+    return [
+        _PROBLEM_HEADER,
+        (b"content-length", b"%d" % len(body)),
+        (b"x-request-id", request_id.encode()),
+        *((name.encode(), value.encode()) for name, value in problem.headers.items()),
+    ]
+
+
+async def send_problem(
+    send: Send,
+    problem: Problem,
+    *,
+    path: str,
+    request_id: str,
+    close: bool = False,
+    extra: Headers | None = None,
+    kind: str = "http.response",
+) -> None:
+    """Send ``problem`` over an HTTP request, or with another ``kind`` over a refused upgrade."""
+    body = problem_bytes(problem, instance=path, request_id=request_id)
+    headers = problem_head(problem, body, request_id) + (extra or [])
+    if close:
+        headers.append(_CLOSE_HEADER)
+    await send({"type": f"{kind}.start", "status": problem.status, "headers": headers})
+    await send({"type": f"{kind}.body", "body": body})

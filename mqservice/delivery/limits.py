@@ -1,0 +1,68 @@
+"""Limits of the data plane and the sockets, in one place; the published ones are in the API reference."""
+
+from __future__ import annotations
+
+from typing import Final
+
+KIB: Final = 1024
+MIB: Final = 1024 * KIB
+SECOND_MS: Final = 1_000
+HOUR_MS: Final = 3_600 * SECOND_MS
+DAY_MS: Final = 24 * HOUR_MS
+
+# One message. The engine's record holds 32,767 bytes of properties, tag, keys and system ones included:
+# 16 KiB + 16 * 255 + 255 leaves more than 12 KiB for the latter.
+BODY_BYTES_MAX: Final = 4 * MIB
+KEY_COUNT_MAX: Final = 16
+KEY_BYTES_MAX: Final = 255
+TAG_BYTES_MAX: Final = 255
+MESSAGE_GROUP_CHARS_MAX: Final = 64
+PROPERTY_COUNT_MAX: Final = 128
+PROPERTIES_BYTES_MAX: Final = 16 * KIB
+
+# One request. A JSON body grows by a third in base64 and may be escaped; twice its size plus room for
+# the fields beside it is enough for both, and text that escapes worse can be sent as raw bytes.
+BATCH_COUNT_MAX: Final = 1_000
+BATCH_BYTES_MAX: Final = 4 * MIB
+JSON_GROWTH: Final = 2
+JSON_FIELDS_BYTES: Final = 64 * KIB
+REQUEST_BYTES_MAX: Final = JSON_GROWTH * BODY_BYTES_MAX + JSON_FIELDS_BYTES
+SMALL_REQUEST_BYTES_MAX: Final = MIB  # receive and settle: 1,000 receipts are about 200 KiB
+BODY_ARRIVAL_MS_MAX: Final = 30 * SECOND_MS
+FAULTS_MAX: Final = 20  # faults listed for one refused batch
+
+# Receive and settle.
+RECEIVE_COUNT_DEFAULT: Final = 32
+RECEIVE_COUNT_MAX: Final = 256
+RECEIVE_BYTES_MAX: Final = 4 * MIB
+WAIT_MS_DEFAULT: Final = 20 * SECOND_MS
+WAIT_MS_MAX: Final = 30 * SECOND_MS
+LEASE_MS_MIN: Final = SECOND_MS
+LEASE_MS_MAX: Final = 12 * HOUR_MS
+NACK_DELAY_MS_MAX: Final = 365 * DAY_MS
+NACK_REASON_CHARS_MAX: Final = 1_000
+SETTLE_COUNT_MAX: Final = 1_000
+# No message outlives the longest retention, so neither does a receipt.
+RECEIPT_LIFE_MS: Final = 30 * DAY_MS
+
+# WebSocket. The server refuses above ``FRAME_BYTES_MAX`` with 4413; above twice that the protocol
+# library closes with 1009, before the frame is assembled.
+FRAME_BYTES_MAX: Final = 4 * MIB
+FRAME_BYTES_HARD_MAX: Final = 2 * FRAME_BYTES_MAX
+FRAME_BYTES_DEFAULT: Final = (
+    MIB  # what the server sends at most; common client libraries take 1 MiB
+)
+FRAME_BYTES_MIN: Final = 16 * KIB
+FRAME_MESSAGES_MAX: Final = 256
+CREDIT_MSGS_DEFAULT: Final = 64
+CREDIT_BYTES_DEFAULT: Final = 256 * KIB
+CREDIT_MSGS_MAX: Final = 1_000
+CREDIT_BYTES_MAX: Final = 8 * MIB
+SUBSCRIPTION_COUNT_MAX: Final = 64
+LATE_TAG_COUNT_MAX: Final = 1_000
+PING_MS: Final = 25 * SECOND_MS
+PONG_MS: Final = 10 * SECOND_MS
+HELLO_MS: Final = 10 * SECOND_MS
+STALL_MS: Final = 10 * SECOND_MS
+DRAIN_GRACE_MS: Final = 2 * SECOND_MS
+RECONNECT_MS: Final = 500

@@ -1,0 +1,261 @@
+"""Messages as users offer them, checked and turned into records.
+
+    ProduceMessage (JSON) ─┐
+    raw body + mq-* headers ┼▶ Offer ──▶ check_offer ──▶ encode_offer ──▶ bytes for ``Store.put``
+    PackedMessage (socket) ─┘                │
+                                             └▶ Fault(pointer, code) when a rule is broken
+
+The rules are RocketMQ's proxy's: no control characters in tag, keys, group and properties, no ``|`` in a
+tag, no blank values, reserved property names refused. Nothing of a refused message reaches the store.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+import msgspec
+
+from mqservice.delivery.bodies import JSON_PROPERTY, JSON_VALUE
+from mqservice.delivery.decoding import Fault
+from mqservice.delivery.limits import (
+    KEY_BYTES_MAX,
+    KEY_COUNT_MAX,
+    MESSAGE_GROUP_CHARS_MAX,
+    PROPERTIES_BYTES_MAX,
+    PROPERTY_COUNT_MAX,
+    TAG_BYTES_MAX,
+)
+from mqservice.store import (
+    SYSTEM_PROPERTIES,
+    RecordRefused,
+    StoreMessage,
+    encode_record,
+    new_message_id,
+)
+from mqservice.topics.routes import TopicRoute
+
+RESERVED_PROPERTIES: Final = SYSTEM_PROPERTIES | {JSON_PROPERTY}
+_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+_SPACE: Final = re.compile(r"\s")
+
+
+class ProduceMessage(msgspec.Struct, frozen=True, forbid_unknown_fields=True, gc=False):
+    """The JSON form. Exactly one of the three bodies is given; an empty ``Raw`` is an absent one."""
+
+    body: str | None = None
+    body_json: msgspec.Raw = msgspec.Raw()
+    body_b64: bytes | None = None
+    tag: str | None = None
+    keys: list[str] = []
+    message_group: str | None = None
+    properties: dict[str, str] = {}
+    queue: int | None = None
+
+    def offer(self) -> Offer:
+        """Raises Fault unless there is exactly one body."""
+        body, is_json = self._body()
+        return Offer(
+            body, is_json, self.tag, self.keys, self.message_group, self.properties, self.queue
+        )
+
+    def _body(self) -> tuple[bytes, bool]:
+        raw = self.body_json
+        if self.body is not None:
+            if self.body_b64 is None and not raw:
+                return self.body.encode(), False
+        elif self.body_b64 is not None:
+            if not raw:
+                return self.body_b64, False
+        elif raw:
+            content = bytes(raw)
+            try:
+                content.decode()
+            except UnicodeDecodeError as exc:
+                raise Fault(
+                    "/body_json",
+                    "BAD_REQUEST",
+                    f"byte {exc.start} of the value is not valid UTF-8",
+                    item_code="INVALID_JSON",
+                ) from exc
+            return content, True
+        raise Fault(
+            "",
+            "BAD_REQUEST",
+            "give exactly one of body, body_json and body_b64",
+            item_code="BODY_COUNT",
+        )
+
+
+class PackedMessage(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """The MessagePack form: positions instead of names, and the body as it is."""
+
+    body: bytes | str
+    tag: str | None = None
+    keys: list[str] = []
+    message_group: str | None = None
+    properties: dict[str, str] = {}
+    queue: int | None = None
+
+    def offer(self) -> Offer:
+        body = self.body.encode() if isinstance(self.body, str) else self.body
+        return Offer(
+            body,
+            False,
+            self.tag,
+            self.keys or [],
+            self.message_group,
+            self.properties or {},
+            self.queue,
+        )
+
+
+class Offer(msgspec.Struct, frozen=True, gc=False):
+    """A message on its way in, whatever road it came by."""
+
+    body: bytes
+    is_json: bool
+    tag: str | None
+    keys: list[str]
+    message_group: str | None
+    properties: dict[str, str]
+    queue: int | None
+
+
+def check_offer(offer: Offer, route: TopicRoute) -> None:
+    """Raises Fault for the first rule that is broken; the pointer names the field of the JSON form."""
+    body_bytes = len(offer.body)
+    if body_bytes > route.body_bytes_max:
+        raise Fault(
+            "",
+            "BODY_TOO_LARGE",
+            f"the body has {body_bytes} bytes, {route.name} takes at most {route.body_bytes_max}",
+        )
+    if not body_bytes:
+        raise Fault("", "BAD_REQUEST", "the body is empty", item_code="BODY_EMPTY")
+    if offer.tag is not None:
+        _check_tag(offer.tag)
+    if offer.keys:
+        _check_keys(offer.keys)
+    if offer.properties:
+        _check_properties(offer.properties)
+    if offer.message_group is not None:
+        _check_message_group(offer.message_group)
+    if offer.queue is not None and not 0 <= offer.queue < route.queue_count:
+        raise Fault(
+            "/queue",
+            "BAD_REQUEST",
+            f"{route.name} has queues 0 to {route.queue_count - 1}, found {offer.queue}",
+        )
+    if route.message_type == "fifo" and offer.message_group is None:
+        raise Fault(
+            "/message_group", "MESSAGE_TYPE_CONFLICT", "a message of a fifo topic needs a group"
+        )
+    if route.message_type == "normal" and offer.message_group is not None:
+        raise Fault(
+            "/message_group", "MESSAGE_TYPE_CONFLICT", "a normal topic takes no message group"
+        )
+
+
+def encode_offer(
+    offer: Offer, route: TopicRoute, *, queue_id: int, born_ms: int, born_host: tuple[str, int]
+) -> tuple[str, bytes]:
+    """The message's new id and its record.
+
+    Raises:
+        Fault: properties, tag and keys together are more than a record holds.
+    """
+    message_id = new_message_id()
+    properties = offer.properties
+    if offer.is_json:
+        properties = {**properties, JSON_PROPERTY: JSON_VALUE}
+    try:
+        return message_id, encode_record(
+            StoreMessage(
+                topic=route.engine_name,
+                queue_id=queue_id,
+                body=offer.body,
+                message_id=message_id,
+                born_timestamp_ms=born_ms,
+                born_host=born_host,
+                tag=offer.tag,
+                keys=offer.keys,
+                message_group=offer.message_group,
+                properties=properties,
+            )
+        )
+    except RecordRefused as exc:
+        raise Fault("/properties", "PROPERTIES_TOO_LARGE", str(exc)) from exc
+
+
+def _fault_of_text(text: str, bytes_max: int) -> str | None:
+    if not text or text.isspace():
+        return "must not be blank"
+    if not text.isprintable() and _CONTROL.search(text):
+        return "must not contain control characters"
+    if len(text) > bytes_max or (not text.isascii() and len(text.encode()) > bytes_max):
+        return f"has at most {bytes_max} bytes in UTF-8"
+    return None
+
+
+def _check_tag(tag: str) -> None:
+    fault = _fault_of_text(tag, TAG_BYTES_MAX)
+    if fault is None and "|" in tag:
+        fault = "must not contain |, which separates tags in a filter"
+    if fault is not None:
+        raise Fault("/tag", "ILLEGAL_TAG", f"a tag {fault}")
+
+
+def _check_keys(keys: list[str]) -> None:
+    if len(keys) > KEY_COUNT_MAX:
+        raise Fault(
+            "/keys", "ILLEGAL_KEY", f"a message has at most {KEY_COUNT_MAX} keys, found {len(keys)}"
+        )
+    for index, key in enumerate(keys):
+        fault = _fault_of_text(key, KEY_BYTES_MAX)
+        if fault is None and _SPACE.search(key):
+            fault = "must not contain white space, which separates keys in the store"
+        if fault is not None:
+            raise Fault(f"/keys/{index}", "ILLEGAL_KEY", f"a key {fault}")
+
+
+def _check_message_group(group: str) -> None:
+    fault = _fault_of_text(group, 4 * MESSAGE_GROUP_CHARS_MAX)
+    if fault is None and len(group) > MESSAGE_GROUP_CHARS_MAX:
+        fault = f"has at most {MESSAGE_GROUP_CHARS_MAX} characters"
+    if fault is not None:
+        raise Fault(
+            "/message_group",
+            "BAD_REQUEST",
+            f"a message group {fault}",
+            item_code="ILLEGAL_MESSAGE_GROUP",
+        )
+
+
+def _check_properties(properties: dict[str, str]) -> None:
+    if len(properties) > PROPERTY_COUNT_MAX:
+        raise Fault(
+            "/properties",
+            "PROPERTIES_TOO_LARGE",
+            f"a message has at most {PROPERTY_COUNT_MAX} properties, found {len(properties)}",
+        )
+    total_bytes = 0
+    for name, value in properties.items():
+        pointer = "/properties/" + name.replace("~", "~0").replace("/", "~1")
+        if not name or name.isspace():
+            raise Fault(pointer, "ILLEGAL_PROPERTY", "a property's name must not be blank")
+        if name in RESERVED_PROPERTIES:
+            raise Fault(pointer, "ILLEGAL_PROPERTY", "this property name is reserved")
+        if not (name.isprintable() and value.isprintable()) and (
+            _CONTROL.search(name) or _CONTROL.search(value)
+        ):
+            raise Fault(
+                pointer, "ILLEGAL_PROPERTY", "a property must not contain control characters"
+            )
+        total_bytes += len(name.encode()) + len(value.encode())
+    if total_bytes > PROPERTIES_BYTES_MAX:
+        raise Fault(
+            "/properties",
+            "PROPERTIES_TOO_LARGE",
+            f"names and values take {total_bytes} bytes, at most {PROPERTIES_BYTES_MAX} are allowed",
+        )

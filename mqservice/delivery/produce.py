@@ -1,0 +1,303 @@
+"""Produce over REST: one message as JSON or raw, or a batch as a JSON array or NDJSON.
+
+    body ──▶ ProduceMessage ──▶ Offer ──▶ check, queue, record ──▶ store.put (joins the tick's frame)
+                                                                      │ one await
+                                  201 {id, queue, offset, ...} ◀──────┘
+
+A batch with a fault in any message is refused as a whole, with a pointer to each place, and nothing of
+it is stored. What the engine refuses after that shows in the message's own result (207).
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from mqservice.accounts.access import Scope
+from mqservice.delivery.context import DeliveryContext
+from mqservice.delivery.decoding import Fault, decode, problem_of
+from mqservice.delivery.http import JSON_TYPE, NDJSON_TYPE, Request, answer, read_body
+from mqservice.delivery.limits import (
+    BATCH_BYTES_MAX,
+    BATCH_COUNT_MAX,
+    FAULTS_MAX,
+    JSON_FIELDS_BYTES,
+    JSON_GROWTH,
+    REQUEST_BYTES_MAX,
+)
+from mqservice.delivery.messages import Offer, ProduceMessage, check_offer, encode_offer
+from mqservice.errors import problem_from_store
+from mqservice.lib.names import name_fault
+from mqservice.lib.problem import Problem
+from mqservice.lib.timestamps import rfc3339
+from mqservice.store import PutResult
+from mqservice.topics.routes import TopicRoute
+
+_PROPERTY_HEADER: Final = b"mq-prop-"
+_KNOWN_HEADERS: Final = frozenset({b"mq-tag", b"mq-keys", b"mq-message-group", b"mq-queue"})
+_QUEUE_DIGITS_MAX: Final = 9
+
+
+class StoredAnswer(msgspec.Struct, frozen=True, gc=False):
+    """Answer to one stored message. The last four belong to capabilities that come later."""
+
+    id: str
+    topic: str
+    queue: int
+    offset: int
+    stored_at: str
+    durability: str
+    deliver_at: str | None = None
+    recall_handle: str | None = None
+    transaction_id: str | None = None
+    duplicate: bool = False
+
+
+class StoredResult(msgspec.Struct, frozen=True, gc=False):
+    """Result of one stored message of a batch."""
+
+    index: int
+    status: int
+    id: str
+    queue: int
+    offset: int
+    stored_at: str
+    durability: str
+    duplicate: bool = False
+
+
+class RefusedResult(msgspec.Struct, frozen=True):
+    """Result of one message of a batch that the engine did not store."""
+
+    index: int
+    status: int
+    code: str
+    detail: str
+    retryable: bool
+    stored: bool | None
+
+
+class BatchAnswer(msgspec.Struct, frozen=True):
+    """Results in the order of the request."""
+
+    results: list[StoredResult | RefusedResult]
+
+
+_encode = msgspec.json.Encoder().encode
+_decode_message = msgspec.json.Decoder(ProduceMessage).decode
+_decode_array = msgspec.json.Decoder(list[ProduceMessage]).decode
+_decode_lines = msgspec.json.Decoder(ProduceMessage).decode_lines
+
+
+async def produce_one(context: DeliveryContext, request: Request) -> None:
+    """``POST .../topics/{topic}/messages``"""
+    route = await topic_route(context, request)
+    if request.media_type == JSON_TYPE:
+        body = await read_body(request, JSON_GROWTH * route.body_bytes_max + JSON_FIELDS_BYTES)
+        offer = decode(_decode_message, body).offer()
+    else:
+        body = await read_body(request, route.body_bytes_max)
+        offer = raw_offer(request, body)
+    check_offer(offer, route)
+    queue_id = context.queues.choose(route, offer.message_group, offer.queue)
+    message_id, record = encode_offer(
+        offer,
+        route,
+        queue_id=queue_id,
+        born_ms=context.clock.now_ms(),
+        born_host=request.client,
+    )
+    result = (await context.store.put([record]))[0]
+    if result.error is not None:
+        raise result.error
+    await answer(
+        request,
+        201,
+        _encode(
+            StoredAnswer(
+                message_id,
+                route.name,
+                queue_id,
+                result.queue_offset,
+                rfc3339(result.store_timestamp_ms),
+                durability_of(route),
+            )
+        ),
+    )
+
+
+async def produce_batch(context: DeliveryContext, request: Request) -> None:
+    """``POST .../topics/{topic}/messages:batch``"""
+    route = await topic_route(context, request)
+    media_type = request.media_type
+    if media_type not in (JSON_TYPE, NDJSON_TYPE):
+        raise Problem.of(
+            "UNSUPPORTED_MEDIA_TYPE", "a batch is application/json or application/x-ndjson"
+        )
+    body = await read_body(request, REQUEST_BYTES_MAX)
+    messages = decode(_decode_array, body) if media_type == JSON_TYPE else decode_lines(body)
+    offers = check_batch(messages, route)
+    status, results = await put_offers(context, route, offers, request.client)
+    await answer(request, status, _encode(BatchAnswer(results)))
+
+
+async def topic_route(context: DeliveryContext, request: Request) -> TopicRoute:
+    """The topic of the path, if the key may produce to it."""
+    principal, ns, topic = request.principal, request.match.ns, request.match.topic
+    principal.require(Scope.PRODUCE)
+    routes = context.caches.routes
+    route = routes.topic(principal, ns, topic)
+    if route is None:
+        if fault := name_fault(topic):
+            raise Problem.of("ILLEGAL_TOPIC", fault)
+        route = await routes.load_topic(principal, ns, topic)
+    return route
+
+
+def durability_of(route: TopicRoute) -> str:
+    """What the answer may promise: on disk, or on its way there."""
+    return "synced" if route.durability == "sync" else "buffered"
+
+
+def raw_offer(request: Request, body: bytes) -> Offer:
+    """The message of a raw request: the body as it is, all else in ``mq-`` headers.
+
+    Raises:
+        Fault: an ``mq-`` header that is unknown, given twice, or not UTF-8.
+    """
+    tag = message_group = None
+    queue: int | None = None
+    keys: list[str] = []
+    properties: dict[str, str] = {}
+    seen: set[bytes] = set()
+    for name, value in request.scope["headers"]:
+        if not name.startswith(b"mq-"):
+            continue
+        shown = name.decode("latin-1")
+        if name in seen:
+            raise Fault("", "BAD_REQUEST", f"header {shown} is given twice")
+        seen.add(name)
+        try:
+            text = value.decode()
+        except UnicodeDecodeError as exc:
+            raise Fault("", "BAD_REQUEST", f"header {shown} is not valid UTF-8") from exc
+        if name == b"mq-tag":
+            tag = text
+        elif name == b"mq-keys":
+            keys = [key.strip() for key in text.split(",")]
+        elif name == b"mq-message-group":
+            message_group = text
+        elif name == b"mq-queue":
+            if not value.isdigit() or len(value) > _QUEUE_DIGITS_MAX:
+                raise Fault("/queue", "BAD_REQUEST", "header mq-queue is not a queue number")
+            queue = int(value)
+        elif name.startswith(_PROPERTY_HEADER):
+            properties[shown[len(_PROPERTY_HEADER) :]] = text
+        else:
+            raise Fault("", "BAD_REQUEST", f"header {shown} is not known")
+    return Offer(body, False, tag, keys, message_group, properties, queue)
+
+
+def decode_lines(body: bytes) -> list[ProduceMessage]:
+    """The messages of an NDJSON body; a fault's pointer begins with the message's index."""
+    try:
+        return decode(_decode_lines, body)
+    except Fault as fault:
+        if fault.pointer:
+            raise
+    # Only a syntax error is left, whose line the decoder does not tell: find it.
+    lines = [line for line in body.split(b"\n") if line.strip()]
+    messages = []
+    for index, line in enumerate(lines):
+        try:
+            messages.append(decode(_decode_message, line))
+        except Fault as fault:
+            raise fault.under(f"/{index}") from None
+    return messages
+
+
+def check_batch(messages: list[ProduceMessage], route: TopicRoute) -> list[Offer]:
+    """Offers of all ``messages``, or a Problem that lists up to ``FAULTS_MAX`` faults."""
+    if not messages:
+        raise Fault("", "BAD_REQUEST", "a batch must not be empty", item_code="BATCH_EMPTY")
+    if len(messages) > BATCH_COUNT_MAX:
+        raise Fault(
+            f"/{BATCH_COUNT_MAX}",
+            "BAD_REQUEST",
+            f"a batch has at most {BATCH_COUNT_MAX} messages, found {len(messages)}",
+            item_code="BATCH_TOO_LONG",
+        )
+    offers: list[Offer] = []
+    faults: list[Fault] = []
+    total_bytes = 0
+    for index, message in enumerate(messages):
+        try:
+            offer = message.offer()
+            check_offer(offer, route)
+        except Fault as fault:
+            faults.append(fault.under(f"/{index}"))
+            if len(faults) == FAULTS_MAX:
+                break
+        else:
+            offers.append(offer)
+            total_bytes += len(offer.body)
+    if faults:
+        raise problem_of(*faults, stored=False)
+    if total_bytes > BATCH_BYTES_MAX:
+        raise Problem.of(
+            "BODY_TOO_LARGE",
+            f"the bodies have {total_bytes} bytes, a batch takes at most {BATCH_BYTES_MAX}",
+        )
+    return offers
+
+
+async def put_offers(
+    context: DeliveryContext, route: TopicRoute, offers: list[Offer], client: tuple[str, int]
+) -> tuple[int, list[StoredResult | RefusedResult]]:
+    """Store checked offers together: 201 and their results, or 207 when some were refused.
+
+    Raises:
+        Problem: nothing was stored, or nothing is known.
+    """
+    born_ms = context.clock.now_ms()
+    choose = context.queues.choose
+    queue_ids = [choose(route, offer.message_group, offer.queue) for offer in offers]
+    encoded = []
+    for index, (offer, queue_id) in enumerate(zip(offers, queue_ids, strict=True)):
+        try:
+            encoded.append(
+                encode_offer(offer, route, queue_id=queue_id, born_ms=born_ms, born_host=client)
+            )
+        except Fault as fault:
+            raise problem_of(fault.under(f"/{index}"), stored=False) from None
+    outcomes = await context.store.put([record for _, record in encoded])
+    refused_count = sum(outcome.error is not None for outcome in outcomes)
+    if refused_count == len(outcomes):
+        assert outcomes[0].error is not None
+        raise problem_from_store(outcomes[0].error)
+    durability = durability_of(route)
+    results = [
+        _result_of(index, outcome, encoded[index][0], queue_ids[index], durability)
+        for index, outcome in enumerate(outcomes)
+    ]
+    return (207 if refused_count else 201), results
+
+
+def _result_of(
+    index: int, outcome: PutResult, message_id: str, queue_id: int, durability: str
+) -> StoredResult | RefusedResult:
+    if outcome.error is None:
+        return StoredResult(
+            index,
+            201,
+            message_id,
+            queue_id,
+            outcome.queue_offset,
+            rfc3339(outcome.store_timestamp_ms),
+            durability,
+        )
+    problem = problem_from_store(outcome.error)
+    return RefusedResult(
+        index, problem.status, problem.code, problem.detail, problem.retryable, problem.stored
+    )

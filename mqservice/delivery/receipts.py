@@ -1,0 +1,88 @@
+"""Receipts: what a consumer gives back to settle a message, signed and self-contained.
+
+    offset  width  field              notes
+         0      1  version            1
+         1      4  queue_id
+         5      8  queue_offset
+        13      8  lease_generation   which delivery of the message this is
+        21      8  expires_ms         end of the lease when the message was delivered; stays on extend
+        29      n  topic              the engine's name, UTF-8
+      29+n     16  mac                over group name, 0x00 and all of the above
+
+The text is the base64url of these bytes without padding. The group is part of the MAC, so a receipt of
+another group, tenant or service is as good as noise. Any web process that has the secret can settle it.
+"""
+
+from __future__ import annotations
+
+import binascii
+import struct
+from base64 import urlsafe_b64decode
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+from mqservice.delivery.limits import RECEIPT_LIFE_MS
+from mqservice.lib.signing import MAC_BYTES, Signer
+
+VERSION: Final = 1
+HEAD: Final = struct.Struct(">BIqqq")
+assert HEAD.size == 29
+TEXT_CHARS_MAX: Final = 512
+_URL_SAFE: Final = bytes.maketrans(b"+/", b"-_")
+
+
+class Receipt(NamedTuple):
+    """One delivery of one message."""
+
+    topic: str
+    queue_id: int
+    queue_offset: int
+    lease_generation: int
+    expires_ms: int
+
+
+class Receipts:
+    """Makes and reads receipts. Thread-safe."""
+
+    def __init__(self, signer: Signer) -> None:
+        self._signer = signer
+
+    def writer(
+        self, *, group: str, lease_generation: int, expires_ms: int
+    ) -> Callable[[str, int, int], str]:
+        """A function of (topic, queue id, queue offset) for the messages of one delivery."""
+        head = group.encode() + b"\0"
+        mac = self._signer.mac
+
+        def write(topic: str, queue_id: int, queue_offset: int) -> str:
+            payload = (
+                HEAD.pack(VERSION, queue_id, queue_offset, lease_generation, expires_ms)
+                + topic.encode()
+            )
+            signed = payload + mac(head + payload)
+            text = binascii.b2a_base64(signed, newline=False).translate(_URL_SAFE)
+            return text.rstrip(b"=").decode("ascii")
+
+        return write
+
+    def read(self, text: str, *, group: str, now_ms: int) -> Receipt | None:
+        """What the receipt says, or None if it was not made here for ``group``, or is too old."""
+        if len(text) > TEXT_CHARS_MAX:
+            return None
+        try:
+            # Without a check of the alphabet a receipt would have many spellings.
+            if not text.replace("-", "a").replace("_", "a").isalnum() or not text.isascii():
+                return None
+            signed = urlsafe_b64decode(text + "=" * (-len(text) % 4))
+        except (binascii.Error, ValueError):
+            return None
+        payload, mac = signed[:-MAC_BYTES], signed[-MAC_BYTES:]
+        if len(payload) <= HEAD.size or payload[0] != VERSION:
+            return None
+        if not self._signer.is_valid(group.encode() + b"\0" + payload, mac):
+            return None
+        _, queue_id, queue_offset, lease_generation, expires_ms = HEAD.unpack_from(payload)
+        if now_ms > expires_ms + RECEIPT_LIFE_MS:
+            return None
+        topic = payload[HEAD.size :].decode()
+        return Receipt(topic, queue_id, queue_offset, lease_generation, expires_ms)

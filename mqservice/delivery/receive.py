@@ -1,0 +1,300 @@
+"""Receive over REST: a long poll on the engine whose answer is leased messages with receipts.
+
+    POST :receive ──▶ store.receive (parked) ──▶ 200 {"messages": [...]}
+       │ client closes                │ process ends
+       └──▶ the place is freed        └──▶ 200 {"messages": []}
+
+The answer is always 200; nothing there is not an error. What was leased for a client that is gone by
+the time the answer is ready is given back at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+import msgspec
+
+from mqservice.accounts.access import Scope
+from mqservice.delivery.bodies import split_json_mark
+from mqservice.delivery.context import DeliveryContext
+from mqservice.delivery.decoding import Fault, decode
+from mqservice.delivery.http import MSGPACK_TYPE, ClientGone, Request, answer, read_body
+from mqservice.delivery.limits import (
+    LEASE_MS_MAX,
+    LEASE_MS_MIN,
+    RECEIVE_BYTES_MAX,
+    RECEIVE_COUNT_DEFAULT,
+    RECEIVE_COUNT_MAX,
+    SMALL_REQUEST_BYTES_MAX,
+    WAIT_MS_DEFAULT,
+    WAIT_MS_MAX,
+)
+from mqservice.groups.routes import GroupRoute
+from mqservice.lib.durations import pick_duration_ms
+from mqservice.lib.names import name_fault
+from mqservice.lib.problem import Problem
+from mqservice.lib.timestamps import rfc3339
+from mqservice.store import (
+    Nack,
+    Received,
+    ReceiveHead,
+    ReceiveRequest,
+    Record,
+    SettleRequest,
+    Store,
+)
+from mqservice.topics.routes import TopicRoute
+
+_MSGPACK_HEADER: Final = (b"content-type", MSGPACK_TYPE)
+
+
+class ReceiveOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The request's body; an empty body means all defaults."""
+
+    max: int = RECEIVE_COUNT_DEFAULT
+    wait: str | None = None
+    wait_ms: int | None = None
+    lease: str | None = None
+    lease_ms: int | None = None
+    filter: str = "*"
+
+
+class ReceivedMessage(msgspec.Struct, frozen=True, gc=False):
+    """A leased message. One of the bodies is set; in MessagePack always ``body``, as bytes."""
+
+    id: str
+    receipt: str
+    tag: str | None
+    keys: list[str]
+    message_group: str | None
+    properties: dict[str, str]
+    queue: int
+    offset: int
+    attempt: int
+    max_attempts: int
+    born_at: str
+    stored_at: str
+    lease_until: str
+    body: str | bytes | msgspec.UnsetType = msgspec.UNSET
+    body_json: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+    body_b64: bytes | msgspec.UnsetType = msgspec.UNSET
+
+
+class ReceiveAnswer(msgspec.Struct, frozen=True):
+    """``backlog_hint`` is null while the engine does not tell."""
+
+    messages: list[ReceivedMessage]
+    backlog_hint: int | None = None
+
+
+_decode_options = msgspec.json.Decoder(ReceiveOptions).decode
+_encode_json = msgspec.json.Encoder().encode
+_encode_msgpack = msgspec.msgpack.Encoder().encode
+_DEFAULTS: Final = ReceiveOptions()
+
+
+async def receive_messages(context: DeliveryContext, request: Request) -> None:
+    """``POST .../topics/{topic}/groups/{group}:receive``"""
+    request.principal.require(Scope.CONSUME)
+    topic = await _topic_route(context, request)
+    group = await group_route(context, request)
+    body = await read_body(request, SMALL_REQUEST_BYTES_MAX)
+    options = decode(_decode_options, body) if body else _DEFAULTS
+    order = ReceiveRequest(
+        group=group.engine_name,
+        topic=topic.engine_name,
+        member_id=f"rest-{request.request_id}",
+        messages_max=_count_of(options),
+        bytes_max=RECEIVE_BYTES_MAX,
+        wait_ms=_wait_ms_of(options, context),
+        lease_ms=lease_ms_of("/lease", options.lease, options.lease_ms, group.lease_ms),
+    )
+    received = await _poll(context, request, order)
+    as_msgpack = MSGPACK_TYPE in request.headers.get(b"accept", b"")
+    messages = messages_of(context, received, group=group, as_bytes=as_msgpack)
+    reply = ReceiveAnswer(messages)
+    if as_msgpack:
+        await answer(request, 200, _encode_msgpack(reply), _MSGPACK_HEADER)
+    else:
+        await answer(request, 200, _encode_json(reply))
+
+
+async def group_route(context: DeliveryContext, request: Request) -> GroupRoute:
+    """The group of the path."""
+    ns, name = request.match.ns, request.match.group
+    routes = context.caches.routes
+    route = routes.group(request.principal, ns, name)
+    if route is None:
+        if fault := name_fault(name):
+            raise Problem.of("ILLEGAL_GROUP", fault)
+        route = await routes.load_group(request.principal, ns, name)
+    return route
+
+
+async def _topic_route(context: DeliveryContext, request: Request) -> TopicRoute:
+    ns, name = request.match.ns, request.match.topic
+    routes = context.caches.routes
+    route = routes.topic(request.principal, ns, name)
+    if route is None:
+        if fault := name_fault(name):
+            raise Problem.of("ILLEGAL_TOPIC", fault)
+        route = await routes.load_topic(request.principal, ns, name)
+    return route
+
+
+def lease_ms_of(pointer: str, text: str | None, ms: int | None, default_ms: int) -> int:
+    """A lease out of its twin fields; Fault ILLEGAL_LEASE unless it is in the allowed range."""
+    try:
+        lease_ms = pick_duration_ms("lease", text, ms, default_ms=default_ms)
+    except ValueError as exc:
+        raise Fault(pointer, "ILLEGAL_LEASE", str(exc)) from exc
+    if not LEASE_MS_MIN <= lease_ms <= LEASE_MS_MAX:
+        raise Fault(
+            pointer,
+            "ILLEGAL_LEASE",
+            f"a lease is {LEASE_MS_MIN} to {LEASE_MS_MAX} ms long, found {lease_ms}",
+        )
+    return lease_ms
+
+
+def _count_of(options: ReceiveOptions) -> int:
+    if not 1 <= options.max <= RECEIVE_COUNT_MAX:
+        raise Fault("/max", "BAD_REQUEST", f"max is 1 to {RECEIVE_COUNT_MAX}, found {options.max}")
+    if options.filter != "*":
+        raise Fault("/filter", "ILLEGAL_FILTER", "only the filter * is supported")
+    return options.max
+
+
+def _wait_ms_of(options: ReceiveOptions, context: DeliveryContext) -> int:
+    try:
+        wait_ms = pick_duration_ms(
+            "wait", options.wait, options.wait_ms, default_ms=WAIT_MS_DEFAULT
+        )
+    except ValueError as exc:
+        raise Fault("/wait", "BAD_REQUEST", str(exc)) from exc
+    if wait_ms > WAIT_MS_MAX:
+        raise Fault("/wait", "BAD_REQUEST", f"wait is at most {WAIT_MS_MAX} ms, found {wait_ms}")
+    return 0 if context.drain.has_begun else wait_ms
+
+
+async def _poll(context: DeliveryContext, request: Request, order: ReceiveRequest) -> Received:
+    """What the engine leases, while watching for the client to go and the process to end."""
+    loop = asyncio.get_running_loop()
+    poll = loop.create_task(context.store.receive(order))
+    watch = loop.create_task(_until_gone(request))
+    drained = loop.create_future()
+    on_drain = _Resolve(drained)
+    context.drain.join(on_drain)
+    try:
+        await asyncio.wait({poll, watch, drained}, return_when=asyncio.FIRST_COMPLETED)
+        if poll.done():
+            received = poll.result()
+            if watch.done():
+                await give_back(context.store, order.group, received)
+                raise ClientGone
+            return received
+        if watch.done():
+            raise ClientGone
+        return Received(ReceiveHead(lease_generation=0, lease_until_ms=0, attempts=[]), [])
+    finally:
+        context.drain.leave(on_drain)
+        # Cancelling the poll frees its place in the engine, which gives back what it may have leased.
+        for task in (poll, watch):
+            task.cancel()
+
+
+class _Resolve:
+    """Resolves a future at most once; hashable, unlike a closure it can be left again."""
+
+    __slots__ = ("_future",)
+
+    def __init__(self, future: asyncio.Future[None]) -> None:
+        self._future = future
+
+    def __call__(self) -> None:
+        if not self._future.done():
+            self._future.set_result(None)
+
+
+async def _until_gone(request: Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+
+
+async def give_back(store: Store, group: str, received: Received) -> None:
+    """Make what was leased for nobody available again at once."""
+    if not received.records:
+        return
+    generation = received.head.lease_generation
+    await store.settle(
+        SettleRequest(
+            group=group,
+            nacks=[
+                Nack(
+                    topic=record.topic,
+                    queue_id=record.queue_id,
+                    lease_generation=generation,
+                    queue_offset=record.queue_offset,
+                    delay_ms=0,
+                    reason="receiver gone",
+                )
+                for record in received.records
+            ],
+        )
+    )
+
+
+def messages_of(
+    context: DeliveryContext, received: Received, *, group: GroupRoute, as_bytes: bool
+) -> list[ReceivedMessage]:
+    """The messages of an answer, each with its receipt."""
+    head = received.head
+    write = context.receipts.writer(
+        group=group.engine_name,
+        lease_generation=head.lease_generation,
+        expires_ms=head.lease_until_ms,
+    )
+    lease_until = rfc3339(head.lease_until_ms)
+    max_attempts = group.max_reconsume_times + 1
+    messages = []
+    for record, attempt in zip(received.records, head.attempts, strict=True):
+        is_json, properties = split_json_mark(record.properties)
+        body, body_json, body_b64 = _bodies_of(record, is_json=is_json, as_bytes=as_bytes)
+        messages.append(
+            ReceivedMessage(
+                record.message_id,
+                write(record.topic, record.queue_id, record.queue_offset),
+                record.tag,
+                record.keys,
+                record.message_group,
+                properties,
+                record.queue_id,
+                record.queue_offset,
+                attempt,
+                max_attempts,
+                rfc3339(record.born_timestamp_ms),
+                rfc3339(record.store_timestamp_ms),
+                lease_until,
+                body,
+                body_json,
+                body_b64,
+            )
+        )
+    return messages
+
+
+def _bodies_of(
+    record: Record, *, is_json: bool, as_bytes: bool
+) -> tuple[
+    str | bytes | msgspec.UnsetType, msgspec.Raw | msgspec.UnsetType, bytes | msgspec.UnsetType
+]:
+    unset = msgspec.UNSET
+    if as_bytes:
+        return record.body, unset, unset
+    if is_json:
+        return unset, msgspec.Raw(record.body), unset
+    try:
+        return record.body.decode(), unset, unset
+    except UnicodeDecodeError:
+        return unset, unset, record.body

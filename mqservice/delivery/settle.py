@@ -1,0 +1,214 @@
+"""Settle over REST: acks, nacks and extends of one group, by receipt, in one call.
+
+    receipts ──▶ read (MAC) ──▶ grouped per queue and delivery ──▶ store.settle ──▶ counts, failed[]
+                    └─ not ours ──▶ failed[] RECEIPT_INVALID
+
+The answer is 200 whatever happened to single receipts; each one that had no effect is in ``failed``.
+A receipt given twice for the same thing counts once.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from mqservice.accounts.access import Scope
+from mqservice.delivery.context import DeliveryContext
+from mqservice.delivery.decoding import Fault, decode
+from mqservice.delivery.http import Request, answer, read_body
+from mqservice.delivery.limits import (
+    NACK_DELAY_MS_MAX,
+    NACK_REASON_CHARS_MAX,
+    SETTLE_COUNT_MAX,
+    SMALL_REQUEST_BYTES_MAX,
+)
+from mqservice.delivery.receipts import Receipt
+from mqservice.delivery.receive import group_route, lease_ms_of
+from mqservice.errors import problem_from_store
+from mqservice.lib.durations import pick_duration_ms
+from mqservice.lib.problem import CODES
+from mqservice.lib.timestamps import rfc3339
+from mqservice.store import Extend, LeaseRef, Nack, SettleRequest, error_from_code
+
+
+class NackItem(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    receipt: str
+    delay: str | None = None
+    delay_ms: int | None = None
+    reason: str = ""
+
+
+class ExtendItem(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    receipt: str
+    lease: str | None = None
+    lease_ms: int | None = None
+
+
+class SettleOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The request's body."""
+
+    ack: list[str] = []
+    nack: list[NackItem] = []
+    extend: list[ExtendItem] = []
+
+
+class Extended(msgspec.Struct, frozen=True):
+    receipt: str
+    lease_until: str
+
+
+class Failed(msgspec.Struct, frozen=True):
+    """A receipt that had no effect."""
+
+    receipt: str
+    code: str
+    message: str
+    retryable: bool
+
+
+class SettleAnswer(msgspec.Struct, frozen=True):
+    acked: int
+    nacked: int
+    extended: list[Extended]
+    dead_lettered: int
+    failed: list[Failed]
+
+
+_decode_options = msgspec.json.Decoder(SettleOptions).decode
+_encode = msgspec.json.Encoder().encode
+_INVALID_CODE: Final = "RECEIPT_INVALID"
+
+
+async def settle_messages(context: DeliveryContext, request: Request) -> None:
+    """``POST .../groups/{group}:settle``"""
+    request.principal.require(Scope.CONSUME)
+    group = await group_route(context, request)
+    body = await read_body(request, SMALL_REQUEST_BYTES_MAX)
+    options = decode(_decode_options, body)
+    count = len(options.ack) + len(options.nack) + len(options.extend)
+    if count > SETTLE_COUNT_MAX:
+        raise Fault(
+            "",
+            "BAD_REQUEST",
+            f"one call settles at most {SETTLE_COUNT_MAX} receipts, found {count}",
+        )
+    plan = _Plan(context, group.engine_name, group.lease_ms)
+    plan.add_acks(options.ack)
+    plan.add_nacks(options.nack)
+    plan.add_extends(options.extend)
+    await answer(request, 200, _encode(await plan.settle()))
+
+
+class _Plan:
+    """One settle call: what goes to the engine, and which receipt each part came from."""
+
+    def __init__(self, context: DeliveryContext, group: str, lease_ms: int) -> None:
+        self._context = context
+        self._group = group
+        self._lease_ms = lease_ms
+        self._now_ms = context.clock.now_ms()
+        self._acks: dict[tuple[str, int, int], list[int]] = {}
+        self._nacks: list[Nack] = []
+        self._extends: list[Extend] = []
+        self._extend_texts: list[str] = []
+        self._texts: dict[tuple[str, int, int], str] = {}
+        self._failed: list[Failed] = []
+
+    def add_acks(self, texts: list[str]) -> None:
+        for text in dict.fromkeys(texts):
+            receipt = self._read(text)
+            if receipt is not None:
+                key = (receipt.topic, receipt.queue_id, receipt.lease_generation)
+                self._acks.setdefault(key, []).append(receipt.queue_offset)
+
+    def add_nacks(self, items: list[NackItem]) -> None:
+        for index, item in enumerate({item.receipt: item for item in items}.values()):
+            delay_ms = _delay_ms_of(f"/nack/{index}/delay", item)
+            if len(item.reason) > NACK_REASON_CHARS_MAX:
+                raise Fault(
+                    f"/nack/{index}/reason",
+                    "BAD_REQUEST",
+                    f"a reason has at most {NACK_REASON_CHARS_MAX} characters",
+                )
+            receipt = self._read(item.receipt)
+            if receipt is not None:
+                self._nacks.append(
+                    Nack(
+                        topic=receipt.topic,
+                        queue_id=receipt.queue_id,
+                        lease_generation=receipt.lease_generation,
+                        queue_offset=receipt.queue_offset,
+                        delay_ms=delay_ms,
+                        reason=item.reason,
+                    )
+                )
+
+    def add_extends(self, items: list[ExtendItem]) -> None:
+        for index, item in enumerate(items):
+            lease_ms = lease_ms_of(
+                f"/extend/{index}/lease", item.lease, item.lease_ms, self._lease_ms
+            )
+            receipt = self._read(item.receipt)
+            if receipt is not None:
+                self._extend_texts.append(item.receipt)
+                self._extends.append(
+                    Extend(
+                        topic=receipt.topic,
+                        queue_id=receipt.queue_id,
+                        lease_generation=receipt.lease_generation,
+                        queue_offset=receipt.queue_offset,
+                        lease_ms=lease_ms,
+                    )
+                )
+
+    async def settle(self) -> SettleAnswer:
+        """One request to the engine, none if no receipt is valid."""
+        if not (self._acks or self._nacks or self._extends):
+            return SettleAnswer(0, 0, [], 0, self._failed)
+        reply = await self._context.store.settle(
+            SettleRequest(
+                group=self._group,
+                acks=[
+                    LeaseRef(
+                        topic=topic,
+                        queue_id=queue_id,
+                        lease_generation=generation,
+                        queue_offsets=offsets,
+                    )
+                    for (topic, queue_id, generation), offsets in self._acks.items()
+                ],
+                nacks=self._nacks,
+                extends=self._extends,
+            )
+        )
+        for failure in reply.failures:
+            problem = problem_from_store(error_from_code(failure.code, "refused by the engine"))
+            text = self._texts[failure.topic, failure.queue_id, failure.queue_offset]
+            self._failed.append(Failed(text, problem.code, problem.detail, problem.retryable))
+        extended = [
+            Extended(text, rfc3339(until_ms))
+            for text, until_ms in zip(self._extend_texts, reply.extended_until_ms, strict=True)
+            if until_ms
+        ]
+        return SettleAnswer(reply.acked_count, reply.nacked_count, extended, 0, self._failed)
+
+    def _read(self, text: str) -> Receipt | None:
+        receipt = self._context.receipts.read(text, group=self._group, now_ms=self._now_ms)
+        if receipt is None:
+            self._failed.append(Failed(text, _INVALID_CODE, CODES[_INVALID_CODE][1], False))
+            return None
+        self._texts[receipt.topic, receipt.queue_id, receipt.queue_offset] = text
+        return receipt
+
+
+def _delay_ms_of(pointer: str, item: NackItem) -> int:
+    try:
+        delay_ms = pick_duration_ms("delay", item.delay, item.delay_ms, default_ms=0)
+    except ValueError as exc:
+        raise Fault(pointer, "BAD_REQUEST", str(exc)) from exc
+    if delay_ms > NACK_DELAY_MS_MAX:
+        raise Fault(
+            pointer, "BAD_REQUEST", f"a delay is at most {NACK_DELAY_MS_MAX} ms, found {delay_ms}"
+        )
+    return delay_ms

@@ -1,0 +1,71 @@
+"""What a failure of the engine means to a client of the API: one table, used by REST, WebSocket and console.
+
+    StoreError ──▶ problem_from_store ──▶ Problem ──▶ problem+json or err frame
+
+``stored`` is copied from the error: False is a promise that the message will never be delivered, None
+means that nobody knows, and the client should offer it again.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from mqservice.lib.problem import Problem
+from mqservice.store import (
+    BadRequest,
+    DiskFull,
+    GroupNotFound,
+    LeaseExpired,
+    OffsetOutOfRange,
+    OutcomeUnknown,
+    QueueNotFound,
+    RecordRefused,
+    ShuttingDown,
+    StoreBusy,
+    StoreError,
+    StoreUnavailable,
+    SyncFailed,
+    TopicNotFound,
+)
+
+# error -> (code, what the client reads, pause before the next attempt in ms)
+_TABLE: Final[dict[type[StoreError], tuple[str, str, int | None]]] = {
+    StoreUnavailable: ("ENGINE_UNAVAILABLE", "the storage engine does not answer", 1_000),
+    ShuttingDown: ("ENGINE_UNAVAILABLE", "the storage engine is stopping", 1_000),
+    OutcomeUnknown: (
+        "OUTCOME_UNKNOWN",
+        "the storage engine went away before it answered; the message may be stored",
+        1_000,
+    ),
+    SyncFailed: (
+        "OUTCOME_UNKNOWN",
+        "the disk refused to make the message durable; it may be stored",
+        5_000,
+    ),
+    StoreBusy: ("STORAGE_BUSY", "too much waits for the disk", 1_000),
+    DiskFull: ("STORAGE_FULL", "the storage engine's disk is full", 30_000),
+    # The cached route said otherwise, so the topic or group has just been deleted.
+    TopicNotFound: ("TOPIC_NOT_FOUND", "the topic does not exist any more", None),
+    GroupNotFound: ("GROUP_NOT_FOUND", "the group does not exist any more", None),
+    LeaseExpired: ("LEASE_EXPIRED", "the message was leased again since", None),
+}
+# These say what was wrong with the request, in words meant for the caller.
+_SPOKEN: Final[dict[type[StoreError], str]] = {
+    BadRequest: "BAD_REQUEST",
+    QueueNotFound: "BAD_REQUEST",
+    OffsetOutOfRange: "BAD_REQUEST",
+    RecordRefused: "BAD_REQUEST",
+}
+
+
+def problem_from_store(exc: StoreError) -> Problem:
+    """The refusal a client sees. Engine texts that could tell of paths or hosts are not passed on."""
+    kind = type(exc)
+    if kind in _TABLE:
+        code, detail, retry_after_ms = _TABLE[kind]
+        return Problem.of(
+            code, detail, retryable=exc.retriable, retry_after_ms=retry_after_ms, stored=exc.stored
+        )
+    if kind in _SPOKEN:
+        return Problem.of(_SPOKEN[kind], str(exc), stored=exc.stored)
+    return Problem.of("INTERNAL", "the storage engine failed", stored=exc.stored)

@@ -1,0 +1,189 @@
+"""The one door to the storage engine: everything in ``mqservice`` that stores or reads comes through here.
+
+    data plane, WebSocket ──▶ get_store() ──────▶ AsyncStoreClient ─┐
+    views, tasks, CLI ──────▶ blocking_client() ▶ StoreClient ──────┴──▶ settings.MQ_ENGINE_SOCKET
+
+``get_store`` gives one client per process, started on the running loop at its first use. Tests put a
+double in its place with ``use_store``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+from collections.abc import Iterator
+from typing import Protocol
+
+from django.conf import settings
+
+from storage_engine.client import (
+    SYSTEM_PROPERTIES,
+    AsyncStoreClient,
+    BadFrame,
+    BadRequest,
+    CheckpointReply,
+    ClientConfig,
+    DiskFull,
+    Durability,
+    Extend,
+    GroupConfig,
+    GroupList,
+    GroupNotFound,
+    GroupQueueStats,
+    GroupRef,
+    GroupStats,
+    LeaseExpired,
+    LeaseRef,
+    Nack,
+    OffsetOutOfRange,
+    OutcomeUnknown,
+    PullHead,
+    PullRequest,
+    PullStatus,
+    PutResult,
+    QueueNotFound,
+    QueueStats,
+    Received,
+    ReceiveHead,
+    ReceiveRequest,
+    Record,
+    RecordRefused,
+    SettleFailure,
+    SettleReply,
+    SettleRequest,
+    ShuttingDown,
+    StartFrom,
+    StatsReply,
+    StoreBusy,
+    StoreClient,
+    StoreError,
+    StoreMessage,
+    StoreUnavailable,
+    SyncFailed,
+    TopicConfig,
+    TopicList,
+    TopicNotFound,
+    TopicRef,
+    TopicStats,
+    encode_record,
+    error_from_code,
+    new_message_id,
+)
+
+__all__ = [
+    "SYSTEM_PROPERTIES",
+    "AsyncStoreClient",
+    "BadFrame",
+    "BadRequest",
+    "CheckpointReply",
+    "ClientConfig",
+    "DiskFull",
+    "Durability",
+    "Extend",
+    "GroupConfig",
+    "GroupList",
+    "GroupNotFound",
+    "GroupQueueStats",
+    "GroupRef",
+    "GroupStats",
+    "LeaseExpired",
+    "LeaseRef",
+    "Nack",
+    "OffsetOutOfRange",
+    "OutcomeUnknown",
+    "PullHead",
+    "PullRequest",
+    "PullStatus",
+    "PutResult",
+    "QueueNotFound",
+    "QueueStats",
+    "ReceiveHead",
+    "ReceiveRequest",
+    "Received",
+    "Record",
+    "RecordRefused",
+    "SettleFailure",
+    "SettleReply",
+    "SettleRequest",
+    "ShuttingDown",
+    "StartFrom",
+    "StatsReply",
+    "Store",
+    "StoreBusy",
+    "StoreClient",
+    "StoreError",
+    "StoreMessage",
+    "StoreUnavailable",
+    "SyncFailed",
+    "TopicConfig",
+    "TopicList",
+    "TopicNotFound",
+    "TopicRef",
+    "TopicStats",
+    "blocking_client",
+    "close_store",
+    "encode_record",
+    "error_from_code",
+    "get_store",
+    "new_message_id",
+    "use_store",
+]
+
+
+class Store(Protocol):
+    """What the data plane and the sockets ask of the engine; the client and its double both have it."""
+
+    @property
+    def is_connected(self) -> bool: ...
+
+    def put(self, records: list[bytes]) -> asyncio.Future[list[PutResult]]: ...
+
+    async def receive(self, request: ReceiveRequest) -> Received: ...
+
+    async def settle(self, request: SettleRequest) -> SettleReply: ...
+
+    async def wait_connected(self, timeout_ms: int) -> None: ...
+
+
+_client: AsyncStoreClient | None = None
+_double: Store | None = None
+
+
+def get_store() -> Store:
+    """This process's client. Starts to connect at the first call, which needs a running loop."""
+    global _client
+    if _double is not None:
+        return _double
+    if _client is None:
+        _client = AsyncStoreClient(
+            settings.MQ_ENGINE_SOCKET, client_name=f"mqservice-web/{os.getpid()}"
+        )
+        _client.start()
+    return _client
+
+
+async def close_store() -> None:
+    """End this process's client; what is in flight fails with ``OutcomeUnknown``."""
+    global _client
+    client, _client = _client, None
+    if client is not None:
+        await client.aclose()
+
+
+def blocking_client() -> StoreClient:
+    """A client for code that runs outside the event loop. The caller closes it."""
+    return StoreClient(
+        settings.MQ_ENGINE_SOCKET, client_name=f"mqservice-{settings.MQ_PROCESS}/{os.getpid()}"
+    )
+
+
+@contextlib.contextmanager
+def use_store(double: Store) -> Iterator[None]:
+    """Let ``get_store`` answer ``double`` for the length of the block."""
+    global _double
+    before, _double = _double, double
+    try:
+        yield
+    finally:
+        _double = before
