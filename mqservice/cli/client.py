@@ -1,0 +1,297 @@
+"""REST calls of the commands: one method an operation, over httpx.
+
+    produce, topic … ─▶ [RestClient] ─▶ HTTP ─▶ service
+                    ◀─ structs, ClientError ◀─
+
+Who calls it: the commands of this package, the tests and the benchmarks. One event loop.
+A failure always says what is known: ``Unreachable`` nothing was sent, ``Refused`` the service
+answered, ``AnswerMissing`` nobody knows. Nothing is sent twice here; repeating is ``sender``'s.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Final, Self, TypeVar
+from urllib.parse import quote
+
+import httpx
+import msgspec
+
+from mqservice.cli.errors import AnswerMalformed, AnswerMissing, Refused, Unreachable
+from mqservice.cli.messages import Delivered, Outgoing, encode_outgoing, parse_received
+from mqservice.cli.target import Target
+
+TIMEOUT_MS_DEFAULT: Final = 30_000
+# The server parks a receive for its `wait`; the answer may take that much longer.
+CONNECT_TIMEOUT_MS: Final = 5_000
+CONNECTIONS_MAX: Final = 32
+USER_AGENT: Final = "mqservice-cli/1"
+DETAIL_CHARS_MAX: Final = 300
+
+
+class Stored(msgspec.Struct, kw_only=True):
+    """Where a produced message lies."""
+
+    id: str
+    queue: int
+    offset: int
+    stored_at: str = ""
+
+
+class Failed(msgspec.Struct, kw_only=True):
+    """Why a message of a batch was not stored, or that nobody knows (``stored`` None)."""
+
+    code: str
+    detail: str
+    retriable: bool = False
+    stored: bool | None = None
+    retry_after_ms: int | None = None
+
+
+class Topic(msgspec.Struct, kw_only=True):
+    name: str
+    queues: int
+    durability: str = ""
+    type: str = ""
+
+
+class SettleFailure(msgspec.Struct, kw_only=True):
+    receipt: str
+    code: str
+    message: str = ""
+    retryable: bool = False
+
+
+class Settled(msgspec.Struct, kw_only=True):
+    acked: int = 0
+    nacked: int = 0
+    failed: list[SettleFailure] = []
+
+
+class _BatchItem(msgspec.Struct, kw_only=True):
+    index: int
+    id: str | None = None
+    queue: int = -1
+    offset: int = -1
+    stored_at: str = ""
+    code: str = ""
+    detail: str = ""
+    retryable: bool = False
+    stored: bool | None = None
+    retry_after_ms: int | None = None
+
+
+class _BatchAnswer(msgspec.Struct):
+    results: list[_BatchItem]
+
+
+class _TopicsAnswer(msgspec.Struct):
+    topics: list[Topic]
+
+
+class _ProblemItem(msgspec.Struct):
+    pointer: str = ""
+    code: str = ""
+
+
+class _Problem(msgspec.Struct, kw_only=True):
+    code: str
+    detail: str = ""
+    retryable: bool = False
+    retry_after_ms: int | None = None
+    stored: bool | None = None
+    request_id: str = ""
+    errors: list[_ProblemItem] = []
+
+
+Answer = TypeVar("Answer", bound=msgspec.Struct)
+
+
+class RestClient:
+    """Calls on one service with one key, over a bounded pool of connections."""
+
+    def __init__(
+        self,
+        target: Target,
+        *,
+        timeout_ms: int = TIMEOUT_MS_DEFAULT,
+        transport: httpx.AsyncBaseTransport | None = None,
+    ) -> None:
+        self.target = target
+        self._root = f"/v1/ns/{quote(target.namespace, safe='-')}"
+        if target.namespace == "-":
+            self._root = "/v1/-"
+        self._timeout_ms = timeout_ms
+        self._http = httpx.AsyncClient(
+            base_url=target.base_url,
+            headers={"authorization": f"Bearer {target.key}", "user-agent": USER_AGENT},
+            timeout=httpx.Timeout(timeout_ms / 1000, connect=CONNECT_TIMEOUT_MS / 1000),
+            limits=httpx.Limits(
+                max_connections=CONNECTIONS_MAX, max_keepalive_connections=CONNECTIONS_MAX
+            ),
+            transport=transport,
+            # A proxy from the environment never knows this machine's own loopback.
+            trust_env=not target.is_loopback,
+        )
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self._http.aclose()
+
+    async def topics(self) -> list[Topic]:
+        answer = await self._request("GET", f"{self._root}/topics")
+        return _decode(answer, _TopicsAnswer).topics
+
+    async def create_topic(self, name: str, *, queues: int, durability: str) -> Topic:
+        """Create the topic, or change it to these settings; the same call again is harmless."""
+        content = msgspec.json.encode({"queues": queues, "durability": durability})
+        answer = await self._request(
+            "PUT", f"{self._root}/topics/{quote(name, safe='')}", content=content
+        )
+        return _decode(answer, Topic)
+
+    async def produce(self, topic: str, message: Outgoing) -> Stored:
+        """Store one message as JSON; raises what became of it otherwise."""
+        answer = await self._request(
+            "POST", self._messages_path(topic), content=encode_outgoing(message)
+        )
+        return _decode(answer, Stored)
+
+    async def produce_raw(self, topic: str, message: Outgoing) -> Stored:
+        """Store one message whose body is the request's body, bit for bit.
+
+        The message must have no properties, and a tag, keys and message group of ASCII only,
+        because they travel as header lines.
+        """
+        headers = {"content-type": "application/octet-stream"}
+        if message.tag is not None:
+            headers["mq-tag"] = message.tag
+        if message.keys:
+            headers["mq-keys"] = ",".join(message.keys)
+        if message.message_group is not None:
+            headers["mq-message-group"] = message.message_group
+        answer = await self._request(
+            "POST", self._messages_path(topic), content=message.body, headers=headers
+        )
+        return _decode(answer, Stored)
+
+    async def produce_encoded(self, topic: str, forms: Sequence[bytes]) -> list[Stored | Failed]:
+        """Store up to 1,000 messages given in their JSON form; one result each, in order."""
+        answer = await self._request(
+            "POST", f"{self._messages_path(topic)}:batch", content=b"[" + b",".join(forms) + b"]"
+        )
+        items = sorted(_decode(answer, _BatchAnswer).results, key=lambda item: item.index)
+        if [item.index for item in items] != list(range(len(forms))):
+            raise AnswerMalformed(f"{len(forms)} messages were sent, {len(items)} answered for")
+        return [_outcome(item) for item in items]
+
+    async def receive(
+        self, topic: str, group: str, *, messages_max: int, wait_ms: int, lease_ms: int
+    ) -> list[Delivered]:
+        """Lease up to ``messages_max`` messages; an empty list after ``wait_ms`` without any."""
+        content = msgspec.json.encode(
+            {"max": messages_max, "wait": f"{wait_ms}ms", "lease": f"{lease_ms}ms"}
+        )
+        path = f"{self._root}/topics/{quote(topic, safe='')}/groups/{quote(group, safe='')}"
+        answer = await self._request("POST", f"{path}:receive", content=content, wait_ms=wait_ms)
+        return parse_received(answer.content)
+
+    async def ack(self, group: str, receipts: Sequence[str]) -> Settled:
+        """Settle deliveries as done; refused receipts are listed, not raised."""
+        answer = await self._request(
+            "POST",
+            f"{self._root}/groups/{quote(group, safe='')}:settle",
+            content=msgspec.json.encode({"ack": receipts}),
+        )
+        return _decode(answer, Settled)
+
+    def _messages_path(self, topic: str) -> str:
+        return f"{self._root}/topics/{quote(topic, safe='')}/messages"
+
+    async def _request(
+        self,
+        method: str,
+        path: str,
+        *,
+        content: bytes | None = None,
+        headers: dict[str, str] | None = None,
+        wait_ms: int = 0,
+    ) -> httpx.Response:
+        what = f"{method} {path}"
+        if content is not None and headers is None:
+            headers = {"content-type": "application/json"}
+        seconds = (self._timeout_ms + wait_ms) / 1000
+        try:
+            answer = await self._http.request(
+                method,
+                path,
+                content=content,
+                headers=headers,
+                timeout=httpx.Timeout(seconds, connect=CONNECT_TIMEOUT_MS / 1000),
+            )
+        except (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout) as exc:
+            raise Unreachable(self.target.base_url, os_cause(exc)) from exc
+        except httpx.HTTPError as exc:
+            raise AnswerMissing(what, os_cause(exc)) from exc
+        if answer.is_success:
+            return answer
+        raise refusal_from(answer.status_code, answer.content)
+
+
+def refusal_from(status: int, content: bytes) -> Refused:
+    """The error of a non-2xx answer; a body that is no problem document is quoted in part."""
+    try:
+        problem = msgspec.json.decode(content, type=_Problem)
+    except msgspec.DecodeError:
+        text = " ".join(content.decode("utf-8", "replace").split())[:DETAIL_CHARS_MAX]
+        return Refused(status=status, code=f"HTTP_{status}", detail=text or "no explanation given")
+    places = [f"{item.pointer} {item.code}".strip() for item in problem.errors]
+    detail = problem.detail + (f" ({'; '.join(places)})" if places else "")
+    return Refused(
+        status=status,
+        code=problem.code,
+        detail=detail,
+        retriable=problem.retryable,
+        stored=problem.stored,
+        retry_after_ms=problem.retry_after_ms,
+        request_id=problem.request_id,
+    )
+
+
+def _decode(answer: httpx.Response, kind: type[Answer]) -> Answer:
+    try:
+        return msgspec.json.decode(answer.content, type=kind)
+    except msgspec.DecodeError as exc:
+        raise AnswerMalformed(
+            f"the answer of {answer.url.path} is not as documented: {exc}"
+        ) from exc
+
+
+def _outcome(item: _BatchItem) -> Stored | Failed:
+    if item.id is not None and not item.code:
+        return Stored(id=item.id, queue=item.queue, offset=item.offset, stored_at=item.stored_at)
+    return Failed(
+        code=item.code or "UNKNOWN",
+        detail=item.detail,
+        retriable=item.retryable,
+        stored=item.stored,
+        retry_after_ms=item.retry_after_ms,
+    )
+
+
+def os_cause(exc: Exception) -> str:
+    """What the operating system said, where a library wrapped it."""
+    inner: BaseException | None = exc
+    while inner is not None:
+        if isinstance(inner, OSError) and inner.strerror:
+            return inner.strerror.lower()
+        inner = inner.__cause__ or inner.__context__
+    return str(exc) or type(exc).__name__

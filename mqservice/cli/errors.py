@@ -1,0 +1,95 @@
+"""What can go wrong between a command and the service, as one tree.
+
+    ClientError
+    ├── UsageRefused      the command line or an input line makes no sense; nothing was sent
+    ├── Unreachable       no connection; nothing was sent
+    ├── AnswerMissing     the request left and no answer came: nobody knows what became of it
+    ├── Refused           the service answered with a problem (HTTP) or an ``err`` frame (WebSocket)
+    ├── ConnectionEnded   an open WebSocket was closed, with its close code
+    └── AnswerMalformed   bytes that are not what the API promises
+
+``str()`` of each is the one line a person sees. ``retriable`` says whether the same request may
+succeed later. ``stored`` speaks of produced messages: False is the service's promise that nothing
+of the request will ever be delivered, None that nobody knows.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class ClientError(Exception):
+    """Root of all errors raised by the client modules."""
+
+    retriable: bool = False
+    stored: bool | None = False
+    exit_code: ClassVar[int] = 1
+
+
+class UsageRefused(ClientError):
+    exit_code = 2
+
+
+class Unreachable(ClientError):
+    """Raised before the first byte of a request was sent."""
+
+    retriable = True
+
+    def __init__(self, base_url: str, cause: str) -> None:
+        self.base_url = base_url
+        super().__init__(
+            f"cannot reach {base_url}: {cause}. Is the service running there? "
+            "Start it with `mqservice up`, or name another address with --base-url."
+        )
+
+
+class AnswerMissing(ClientError):
+    retriable = True
+    stored = None
+
+    def __init__(self, what: str, cause: str) -> None:
+        super().__init__(f"{what}: no answer ({cause}); the outcome is unknown")
+
+
+class Refused(ClientError):
+    """The service said no. ``status`` is 0 for a refusal inside a WebSocket."""
+
+    def __init__(
+        self,
+        *,
+        status: int,
+        code: str,
+        detail: str,
+        retriable: bool = False,
+        stored: bool | None = None,
+        retry_after_ms: int | None = None,
+        request_id: str = "",
+    ) -> None:
+        self.status = status
+        self.code = code
+        self.detail = detail
+        self.retriable = retriable
+        # A 4xx is refused before anything is written, whether or not the answer says so.
+        self.stored = False if 400 <= status < 500 else stored
+        self.retry_after_ms = retry_after_ms
+        self.request_id = request_id
+        place = f" (HTTP {status})" if status else ""
+        trace = f" [request {request_id}]" if request_id else ""
+        super().__init__(f"{code}{place}: {detail}{trace}")
+
+
+class ConnectionEnded(ClientError):
+    """Close codes that mean "this will not get better" are in ``CODES_FINAL``; see docs."""
+
+    CODES_FINAL: ClassVar[frozenset[int]] = frozenset({4400, 4401, 4403, 4404, 4413})
+
+    def __init__(self, code: int, reason: str) -> None:
+        self.code = code
+        self.reason = reason
+        self.retriable = code not in self.CODES_FINAL
+        because = f" ({reason})" if reason else ""
+        super().__init__(f"the service closed the connection with {code}{because}")
+
+
+class AnswerMalformed(ClientError):
+    stored = None

@@ -1,0 +1,288 @@
+"""``mqservice produce``: send texts, files, lines or NDJSON to a topic.
+
+    arguments, files, stdin ─▶ inputs ─▶ [produce] ─▶ Sender ─▶ service
+                                            ├─▶ stderr: progress, failures, totals
+                                            └─▶ stdout: ids (a line each), or results as NDJSON
+
+Exit codes: 0 everything stored; 1 something was refused; 2 the command line or an input line makes
+no sense; 3 the outcome of some messages is unknown and none was refused; 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+import signal
+import sys
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+from random import Random
+from typing import Annotated, Final
+
+import msgspec
+import typer
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn
+
+from mqservice.cli import screen
+from mqservice.cli.client import Failed, RestClient, Stored
+from mqservice.cli.errors import ClientError, UsageRefused
+from mqservice.cli.inputs import Common, Format, count_ahead, from_bodies, from_files
+from mqservice.cli.messages import Outgoing
+from mqservice.cli.sender import Numbered, Sender, SendLimits, Totals, Verdict
+from mqservice.cli.target import (
+    BaseUrlOption,
+    KeyOption,
+    NamespaceOption,
+    Target,
+    find_target,
+)
+
+BATCH_MESSAGES_MAX: Final = 1_000
+FAILURES_SHOWN_MAX: Final = 10
+EXIT_REFUSED: Final = 1
+EXIT_UNKNOWN: Final = 3
+
+
+class ResultOutput(enum.StrEnum):
+    NONE = "none"
+    IDS = "ids"
+    NDJSON = "ndjson"
+
+
+class _ResultLine(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """One line of ``--output ndjson``."""
+
+    number: int
+    outcome: str
+    id: str = ""
+    queue: int | None = None
+    offset: int | None = None
+    stored_at: str = ""
+    code: str = ""
+    detail: str = ""
+
+
+def produce(
+    topic: Annotated[str, typer.Argument(help="Topic to send to.")],
+    texts: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[TEXT]...", help="Each TEXT is one message.", show_default=False),
+    ] = None,
+    files: Annotated[
+        list[Path] | None,
+        typer.Option("--file", "-f", help="Read a file (repeatable); - is stdin."),
+    ] = None,
+    form: Annotated[
+        Format | None,
+        typer.Option(
+            "--format",
+            help="What one message is. Default: whole for --file, ndjson for stdin.",
+            show_default=False,
+        ),
+    ] = None,
+    tag: Annotated[str | None, typer.Option("--tag", help="Tag of the messages.")] = None,
+    message_keys: Annotated[
+        list[str] | None, typer.Option("--message-key", "-k", help="Message key (repeatable).")
+    ] = None,
+    message_group: Annotated[
+        str | None, typer.Option("--message-group", "--group", help="Message group: kept in order.")
+    ] = None,
+    properties: Annotated[
+        list[str] | None,
+        typer.Option("--property", "-p", metavar="NAME=VALUE", help="Property (repeatable)."),
+    ] = None,
+    batch: Annotated[
+        int, typer.Option("--batch", min=1, max=BATCH_MESSAGES_MAX, help="Messages a request.")
+    ] = 100,
+    in_flight: Annotated[
+        int, typer.Option("--in-flight", min=1, max=32, help="Requests at the same time.")
+    ] = 4,
+    attempts: Annotated[
+        int, typer.Option("--attempts", min=1, max=100, help="Tries a message, the first included.")
+    ] = 8,
+    retry_unknown: Annotated[
+        bool,
+        typer.Option(
+            "--retry-unknown",
+            help="Send again also when the outcome is unknown; may store a message twice.",
+        ),
+    ] = False,
+    output: Annotated[
+        ResultOutput | None,
+        typer.Option("--output", "-o", help="On stdout. Default: ids for one message, else none."),
+    ] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress, no totals.")] = False,
+    base_url: BaseUrlOption = None,
+    key: KeyOption = None,
+    namespace: NamespaceOption = None,
+) -> None:
+    """Send messages to a topic."""
+    try:
+        target = find_target(base_url, key, namespace)
+        common = Common(
+            tag=tag,
+            keys=message_keys or [],
+            message_group=message_group,
+            properties=parse_properties(properties or []),
+        )
+        source, total = _source(texts or [], files or [], form, common)
+    except ClientError as exc:
+        screen.fail(exc)
+    limits = SendLimits(
+        batch_messages_max=batch,
+        requests_in_flight_max=in_flight,
+        attempts_max=attempts,
+        retry_unknown=retry_unknown,
+    )
+    if output is None:
+        output = ResultOutput.IDS if total == 1 else ResultOutput.NONE
+    report = _Report(output, total=total, is_quiet=quiet or total == 1)
+    screen.run(_produce(target, topic, source, limits, report))
+
+
+def parse_properties(pairs: list[str]) -> dict[str, str]:
+    """``NAME=VALUE`` texts as a mapping; UsageRefused without ``=`` or for a name given twice."""
+    properties: dict[str, str] = {}
+    for pair in pairs:
+        name, equals, value = pair.partition("=")
+        if not equals or not name:
+            raise UsageRefused(f"--property {pair!r} is not NAME=VALUE")
+        if name in properties:
+            raise UsageRefused(f"--property {name} is given twice")
+        properties[name] = value
+    return properties
+
+
+def _source(
+    texts: list[str], files: list[Path], form: Format | None, common: Common
+) -> tuple[AsyncIterator[list[Outgoing]], int | None]:
+    """The messages to send, and how many where that is known."""
+    if texts and files:
+        raise UsageRefused("give TEXT arguments or --file, not both")
+    if texts:
+        if form is not None:
+            raise UsageRefused("--format is for files and stdin; a TEXT is a message as it is")
+        # What the shell passed byte for byte, also where it is no valid UTF-8.
+        bodies = [text.encode("utf-8", "surrogateescape") for text in texts]
+        return from_bodies(bodies, common), len(bodies)
+    if files:
+        form = form or Format.WHOLE
+        return from_files(files, form, common), count_ahead(files, form)
+    if sys.stdin.isatty():
+        raise UsageRefused("nothing to send: give TEXT, --file, or pipe messages into stdin")
+    form = form or Format.NDJSON
+    stdin = [Path("-")]
+    return from_files(stdin, form, common), count_ahead(stdin, form)
+
+
+async def _produce(
+    target: Target,
+    topic: str,
+    source: AsyncIterator[list[Outgoing]],
+    limits: SendLimits,
+    report: _Report,
+) -> int:
+    error: ClientError | None = None
+    is_interrupted = False
+    async with RestClient(target) as client:
+        sender = Sender(client, topic, limits=limits, random=Random(), on_verdict=report.add)
+        with report:
+            work = asyncio.create_task(sender.send_all(source))
+            loop = asyncio.get_running_loop()
+            for number in (signal.SIGINT, signal.SIGTERM):
+                loop.add_signal_handler(number, work.cancel)
+            try:
+                await work
+            except ClientError as exc:
+                error = exc
+            except asyncio.CancelledError:
+                is_interrupted = True
+    report.close(sender.totals)
+    if error is not None:
+        screen.fail(error)
+    if is_interrupted:
+        return screen.INTERRUPTED
+    if sender.totals.failed:
+        return EXIT_REFUSED
+    return EXIT_UNKNOWN if sender.totals.unknown else 0
+
+
+class _Report:
+    """Shows verdicts as they come and the sum of them at the end."""
+
+    def __init__(self, output: ResultOutput, *, total: int | None, is_quiet: bool) -> None:
+        self._output = output
+        self._is_quiet = is_quiet
+        self._shown = 0
+        self._hidden = 0
+        self._started = time.monotonic()
+        self._progress = Progress(
+            SpinnerColumn(),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[rate]:,.0f} msg/s"),
+            console=screen.notices,
+            transient=True,
+            disable=is_quiet or not screen.notices.is_terminal,
+        )
+        self._task = self._progress.add_task("produce", total=total, rate=0.0)
+        self._done = 0
+
+    def __enter__(self) -> None:
+        self._started = time.monotonic()
+        self._progress.start()
+
+    def __exit__(self, *_exc: object) -> None:
+        self._progress.stop()
+
+    def add(self, item: Numbered, verdict: Verdict) -> None:
+        self._done += 1
+        elapsed = max(time.monotonic() - self._started, 0.001)
+        self._progress.update(self._task, completed=self._done, rate=self._done / elapsed)
+        if isinstance(verdict, Failed):
+            self._show_failure(item, verdict)
+        if self._output is ResultOutput.IDS and isinstance(verdict, Stored):
+            typer.echo(screen.harmless(verdict.id))
+        elif self._output is ResultOutput.NDJSON:
+            typer.echo(msgspec.json.encode(_result_line(item, verdict)))
+
+    def close(self, totals: Totals) -> None:
+        if self._hidden:
+            screen.warn(f"... and {self._hidden:,} more that were not stored or are unknown")
+        if self._is_quiet and not (totals.failed or totals.unknown):
+            return
+        seconds = max(time.monotonic() - self._started, 0.001)
+        parts = [f"{totals.stored:,} stored"]
+        if totals.failed:
+            parts.append(f"{totals.failed:,} failed")
+        if totals.unknown:
+            parts.append(f"{totals.unknown:,} with unknown outcome")
+        if totals.retried:
+            parts.append(f"{totals.retried:,} retried")
+        rate = totals.stored / seconds
+        screen.notice(f"{', '.join(parts)} in {seconds:.1f} s ({rate:,.0f} msg/s)")
+
+    def _show_failure(self, item: Numbered, verdict: Failed) -> None:
+        if self._shown >= FAILURES_SHOWN_MAX:
+            self._hidden += 1
+            return
+        self._shown += 1
+        what = "outcome unknown" if verdict.stored is None else "not stored"
+        screen.warn(f"message {item.number} {what}: {verdict.code}: {verdict.detail}")
+
+
+def _result_line(item: Numbered, verdict: Verdict) -> _ResultLine:
+    if isinstance(verdict, Stored):
+        return _ResultLine(
+            number=item.number,
+            outcome="stored",
+            id=verdict.id,
+            queue=verdict.queue,
+            offset=verdict.offset,
+            stored_at=verdict.stored_at,
+        )
+    outcome = "unknown" if verdict.stored is None else "failed"
+    return _ResultLine(
+        number=item.number, outcome=outcome, code=verdict.code, detail=verdict.detail
+    )

@@ -1,0 +1,56 @@
+"""What the commands say: messages for people on stderr, results on stdout.
+
+Nothing that came from the service or from a message reaches a terminal with its control
+characters alive, and ``rich`` never reads markup in it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any, Final, NoReturn
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+
+from mqservice.cli.errors import ClientError
+
+INTERRUPTED: Final = 130
+_CONTROLS: Final = {
+    code: f"\\x{code:02x}" for code in (*range(9), *range(11, 32), *range(127, 160))
+}
+
+notices = Console(stderr=True, highlight=False, soft_wrap=True)
+results = Console(highlight=False)
+
+
+def harmless(text: str) -> str:
+    """``text`` with control characters other than tab and newline spelt out."""
+    return text.translate(_CONTROLS)
+
+
+def notice(text: str) -> None:
+    notices.print(escape(harmless(text)))
+
+
+def warn(text: str) -> None:
+    notices.print(f"[yellow]{escape(harmless(text))}[/yellow]")
+
+
+def fail(exc: ClientError) -> NoReturn:
+    """Say it in one line and leave with the error's exit code."""
+    line = " ".join(harmless(str(exc)).split())
+    notices.print(f"[red]error:[/red] {escape(line)}")
+    raise typer.Exit(exc.exit_code)
+
+
+def run(work: Coroutine[Any, Any, int]) -> NoReturn:  # reason: nothing is sent to or yielded by it
+    """Run a command's coroutine and leave with the exit code it returns."""
+    try:
+        code = asyncio.run(work)
+    except ClientError as exc:
+        fail(exc)
+    except KeyboardInterrupt:
+        code = INTERRUPTED
+    raise typer.Exit(code)

@@ -1,0 +1,83 @@
+"""``mqservice topic``: create and list topics of a namespace."""
+
+from __future__ import annotations
+
+import enum
+from typing import Annotated
+
+import msgspec
+import typer
+from rich.table import Table
+
+from mqservice.cli import screen
+from mqservice.cli.client import RestClient
+from mqservice.cli.errors import ClientError
+from mqservice.cli.target import (
+    BaseUrlOption,
+    KeyOption,
+    NamespaceOption,
+    Target,
+    find_target,
+)
+
+app = typer.Typer(no_args_is_help=True, help="Create and list topics.")
+
+
+class Durability(enum.StrEnum):
+    SYNC = "sync"
+    ASYNC = "async"
+
+
+@app.command("create")
+def create(
+    name: Annotated[str, typer.Argument(help="Letters, digits, - and _; up to 64.")],
+    queues: Annotated[int, typer.Option("--queues", min=1, help="How many queues.")] = 4,
+    durability: Annotated[
+        Durability,
+        typer.Option("--durability", help="sync: on disk before the answer; async: soon after."),
+    ] = Durability.SYNC,
+    base_url: BaseUrlOption = None,
+    key: KeyOption = None,
+    namespace: NamespaceOption = None,
+) -> None:
+    """Create a topic. Creating it again with the same settings changes nothing."""
+    screen.run(_create(_target(base_url, key, namespace), name, queues, durability))
+
+
+@app.command("list")
+def list_topics(
+    as_json: Annotated[bool, typer.Option("--json", help="NDJSON instead of a table.")] = False,
+    base_url: BaseUrlOption = None,
+    key: KeyOption = None,
+    namespace: NamespaceOption = None,
+) -> None:
+    """List the topics of the namespace."""
+    screen.run(_list(_target(base_url, key, namespace), as_json=as_json))
+
+
+def _target(base_url: str | None, key: str | None, namespace: str | None) -> Target:
+    try:
+        return find_target(base_url, key, namespace)
+    except ClientError as exc:
+        screen.fail(exc)
+
+
+async def _create(target: Target, name: str, queues: int, durability: Durability) -> int:
+    async with RestClient(target) as client:
+        topic = await client.create_topic(name, queues=queues, durability=durability)
+    screen.notice(f"topic {topic.name} with {topic.queues} queues is there")
+    return 0
+
+
+async def _list(target: Target, *, as_json: bool) -> int:
+    async with RestClient(target) as client:
+        topics = await client.topics()
+    if as_json:
+        for topic in topics:
+            typer.echo(msgspec.json.encode(topic))
+        return 0
+    table = Table("topic", "queues", "durability", "type")
+    for topic in topics:
+        table.add_row(topic.name, str(topic.queues), topic.durability, topic.type)
+    screen.results.print(table)
+    return 0
