@@ -3,7 +3,8 @@
 #   make run     set up, then start the whole service (MQ_PORT, MQ_DATA_DIR, MQ_WEB_WORKERS, DATABASE_URL, VALKEY_URL)
 #   make test    set up, check style, types and import rules, then run every test
 #   make stop    stop the service that owns the data directory
-#   make bench   measure; make lint  style, types, import rules; make lock  renew the lock files
+#   make bench   measure; make lint  style, types, import rules; make lock  bring the lock files in line with
+#                pyproject.toml (UPGRADE=--upgrade: newest versions)
 #   make clean   remove the environment, the data directory and all caches
 
 SHELL := /bin/sh
@@ -11,7 +12,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 MQ_DATA_DIR ?= var
 export MQ_DATA_DIR
-COMPILE := $(BIN)/uv pip compile --quiet --upgrade --python-version 3.11 \
+COMPILE := $(BIN)/uv pip compile --quiet $(UPGRADE) --python-version 3.11 \
 	--generate-hashes --no-emit-index-url --no-emit-find-links --no-annotate --custom-compile-command "make lock"
 
 # uv reads no PIP_* variables; a machine set up for pip must still do. Values set for uv itself win.
@@ -67,7 +68,8 @@ lock: $(VENV)/.uv-ready
 	@$(UV_ENV) set -e; \
 	echo "uv==0.13.8" | $(COMPILE) - -o requirements-bootstrap.lock; \
 	$(COMPILE) pyproject.toml --extra embedded -o requirements.lock; \
-	$(COMPILE) pyproject.toml --extra embedded --group dev -c requirements.lock -o requirements-dev.lock
+	$(COMPILE) pyproject.toml --extra embedded --group dev -c requirements.lock -o requirements-dev.lock; \
+	touch $(VENV)/.uv-ready
 
 # The test lock contains the run lock, so an environment made for tests also runs the service.
 $(VENV)/.run-ready: requirements.lock $(VENV)/.uv-ready
@@ -89,6 +91,6 @@ $(VENV)/.uv-ready: requirements-bootstrap.lock
 	if ! $$python -c 'import venv, ensurepip' 2>/dev/null; then \
 		echo "$$python has no venv module; on Debian: apt-get install python3.11-venv" >&2; exit 1; fi; \
 	echo "Creating the environment $(VENV) with $$($$python --version) ..."; \
-	$$python -m venv --clear $(VENV)
+	$$python -m venv $(VENV)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-bootstrap.lock
 	@touch $@

@@ -1,0 +1,30 @@
+"""The program ``mqservice``: puts the commands of the neighbouring modules under one name."""
+
+from __future__ import annotations
+
+import typer
+
+from mqservice.cli import engine, topic
+from mqservice.cli.consume import consume
+from mqservice.cli.produce import produce
+from mqservice.cli.status import status, stop
+from mqservice.cli.up import up
+
+app = typer.Typer(
+    name="mqservice",
+    help="A managed message queue: run it, and send and receive messages.",
+    no_args_is_help=True,
+    add_completion=False,
+    # Tracebacks with the values of local variables would print keys and passwords.
+    pretty_exceptions_show_locals=False,
+)
+app.command()(up)
+app.command()(status)
+app.command()(stop)
+app.command()(produce)
+app.command()(consume)
+app.add_typer(topic.app, name="topic")
+app.add_typer(engine.app, name="engine")
+
+if __name__ == "__main__":
+    app()

@@ -1,0 +1,86 @@
+"""``mqservice status`` and ``mqservice stop``: look at, or end, a running service."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import Annotated, Final
+
+import httpx
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from mqservice.supervisor.config import data_dir_from_env
+from mqservice.supervisor.data_dir import DataDir, find_owner_pid
+from mqservice.supervisor.quickstart import find_quickstart
+
+STOP_WAIT_S: Final = 90  # the sum of the supervisor's own limits, with some room
+POLL_WAIT_S: Final = 0.1
+READY_TIMEOUT_S: Final = 5
+
+DataDirOption = Annotated[
+    Path | None, typer.Option(help="The service's data directory; else MQ_DATA_DIR, else ./var.")
+]
+
+
+def status(data_dir: DataDirOption = None) -> None:
+    """Show the processes and whether the service is ready; the exit code is 0 only when it is."""
+    place = _data_dir(data_dir)
+    pid = find_owner_pid(place)
+    if pid is None:
+        print(f"mqservice: nothing runs in {place.path}", file=sys.stderr)
+        raise typer.Exit(1)
+    quickstart = find_quickstart(place.quickstart)
+    if quickstart is None:
+        print(f"mqservice: process {pid} is still starting the service", file=sys.stderr)
+        raise typer.Exit(1)
+    table = Table("process", "pid", "state")
+    for name, child_pid in quickstart.pids.items():
+        is_alive = Path(f"/proc/{child_pid}").exists()
+        table.add_row(name, str(child_pid), "[green]up[/]" if is_alive else "[red]down[/]")
+    console = Console()
+    console.print(table)
+    is_ready, answer = _ask_readiness(quickstart.base_url)
+    console.print(f"{quickstart.base_url}/readyz: {answer}", markup=False, highlight=False)
+    raise typer.Exit(0 if is_ready else 1)
+
+
+def stop(data_dir: DataDirOption = None) -> None:
+    """Stop the service in order, and wait until it has stopped."""
+    place = _data_dir(data_dir)
+    pid = find_owner_pid(place)
+    if pid is None:
+        print(f"mqservice: nothing runs in {place.path}")
+        return
+    try:
+        os.kill(pid, signal.SIGTERM)
+    except ProcessLookupError:
+        pass  # it ended in between
+    except PermissionError:
+        print(f"mqservice: process {pid} belongs to another user", file=sys.stderr)
+        raise typer.Exit(1) from None
+    deadline = time.monotonic() + STOP_WAIT_S
+    while find_owner_pid(place) == pid:
+        if time.monotonic() > deadline:
+            print(f"mqservice: process {pid} did not stop in {STOP_WAIT_S} s", file=sys.stderr)
+            raise typer.Exit(1)
+        time.sleep(POLL_WAIT_S)
+    print(f"mqservice: stopped (process {pid})")
+
+
+def _data_dir(given: Path | None) -> DataDir:
+    return DataDir(given.absolute() if given is not None else data_dir_from_env(os.environ))
+
+
+def _ask_readiness(base_url: str) -> tuple[bool, str]:
+    """Whether the service says it is ready, and its words."""
+    try:
+        # The service is asked directly, whatever proxy the environment names for the world outside.
+        answer = httpx.get(f"{base_url}/readyz", timeout=READY_TIMEOUT_S, trust_env=False)
+    except httpx.HTTPError as error:
+        return False, f"no answer ({error})"
+    return answer.is_success, f"{answer.status_code} {answer.text.strip()}"

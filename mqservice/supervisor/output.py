@@ -1,0 +1,69 @@
+"""Where lines of the children go: one log file each, and the console with the name in front.
+
+child's line ──▶ log/NAME.log (rolled at a size) and ``NAME | line`` on the console
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import IO, Final
+
+LOG_FILE_BYTES_MAX: Final = 16 * 1024 * 1024  # two files of this size each at most
+NAME_WIDTH: Final = 9
+_COLOURS: Final = (36, 33, 35, 32, 34, 96, 93, 95, 92)
+
+
+class Output:
+    """Writes lines; never raises because of a full disk or a closed console."""
+
+    def __init__(self, logs: Path, *, is_quiet: bool) -> None:
+        self._logs = logs
+        self._is_console_open = True
+        self._is_quiet = is_quiet
+        self._has_colours = sys.stdout.isatty()
+        self._files: dict[str, IO[str]] = {}
+
+    def write(self, name: str, line: str) -> None:
+        """One line of the child ``name``."""
+        self._log(name, line)
+        if not self._is_quiet:
+            self._print(name, line)
+
+    def note(self, line: str) -> None:
+        """A line of the supervisor itself; shown even when quiet."""
+        self._log("supervisor", line)
+        self._print("mqservice", line)
+
+    def close(self) -> None:
+        for file in self._files.values():
+            file.close()
+        self._files.clear()
+
+    def _print(self, name: str, line: str) -> None:
+        if not self._is_console_open:
+            return
+        prefix = f"{name:<{NAME_WIDTH}} |"
+        if self._has_colours:
+            colour = _COLOURS[sum(name.encode()) % len(_COLOURS)]
+            prefix = f"\x1b[{colour}m{prefix}\x1b[0m"
+        try:
+            print(prefix, line, flush=True)
+        except (OSError, ValueError):
+            # Whoever read our output has gone; the log files still get everything.
+            self._is_console_open = False
+
+    def _log(self, name: str, line: str) -> None:
+        try:
+            file = self._files.get(name)
+            if file is not None and file.tell() > LOG_FILE_BYTES_MAX:
+                file.close()
+                (self._logs / f"{name}.log").replace(self._logs / f"{name}.log.1")
+                file = None
+            if file is None:
+                file = (self._logs / f"{name}.log").open("a", encoding="utf-8", buffering=1)
+                self._files[name] = file
+            file.write(line + "\n")
+        except (OSError, ValueError):
+            # A full disk must not end the supervisor, which is the one that can still stop things.
+            self._files.pop(name, None)

@@ -1,0 +1,104 @@
+"""Our own programs as the supervisor runs them: engine, web workers, Celery worker and beat."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from typing import Final
+
+from mqservice.supervisor.child import ChildSpec
+from mqservice.supervisor.config import SupervisorConfig
+from mqservice.supervisor.data_dir import DataDir
+from mqservice.supervisor.gates import has_not_ended, is_listening, is_unix_socket_open
+from mqservice.supervisor.secrets_file import Secrets
+
+CELERY_QUEUES: Final = "control,delay,persist,analytics"
+CELERY_CONCURRENCY: Final = 2
+# -P: the working directory is the data directory, and nothing in it may be imported.
+PYTHON: Final = (sys.executable, "-P", "-m")
+
+
+def service_env(
+    base: Mapping[str, str],
+    config: SupervisorConfig,
+    secrets: Secrets,
+    *,
+    database_url: str,
+    valkey_url: str,
+) -> dict[str, str]:
+    """Environment of every process of ours: the user's own plus what this run decided."""
+    data_dir = DataDir(config.data_dir)
+    return {
+        **base,
+        "PYTHONUNBUFFERED": "1",
+        "DJANGO_SETTINGS_MODULE": base.get("DJANGO_SETTINGS_MODULE") or "mqservice.settings",
+        "MQ_PROCESS": "manage",
+        "MQ_DATA_DIR": str(config.data_dir),
+        "MQ_BIND": config.bind,
+        "MQ_PORT": str(config.port),
+        "MQ_BASE_URL": config.base_url,
+        "MQ_SECRET_KEY": base.get("MQ_SECRET_KEY") or secrets.django_key,
+        "MQ_ENGINE_STORE_DIR": str(data_dir.store),
+        "MQ_ENGINE_SOCKET": str(data_dir.engine_socket),
+        "DATABASE_URL": database_url,
+        "VALKEY_URL": valkey_url,
+    }
+
+
+def engine_spec(env: Mapping[str, str], data_dir: DataDir) -> ChildSpec:
+    async def gate(pid: int) -> bool:
+        return await is_unix_socket_open(data_dir.engine_socket)
+
+    return ChildSpec(
+        name="engine",
+        argv=(*PYTHON, "storage_engine"),
+        env=env,
+        gate=gate,
+        cwd=data_dir.path,
+        # After a crash it reads the log back before it opens its door.
+        start_timeout_ms=300_000,
+        stop_timeout_ms=20_000,
+    )
+
+
+def web_specs(env: Mapping[str, str], config: SupervisorConfig) -> list[ChildSpec]:
+    """One spec for each web worker; they share the port and the kernel spreads connections."""
+
+    async def gate(pid: int) -> bool:
+        return await is_listening(pid, config.port)
+
+    return [
+        ChildSpec(
+            name=f"web-{number}",
+            argv=(*PYTHON, "mqservice.web"),
+            env={**env, "MQ_PROCESS": "web", "MQ_WEB_REUSE_PORT": "1"},
+            gate=gate,
+            cwd=config.data_dir,
+            # It gives clients two seconds to settle what they hold and ten in all.
+            stop_timeout_ms=15_000,
+        )
+        for number in range(1, config.web_worker_count + 1)
+    ]
+
+
+def celery_specs(env: Mapping[str, str], data_dir: DataDir) -> list[ChildSpec]:
+    """The worker and beat. They give no sign of readiness that is worth waiting for."""
+    worker = (
+        "worker",
+        f"--queues={CELERY_QUEUES}",
+        f"--concurrency={CELERY_CONCURRENCY}",
+        "--without-mingle",
+        "--without-gossip",
+        "--loglevel=INFO",
+    )
+    beat = ("beat", "--loglevel=INFO")
+    return [
+        ChildSpec(
+            name=arguments[0],
+            argv=(*PYTHON, "celery", "-A", "mqservice", *arguments),
+            env={**env, "MQ_PROCESS": arguments[0]},
+            gate=has_not_ended,
+            cwd=data_dir.path,
+        )
+        for arguments in (worker, beat)
+    ]

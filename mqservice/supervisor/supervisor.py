@@ -1,0 +1,234 @@
+"""Runs the stages forward, watches, and runs them backward.
+
+    lock port secrets ▶ [postgres valkey] migrate ▶ [engine] bootstrap ▶ [web-*] ▶ [worker beat]
+                                                  │
+            SIGINT, SIGTERM, SIGHUP, a dead database, a failed stage ──▶ the same list backwards
+
+Children are stopped in the reverse of the order they were started in, so nobody loses what it still
+needs. A second SIGINT kills them. The data directory's lock is released last.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import os
+import signal
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+
+from mqservice.supervisor import binaries, first_run, processes
+from mqservice.supervisor.child import Child, ChildSpec
+from mqservice.supervisor.config import SupervisorConfig
+from mqservice.supervisor.data_dir import DataDir, DataDirLock
+from mqservice.supervisor.errors import StartFailed
+from mqservice.supervisor.gates import is_url_ok
+from mqservice.supervisor.output import Output
+from mqservice.supervisor.panel import print_panel
+from mqservice.supervisor.ports import choose_ports, reserve_port
+from mqservice.supervisor.postgres import PostgresServer, wait_for_external
+from mqservice.supervisor.quickstart import Quickstart, quickstart_of, write_quickstart
+from mqservice.supervisor.secrets_file import Secrets, load_or_create_secrets
+from mqservice.supervisor.valkey import ValkeyServer
+
+EXTERNAL_WAIT_MS = 30_000
+READY_WAIT_MS = 60_000
+READY_POLL_WAIT_MS = 100
+
+
+def run_service(config: SupervisorConfig, env: Mapping[str, str], *, is_quiet: bool) -> int:
+    """Runs until told to stop. Returns the exit code: 0 after an ordered stop.
+
+    Raises SupervisorError when it could not start; everything it had started is stopped by then.
+    """
+    data_dir = DataDir(config.data_dir)
+    data_dir.create()
+    lock = DataDirLock(data_dir)
+    lock.acquire()
+    try:
+        with reserve_port(config.bind, config.port):
+            data_dir.quickstart.unlink(missing_ok=True)
+            output = Output(data_dir.logs, is_quiet=is_quiet)
+            try:
+                return asyncio.run(Supervisor(config, env, output).run())
+            finally:
+                output.close()
+    finally:
+        lock.release()
+
+
+class Supervisor:
+    """One run of the service."""
+
+    def __init__(self, config: SupervisorConfig, env: Mapping[str, str], output: Output) -> None:
+        self._config = config
+        self._env = env
+        self._output = output
+        self._data_dir = DataDir(config.data_dir)
+        self._stages: list[list[Child]] = []
+        self._quickstart: Quickstart | None = None
+        self._stop_asked = asyncio.Event()
+        self._failure: str | None = None
+        self._is_stopped = False
+
+    async def run(self) -> int:
+        """Starts, waits for a reason to stop, stops. Returns 0, or raises what went wrong."""
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            loop.add_signal_handler(number, self._on_signal, number)
+        started_ms = time.monotonic_ns() // 1_000_000
+        start = asyncio.create_task(self._start(), name="start")
+        stop = asyncio.create_task(self._stop_asked.wait(), name="stop asked")
+        try:
+            await asyncio.wait({start, stop}, return_when=asyncio.FIRST_COMPLETED)
+            if start.done():
+                quickstart = start.result()
+                took_ms = time.monotonic_ns() // 1_000_000 - started_ms
+                print_panel(quickstart, took_ms=took_ms)
+                await stop
+        finally:
+            stop.cancel()
+            start.cancel()
+            await asyncio.gather(start, return_exceptions=True)
+            await self._stop()
+        if self._failure is not None:
+            raise StartFailed(self._failure)
+        return 0
+
+    async def _start(self) -> Quickstart:
+        config, data_dir = self._config, self._data_dir
+        secrets = load_or_create_secrets(data_dir.secrets)
+        database_url, valkey_url = await self._start_databases(secrets)
+        env = processes.service_env(
+            self._env, config, secrets, database_url=database_url, valkey_url=valkey_url
+        )
+        await first_run.migrate(env, data_dir, self._output)
+        data_dir.engine_socket.unlink(missing_ok=True)  # of an engine that was killed
+        await self._start_stage([processes.engine_spec(env, data_dir)])
+        facts = await first_run.bootstrap_demo(env, data_dir, self._output, secrets)
+        await self._start_stage(processes.web_specs(env, config))
+        await self._start_stage(processes.celery_specs(env, data_dir))
+        await self._wait_until_ready()
+        self._quickstart = quickstart_of(config, facts)
+        self._write_pids()
+        return self._quickstart
+
+    async def _start_databases(self, secrets: Secrets) -> tuple[str, str]:
+        """URLs of PostgreSQL and Valkey, both ready; embedded ones where the user named none."""
+        config, data_dir = self._config, self._data_dir
+        account = None
+        if config.database_url is None or config.valkey_url is None:
+            account = binaries.server_account()
+        ports = choose_ports(data_dir.ports, ("postgres", "valkey"))
+        specs: list[ChildSpec] = []
+        postgres: PostgresServer | None = None
+        database_url, valkey_url = config.database_url, config.valkey_url
+        if database_url is None:
+            postgres = PostgresServer(
+                directory=data_dir.postgres,
+                port=ports["postgres"],
+                programs=await asyncio.to_thread(binaries.find_postgres, account),
+                account=account,
+                admin_password=secrets.postgres_admin_password,
+                password=secrets.postgres_password,
+            )
+            self._note_if_copied("PostgreSQL", postgres.programs.postgres)
+            await asyncio.to_thread(postgres.prepare)
+            database_url = postgres.url
+            specs.append(postgres.child_spec(self._env))
+        if valkey_url is None:
+            valkey = ValkeyServer(
+                directory=data_dir.valkey,
+                port=ports["valkey"],
+                program=await asyncio.to_thread(binaries.find_valkey, account),
+                account=account,
+                password=secrets.valkey_password,
+            )
+            self._note_if_copied("Valkey", valkey.program)
+            valkey.prepare()
+            valkey_url = valkey.url
+            specs.append(valkey.child_spec(self._env))
+        await self._start_stage(specs)
+        if postgres is not None:
+            await postgres.ensure_database()
+        else:
+            await wait_for_external(database_url, timeout_ms=EXTERNAL_WAIT_MS)
+        return database_url, valkey_url
+
+    async def _start_stage(self, specs: list[ChildSpec]) -> None:
+        """Starts the children of one stage together; returns when all gates are open."""
+        stage = [
+            Child(spec, self._output, on_change=self._write_pids, on_fatal=self._on_fatal)
+            for spec in specs
+        ]
+        self._stages.append(stage)
+        for outcome in await asyncio.gather(
+            *(child.start() for child in stage), return_exceptions=True
+        ):
+            if isinstance(outcome, BaseException):
+                raise outcome
+
+    async def _wait_until_ready(self) -> None:
+        """The last gate: a request through the whole chain."""
+        deadline = time.monotonic() + READY_WAIT_MS / 1000
+        while not await is_url_ok(f"{self._own_url}/readyz"):
+            if time.monotonic() > deadline:
+                raise StartFailed(
+                    f"{self._own_url}/readyz did not say ready within {READY_WAIT_MS} ms."
+                )
+            await asyncio.sleep(READY_POLL_WAIT_MS / 1000)
+
+    @property
+    def _own_url(self) -> str:
+        """Our own port, which a public base URL may lead to only through a proxy."""
+        return dataclasses.replace(self._config, public_base_url=None).base_url
+
+    async def _stop(self) -> None:
+        for stage in reversed(self._stages):
+            await asyncio.gather(*(child.stop() for child in stage))
+        self._is_stopped = True
+        self._write_pids()
+        self._output.note("stopped")
+
+    def _note_if_copied(self, server: str, program: Path) -> None:
+        if program.is_relative_to(binaries.COPIES_DIR):
+            self._output.note(
+                f"{server} runs from a copy in {program.parent}, since the account "
+                f"{binaries.SERVER_ACCOUNT!r} cannot reach this environment"
+            )
+
+    def _on_signal(self, number: signal.Signals) -> None:
+        if self._stop_asked.is_set() and number is signal.SIGINT:
+            self._output.note("killing everything")
+            for child in self._children():
+                child.kill()
+        elif not self._stop_asked.is_set():
+            self._output.note(f"stopping on {number.name}")
+            self._stop_asked.set()
+
+    def _on_fatal(self, ending: str) -> None:
+        """Without its database the service can only stop; its state is safe on the disk."""
+        if self._failure is None:
+            self._failure = f"{ending}; the service cannot go on without it."
+            self._output.note(self._failure)
+            self._stop_asked.set()
+
+    def _write_pids(self) -> None:
+        """Brings the pids of ``quickstart.json`` up to date, once the service has been ready."""
+        if self._quickstart is None:
+            return
+        pids = {child.spec.name: child.pid for child in self._children() if child.pid is not None}
+        if not self._is_stopped:
+            pids["supervisor"] = os.getpid()
+        self._quickstart = msgspec.structs.replace(self._quickstart, pids=pids)
+        try:
+            write_quickstart(self._data_dir.quickstart, self._quickstart)
+        except OSError as error:
+            # A full disk must not end a service that could go on; the next change writes it again.
+            self._output.note(f"{self._data_dir.quickstart} was not written: {error}")
+
+    def _children(self) -> list[Child]:
+        return [child for stage in self._stages for child in stage]

@@ -1,0 +1,67 @@
+"""The embedded Valkey: Celery's broker and the carrier of wake-ups; append-only file on.
+
+The configuration goes through standard input, so the password is on no command line. The server
+runs in its own directory, for the reason given in ``postgres``.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from mqservice.supervisor.binaries import Account
+from mqservice.supervisor.child import ChildSpec
+from mqservice.supervisor.gates import is_valkey_ready
+from mqservice.supervisor.ports import LOOPBACK
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ValkeyServer:
+    """One server with its files in ``directory``, listening on the loopback ``port``."""
+
+    directory: Path
+    port: int
+    program: Path
+    account: Account | None
+    password: str
+    settings: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def url(self) -> str:
+        # kombu knows no valkey:// scheme.
+        return f"redis://:{self.password}@{LOOPBACK}:{self.port}/0"
+
+    def prepare(self) -> None:
+        """Makes the directory, owned by the server's account."""
+        self.directory.mkdir(mode=0o700, exist_ok=True)
+        if self.account is not None:
+            os.chown(self.directory, self.account.uid, self.account.gid)
+
+    def child_spec(self, env: Mapping[str, str]) -> ChildSpec:
+        async def gate(pid: int) -> bool:
+            return await is_valkey_ready(LOOPBACK, self.port, self.password)
+
+        settings = {
+            "bind": LOOPBACK,
+            "port": str(self.port),
+            "requirepass": self.password,
+            "appendonly": "yes",
+            "appendfsync": "everysec",
+            # A broker that forgets tasks to make room would lose them without a word.
+            "maxmemory-policy": "noeviction",
+            "daemonize": "no",
+            **self.settings,
+        }
+        lines = "".join(f"{name} {value}\n" for name, value in settings.items())
+        return ChildSpec(
+            name="valkey",
+            argv=(str(self.program), "-"),
+            env={"PATH": env.get("PATH", os.defpath)},
+            gate=gate,
+            cwd=self.directory,
+            account=self.account,
+            stdin=lines.encode(),
+            is_fatal=True,
+        )
