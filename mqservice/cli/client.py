@@ -10,6 +10,7 @@ answered, ``AnswerMissing`` nobody knows. Nothing is sent twice here; repeating 
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from types import TracebackType
 from typing import Final, Self, TypeVar
@@ -292,6 +293,8 @@ def os_cause(exc: Exception) -> str:
     inner: BaseException | None = exc
     while inner is not None:
         if isinstance(inner, OSError) and inner.strerror:
-            return inner.strerror.lower()
+            # asyncio puts the address into strerror; name look-ups have errno of their own kind.
+            number = inner.errno or 0
+            return (os.strerror(number) if number > 0 else inner.strerror).lower()
         inner = inner.__cause__ or inner.__context__
     return str(exc) or type(exc).__name__

@@ -165,7 +165,7 @@ async def _consume(
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     finally:
-        if not is_quiet:
+        if not is_quiet and consumer.was_connected:
             _say_totals(consumer.totals, does_ack=limits.does_ack)
     totals = consumer.totals
     if interrupted:

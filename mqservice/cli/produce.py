@@ -250,7 +250,8 @@ class _Report:
     def close(self, totals: Totals) -> None:
         if self._hidden:
             screen.warn(f"... and {self._hidden:,} more that were not stored or are unknown")
-        if self._is_quiet and not (totals.failed or totals.unknown):
+        done = totals.stored + totals.failed + totals.unknown
+        if not done or (self._is_quiet and not (totals.failed or totals.unknown)):
             return
         seconds = max(time.monotonic() - self._started, 0.001)
         parts = [f"{totals.stored:,} stored"]
