@@ -367,7 +367,9 @@ class AsyncStoreClient:
                     [
                         PutResult(queue_offset, physical_offset, store_timestamp_ms)
                         if queue_offset >= 0
-                        else PutResult(-1, -1, 0, error_from_code(-queue_offset, "refused by the engine"))
+                        else PutResult(
+                            -1, -1, 0, error_from_code(-queue_offset, "refused by the engine")
+                        )
                         for queue_offset, physical_offset in offsets[start : start + count]
                     ]
                 )
@@ -381,7 +383,9 @@ class AsyncStoreClient:
         while not self._is_closed:
             connection = _Connection(self, self._config.frame_bytes_max)
             try:
-                transport, _ = await loop.create_unix_connection(lambda c=connection: c, self._socket_path)
+                transport, _ = await loop.create_unix_connection(
+                    lambda c=connection: c, self._socket_path
+                )
             except OSError as exc:
                 self._last_failure = f"{exc.strerror or exc}"
             else:
@@ -392,7 +396,7 @@ class AsyncStoreClient:
                 finally:
                     self._lost(transport)
             # Jitter keeps a fleet of clients from knocking in step after an engine's restart.
-            await asyncio.sleep(delay_ms * random.uniform(0.5, 1.0) / 1_000)  # noqa: S311 not a secret
+            await asyncio.sleep(delay_ms * random.uniform(0.5, 1.0) / 1_000)
             delay_ms = min(delay_ms * 2, self._config.reconnect_max_ms)
 
     async def _greet(self, transport: asyncio.Transport) -> bool:
@@ -428,7 +432,9 @@ class AsyncStoreClient:
         entries, self._inflight = list(self._inflight.values()), {}
         self._put_inflight_bytes = 0
         for entry in entries:
-            _fail_entry(entry, OutcomeUnknown(f"the engine's connection broke during {entry.op.name}"))
+            _fail_entry(
+                entry, OutcomeUnknown(f"the engine's connection broke during {entry.op.name}")
+            )
 
     def _unavailable(self) -> StoreError:
         if self._is_closed:
@@ -457,7 +463,9 @@ class _Connection(asyncio.Protocol):
             for frame in self._decoder.feed(data):
                 self._client.replied(*frame)
         except BadFrame as exc:
-            log.error("the engine sent a bad frame", extra={"action": "bad_frame", "reason": str(exc)})
+            log.error(
+                "the engine sent a bad frame", extra={"action": "bad_frame", "reason": str(exc)}
+            )
             self._client.connection_failed(str(exc))
             assert self._transport is not None
             self._transport.abort()

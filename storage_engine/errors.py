@@ -18,7 +18,8 @@
     ├── StoreInUse           15  another engine owns the directory
     ├── StoreCorrupt         16  files that cannot be opened as a store
     ├── Unauthenticated      17  the handshake's proof did not match
-    └── ConfigInvalid        18
+    ├── ConfigInvalid        18
+    └── StoreReadOnly        19  a sync failed earlier; no puts until the engine is started again
 
 ``code`` travels in reply frames and never changes its meaning. ``retriable`` says whether the same
 request may succeed later. ``stored`` says what became of a put: False is a promise that nothing of it
@@ -120,6 +121,11 @@ class Unauthenticated(StoreError):
 
 class ConfigInvalid(StoreError):
     code = 18
+
+
+class StoreReadOnly(StoreError):
+    code = 19
+    retriable = True
 
 
 def _by_code() -> dict[int, type[StoreError]]:

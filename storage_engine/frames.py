@@ -64,11 +64,15 @@ class FrameDecoder:
         frames: list[Frame] = []
         at, size = 0, len(data)
         while size - at >= FRAME_HEAD_BYTES:
-            frame_bytes, version, op, status, request_id, payload_crc = FRAME_HEAD.unpack_from(data, at)
+            frame_bytes, version, op, status, request_id, payload_crc = FRAME_HEAD.unpack_from(
+                data, at
+            )
             if version != PROTOCOL_VERSION:
                 raise BadFrame(f"protocol version is {version}, expected {PROTOCOL_VERSION}")
             if not FRAME_HEAD_BYTES - LENGTH_BYTES <= frame_bytes <= self._frame_bytes_max:
-                raise BadFrame(f"frame of {frame_bytes} bytes, at most {self._frame_bytes_max} allowed")
+                raise BadFrame(
+                    f"frame of {frame_bytes} bytes, at most {self._frame_bytes_max} allowed"
+                )
             end = at + LENGTH_BYTES + frame_bytes
             if end > size:
                 break

@@ -1,0 +1,121 @@
+"""``python -m storage_engine``: one engine for one store, until SIGTERM.
+
+Exit codes: 0 stopped in order, 2 configuration invalid, 3 directory in use, 4 store cannot be opened.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import os
+import signal
+import sys
+from typing import Final
+
+import uvloop
+
+from storage_engine.clock import SystemClock
+from storage_engine.config import StoreConfig, config_from_env
+from storage_engine.errors import ConfigInvalid, StoreError, StoreInUse
+from storage_engine.json_log import start_logging
+from storage_engine.server import Server
+from storage_engine.store import Store
+
+log = logging.getLogger("storage_engine")
+
+EXIT_CONFIG: Final = 2
+EXIT_IN_USE: Final = 3
+EXIT_STORE: Final = 4
+# The flusher thread wants the interpreter back as soon as a sync is done; the default of 5 ms would
+# stand in every acknowledged put.
+_SWITCH_INTERVAL_S: Final = 0.000_2
+
+
+async def run(config: StoreConfig) -> None:
+    """Open, serve until SIGTERM or SIGINT, close."""
+    loop = asyncio.get_running_loop()
+    stopping = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stopping.set)
+    store = Store(config, SystemClock())
+    store.open(loop)
+    server = Server(store)
+    await server.start(config.socket)
+    duties = [
+        asyncio.ensure_future(_every(config.tick_interval_ms, store.tick)),
+        asyncio.ensure_future(_every(config.tick_interval_ms, server.resume_reading)),
+        asyncio.ensure_future(_keep_durable(store)),
+        asyncio.ensure_future(_checkpoint(store)),
+    ]
+    log.info("serving", extra={"action": "serving", "socket": config.socket})
+    stopped = asyncio.ensure_future(stopping.wait())
+    done, _ = await asyncio.wait([stopped, *duties], return_when=asyncio.FIRST_COMPLETED)
+    for duty in (*duties, stopped):
+        duty.cancel()
+    await asyncio.gather(*duties, stopped, return_exceptions=True)
+    await store.close()
+    await server.stop()
+    log.info("stopped", extra={"action": "stopped"})
+    for ended in done - {stopped}:
+        ended.result()  # a duty never ends by itself: raise what ended it
+
+
+async def _every(interval_ms: int, duty: object) -> None:
+    assert callable(duty)
+    while True:
+        await asyncio.sleep(interval_ms / 1_000)
+        duty()
+
+
+async def _keep_durable(store: Store) -> None:
+    loop = asyncio.get_running_loop()
+    while True:
+        await asyncio.sleep(store.config.async_flush_interval_ms / 1_000)
+        store.flush_async()
+        try:
+            await loop.run_in_executor(None, store.sync_offsets)
+        except StoreError as exc:
+            log.error(
+                "offsets not durable", extra={"action": "offset_sync_failed", "reason": str(exc)}
+            )
+
+
+async def _checkpoint(store: Store) -> None:
+    """The engine's own clock for checkpoints; Celery beat asks for more of them."""
+    while True:
+        await asyncio.sleep(store.config.checkpoint_interval_ms / 1_000)
+        try:
+            await store.checkpoint()
+        except (StoreError, OSError) as exc:
+            log.error(
+                "checkpoint failed", extra={"action": "checkpoint_failed", "reason": str(exc)}
+            )
+
+
+def main() -> int:
+    """Exit code; see the module's docstring."""
+    start_logging()
+    sys.setswitchinterval(_SWITCH_INTERVAL_S)
+    try:
+        config = config_from_env(os.environ)
+        if not config.socket:
+            raise ConfigInvalid("MQ_ENGINE_SOCKET is not set: where shall clients connect?")
+    except ConfigInvalid as exc:
+        print(f"storage_engine: {exc}", file=sys.stderr)
+        return EXIT_CONFIG
+    # What lives from start to stop is not looked at again by the collector.
+    gc.freeze()
+    try:
+        uvloop.run(run(config))
+    except StoreInUse as exc:
+        print(f"storage_engine: {exc}", file=sys.stderr)
+        return EXIT_IN_USE
+    except StoreError as exc:
+        print(f"storage_engine: cannot open the store: {exc}", file=sys.stderr)
+        return EXIT_STORE
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,76 @@
+"""What was certainly durable when the store last said so: where recovery starts, and how to judge.
+
+    offset  width  field                     notes
+         0      8  physicMsgTimestamp        RocketMQ's: store time of the last flushed record, ms
+         8      8  logicsMsgTimestamp        RocketMQ's: the same for consume queues
+        16      8  indexMsgTimestamp         RocketMQ's: the same for index files
+        24      8  flushed_offset            every log byte below is durable (RocketMQ: masterFlushedOffset)
+        32      8  dispatched_offset         every record below is in durable consume queues
+        40      4  format version            ours
+        44      4  CRC-32 of bytes 0 to 43   ours
+        48   4048  zeros
+
+Written whole by rename, so it is never torn. A missing or damaged one only makes recovery read the log
+from its start; times in it are never used to choose where to begin.
+"""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+from typing import Final
+
+import msgspec
+from isal.isal_zlib import crc32
+
+from storage_engine.errors import StoreCorrupt
+from storage_engine.files import Files
+
+CHECKPOINT_BYTES: Final = 4096
+FORMAT_VERSION: Final = 1
+_BODY = struct.Struct(">qqqqqI")
+_CRC = struct.Struct(">I")
+assert _BODY.size == 44
+
+
+class Checkpoint(msgspec.Struct, frozen=True, kw_only=True):
+    """Watermarks in bytes of the commit log; dispatched_offset <= flushed_offset."""
+
+    flushed_offset: int = 0
+    dispatched_offset: int = 0
+    store_timestamp_ms: int = 0
+
+
+def write_checkpoint(files: Files, path: Path, checkpoint: Checkpoint) -> None:
+    """Replace the checkpoint; durable on return (two fsyncs)."""
+    assert checkpoint.dispatched_offset <= checkpoint.flushed_offset
+    stamp = checkpoint.store_timestamp_ms
+    body = _BODY.pack(
+        stamp, stamp, 0, checkpoint.flushed_offset, checkpoint.dispatched_offset, FORMAT_VERSION
+    )
+    files.replace(path, (body + _CRC.pack(crc32(body))).ljust(CHECKPOINT_BYTES, b"\0"))
+
+
+def read_checkpoint(path: Path) -> Checkpoint | None:
+    """The checkpoint, or None when there is none that can be believed.
+
+    Raises:
+        StoreCorrupt: it was written by a newer format; the store must not be touched.
+    """
+    try:
+        content = path.read_bytes()
+    except FileNotFoundError:
+        return None
+    if len(content) < _BODY.size + _CRC.size:
+        return None
+    body = content[: _BODY.size]
+    stamp, _, _, flushed_offset, dispatched_offset, version = _BODY.unpack(body)
+    if _CRC.unpack_from(content, _BODY.size)[0] != crc32(body):
+        return None
+    if version != FORMAT_VERSION:
+        raise StoreCorrupt(
+            f"{path} has format version {version}, this engine knows {FORMAT_VERSION}"
+        )
+    return Checkpoint(
+        flushed_offset=flushed_offset, dispatched_offset=dispatched_offset, store_timestamp_ms=stamp
+    )

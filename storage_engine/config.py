@@ -1,0 +1,112 @@
+"""Every limit of the engine, with its unit, its default and why it is that; read from the environment.
+
+``MQ_ENGINE_<NAME>`` sets the field of that name, upper case, for example
+``MQ_ENGINE_SEGMENT_BYTES=67108864``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from storage_engine.errors import ConfigInvalid
+
+KIB: Final = 1024
+MIB: Final = 1024 * KIB
+GIB: Final = 1024 * MIB
+SECOND_MS: Final = 1_000
+ENV_PREFIX: Final = "MQ_ENGINE_"
+
+
+class StoreConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """Limits of one store and of the process that owns it."""
+
+    store_dir: str
+    socket: str = ""  # path of the unix socket
+    broker: str = "broker-0"
+
+    segment_bytes: int = GIB  # RocketMQ's mappedFileSizeCommitLog
+    consume_queue_units: int = 300_000  # RocketMQ's file of 6,000,000 bytes
+    consume_queue_allocate_bytes: int = 64 * KIB  # disk taken ahead in a consume queue file
+    prefault_bytes: int = (
+        16 * MIB
+    )  # pages made ready ahead of the writer, so it never waits for one
+
+    body_bytes_max: int = 4 * MIB  # RocketMQ's maxMessageSize
+    queue_count_max: int = 1_024  # of one topic
+    topic_count_max: int = 20_000
+    group_count_max: int = 20_000
+
+    frame_bytes_max: int = 16 * MIB  # a batch of 4 MiB bodies with all its properties fits
+    connection_count_max: int = 1_024
+    unsynced_bytes_max: int = 256 * MIB  # appended and not yet durable; then reading pauses
+    reply_buffer_bytes_max: int = 64 * MIB  # of one connection that does not read its replies
+
+    receive_messages_max: int = 1_024
+    receive_bytes_max: int = 8 * MIB
+    poll_wait_ms_max: int = 30 * SECOND_MS
+    parked_count_max: int = 100_000
+    lease_ms_min: int = SECOND_MS
+    lease_ms_max: int = 12 * 3_600 * SECOND_MS
+    inflight_count_max: int = 20_000  # of one group on one queue
+
+    async_flush_interval_ms: int = 200  # what a power cut may take from an async topic
+    checkpoint_interval_ms: int = 5 * SECOND_MS
+    tick_interval_ms: int = 100  # leases and parked polls are looked at this often
+
+    @property
+    def store_path(self) -> Path:
+        return Path(self.store_dir)
+
+    @property
+    def consume_queue_file_bytes(self) -> int:
+        return self.consume_queue_units * 20
+
+    def check(self) -> StoreConfig:
+        """Itself, when the limits fit together.
+
+        Raises:
+            ConfigInvalid: names the field and the number that would be right.
+        """
+        page = 4 * KIB
+        if self.segment_bytes < page or self.segment_bytes % page:
+            raise ConfigInvalid(f"segment_bytes is {self.segment_bytes}, not a multiple of {page}")
+        if self.consume_queue_units < 1:
+            raise ConfigInvalid(
+                f"consume_queue_units is {self.consume_queue_units}, at least 1 is needed"
+            )
+        if self.body_bytes_max >= self.frame_bytes_max:
+            raise ConfigInvalid(
+                f"frame_bytes_max is {self.frame_bytes_max}, it must exceed body_bytes_max "
+                f"of {self.body_bytes_max}"
+            )
+        for name in ("tick_interval_ms", "async_flush_interval_ms", "checkpoint_interval_ms"):
+            if getattr(self, name) < 1:
+                raise ConfigInvalid(f"{name} is {getattr(self, name)}, at least 1 is needed")
+        return self
+
+
+def config_from_env(env: Mapping[str, str]) -> StoreConfig:
+    """The configuration that ``MQ_ENGINE_*`` describes.
+
+    Raises:
+        ConfigInvalid: a name that no field has, a value of the wrong kind, or limits that do not fit.
+    """
+    fields = {field.name: field for field in msgspec.structs.fields(StoreConfig)}
+    values: dict[str, Any] = {}  # Any: msgspec.convert below gives each its type
+    for name, text in env.items():
+        if not name.startswith(ENV_PREFIX):
+            continue
+        field = name.removeprefix(ENV_PREFIX).lower()
+        if field not in fields:
+            raise ConfigInvalid(f"{name} is set, but the engine has no limit of that name")
+        values[field] = text
+    if "store_dir" not in values:
+        raise ConfigInvalid(f"{ENV_PREFIX}STORE_DIR is not set: where shall the store be?")
+    try:
+        return msgspec.convert(values, StoreConfig, strict=False).check()
+    except msgspec.ValidationError as exc:
+        raise ConfigInvalid(f"{ENV_PREFIX}*: {exc}") from exc

@@ -1,0 +1,166 @@
+"""Topics and groups as the engine knows them, in RocketMQ's ``topics.json`` and ``subscriptionGroup.json``.
+
+    store ── put(config) ──▶ [TopicTable, GroupTable] ── whole file by rename ──▶ config/*.json
+
+What RocketMQ has no field for travels in its ``attributes``. A file that cannot be read stops the
+start-up; it is never replaced by an empty one. Loop thread only.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final, TypeVar
+
+import msgspec
+
+from storage_engine.clock import Clock
+from storage_engine.errors import StoreCorrupt
+from storage_engine.files import Files
+from storage_engine.layout import CONFIG_DIR, GROUPS_FILE, TOPICS_FILE
+from storage_engine.protocol import Durability, GroupConfig, StartFrom, TopicConfig
+
+_PERM_READ_WRITE: Final = 6
+_DURABILITY: Final = "mq.durability"
+_START_FROM: Final = "mq.start_from"
+_LEASE_MS: Final = "mq.lease_ms"
+
+TableT = TypeVar("TableT", bound=msgspec.Struct)
+
+
+class _DataVersion(msgspec.Struct, kw_only=True):
+    counter: int = 0
+    stateVersion: int = 0
+    timestamp: int = 0
+
+
+class _TopicRow(msgspec.Struct, kw_only=True, rename="camel"):
+    topic_name: str
+    read_queue_nums: int
+    write_queue_nums: int
+    perm: int = _PERM_READ_WRITE
+    topic_filter_type: str = "SINGLE_TAG"
+    topic_sys_flag: int = 0
+    order: bool = False
+    attributes: dict[str, str] = {}
+
+
+class _TopicFile(msgspec.Struct, kw_only=True, rename="camel"):
+    data_version: _DataVersion = msgspec.field(default_factory=_DataVersion)
+    topic_config_table: dict[str, _TopicRow] = {}
+
+
+class _GroupRow(msgspec.Struct, kw_only=True, rename="camel"):
+    group_name: str
+    consume_enable: bool = True
+    consume_from_min_enable: bool = True
+    consume_broadcast_enable: bool = True
+    consume_message_orderly: bool = False
+    retry_queue_nums: int = 1
+    retry_max_times: int = 16
+    broker_id: int = 0
+    which_broker_when_consume_slowly: int = 1
+    notify_consumer_ids_changed_enable: bool = True
+    group_sys_flag: int = 0
+    consume_timeout_minute: int = 15
+    attributes: dict[str, str] = {}
+
+
+class _GroupFile(msgspec.Struct, kw_only=True, rename="camel"):
+    data_version: _DataVersion = msgspec.field(default_factory=_DataVersion)
+    subscription_group_table: dict[str, _GroupRow] = {}
+
+
+class TopicTable:
+    """All topics, by full name."""
+
+    def __init__(self, files: Files, store_path: Path, clock: Clock) -> None:
+        self._files = files
+        self._clock = clock
+        self._path = store_path / CONFIG_DIR / TOPICS_FILE
+        self._version = _DataVersion()
+        self.topics: dict[str, TopicConfig] = {}
+
+    def load(self) -> None:
+        """Raises ``StoreCorrupt`` when the file is there and cannot be read."""
+        file = _read(self._path, _TopicFile)
+        self._version = file.data_version
+        for name, row in file.topic_config_table.items():
+            self.topics[name] = TopicConfig(
+                topic=name,
+                queue_count=row.write_queue_nums,
+                durability=Durability(row.attributes.get(_DURABILITY, Durability.SYNC)),
+            )
+
+    def put(self, config: TopicConfig) -> None:
+        """Add or change one topic; durable on return (two fsyncs). Raises ``DiskFull``."""
+        topics = {**self.topics, config.topic: config}
+        rows = {
+            name: _TopicRow(
+                topic_name=name,
+                read_queue_nums=topic.queue_count,
+                write_queue_nums=topic.queue_count,
+                attributes={_DURABILITY: topic.durability},
+            )
+            for name, topic in topics.items()
+        }
+        version = _next_version(self._version, self._clock)
+        file = _TopicFile(data_version=version, topic_config_table=rows)
+        self._files.replace(self._path, msgspec.json.encode(file))
+        self._version, self.topics = version, topics
+
+
+class GroupTable:
+    """All groups, by full name."""
+
+    def __init__(self, files: Files, store_path: Path, clock: Clock) -> None:
+        self._files = files
+        self._clock = clock
+        self._path = store_path / CONFIG_DIR / GROUPS_FILE
+        self._version = _DataVersion()
+        self.groups: dict[str, GroupConfig] = {}
+
+    def load(self) -> None:
+        """Raises ``StoreCorrupt`` when the file is there and cannot be read."""
+        file = _read(self._path, _GroupFile)
+        self._version = file.data_version
+        for name, row in file.subscription_group_table.items():
+            self.groups[name] = GroupConfig(
+                group=name,
+                start_from=StartFrom(row.attributes.get(_START_FROM, StartFrom.EARLIEST)),
+                lease_ms=int(row.attributes.get(_LEASE_MS, "60000")),
+                max_reconsume_times=row.retry_max_times,
+            )
+
+    def put(self, config: GroupConfig) -> None:
+        """Add or change one group; durable on return (two fsyncs). Raises ``DiskFull``."""
+        groups = {**self.groups, config.group: config}
+        rows = {
+            name: _GroupRow(
+                group_name=name,
+                consume_from_min_enable=group.start_from is StartFrom.EARLIEST,
+                retry_max_times=group.max_reconsume_times,
+                attributes={_START_FROM: group.start_from, _LEASE_MS: str(group.lease_ms)},
+            )
+            for name, group in groups.items()
+        }
+        version = _next_version(self._version, self._clock)
+        file = _GroupFile(data_version=version, subscription_group_table=rows)
+        self._files.replace(self._path, msgspec.json.encode(file))
+        self._version, self.groups = version, groups
+
+
+def _read(path: Path, kind: type[TableT]) -> TableT:
+    try:
+        content = path.read_bytes()
+    except FileNotFoundError:
+        return kind()
+    try:
+        return msgspec.json.decode(content, type=kind)
+    except (msgspec.DecodeError, msgspec.ValidationError) as exc:
+        raise StoreCorrupt(f"{path}: {exc}") from exc
+
+
+def _next_version(version: _DataVersion, clock: Clock) -> _DataVersion:
+    return _DataVersion(
+        counter=version.counter + 1, stateVersion=version.stateVersion, timestamp=clock.now_ms()
+    )

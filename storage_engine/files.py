@@ -1,0 +1,167 @@
+"""All file access of the engine that changes something: one small door, so that tests can injure it.
+
+Real files: posix_fallocate, mmap, msync, rename. Every method maps the operating system's errors:
+no room becomes ``DiskFull``, a sync that failed ``SyncFailed``; anything else stays an OSError.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import mmap
+import os
+from pathlib import Path
+from typing import Final
+
+from storage_engine.errors import DiskFull, StoreError, SyncFailed
+from storage_engine.layout import TEMPORARY_SUFFIX
+
+PAGE_BYTES: Final = mmap.PAGESIZE
+_NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+_MS_SYNC: Final = 4
+_MADV_POPULATE_WRITE: Final = 23  # Linux 5.14; older kernels answer EINVAL and nothing is lost
+
+# mmap.flush and mmap.madvise of Python 3.11 keep the interpreter lock while the disk works; through
+# ctypes the lock is released, and the event loop goes on.
+_libc = ctypes.CDLL(None, use_errno=True)
+_libc.msync.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
+_libc.madvise.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
+
+
+class Mapping:
+    """One mapped file. ``view`` is the whole of it, writable; release with ``close``."""
+
+    __slots__ = ("_anchor", "_map", "address", "view")
+
+    def __init__(self, mapped: mmap.mmap) -> None:
+        self._map = mapped
+        self.view = memoryview(mapped)
+        self._anchor: ctypes.c_char | None = ctypes.c_char.from_buffer(mapped)
+        self.address = ctypes.addressof(self._anchor)
+
+    def close(self) -> None:
+        self._anchor = None
+        self.view.release()
+        self._map.close()
+
+
+class Files:
+    """The operating system's files."""
+
+    def make_dirs(self, path: Path) -> None:
+        """Create a directory and its parents; durable once the parent is synced (done here)."""
+        if path.is_dir():
+            return
+        self.make_dirs(path.parent)
+        path.mkdir(mode=0o700, exist_ok=True)
+        self.sync_dir(path.parent)
+
+    def create(self, path: Path, size_bytes: int, allocate_bytes: int) -> None:
+        """A new file of zeros whose first ``allocate_bytes`` have disk behind them; durable on return.
+
+        Two fsyncs. Raises ``DiskFull`` and leaves no file.
+        """
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        try:
+            os.posix_fallocate(descriptor, 0, allocate_bytes)
+            os.ftruncate(descriptor, size_bytes)
+            os.fsync(descriptor)
+        except OSError as exc:
+            path.unlink(missing_ok=True)
+            raise _mapped(exc, path, f"cannot allocate {allocate_bytes} bytes") from exc
+        finally:
+            os.close(descriptor)
+        self.sync_dir(path.parent)
+
+    def allocate(self, path: Path, offset: int, length_bytes: int) -> None:
+        """Put disk behind part of a file, so that writing there through a map cannot fail."""
+        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        try:
+            os.posix_fallocate(descriptor, offset, length_bytes)
+        except OSError as exc:
+            raise _mapped(exc, path, f"cannot allocate {length_bytes} bytes at {offset}") from exc
+        finally:
+            os.close(descriptor)
+
+    def map(self, path: Path, size_bytes: int) -> Mapping:
+        """The whole of an existing file, shared and writable."""
+        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        try:
+            return Mapping(mmap.mmap(descriptor, size_bytes))
+        finally:
+            os.close(descriptor)
+
+    def prefault(self, mapping: Mapping, offset: int, length_bytes: int) -> None:
+        """Give pages their memory ahead of use. Only a help: does nothing where the kernel cannot."""
+        start = offset - offset % PAGE_BYTES
+        _libc.madvise(mapping.address + start, offset + length_bytes - start, _MADV_POPULATE_WRITE)
+
+    def sync_map(self, mapping: Mapping, path: Path, offset: int, length_bytes: int) -> None:
+        """Make part of a map durable; one msync, without the interpreter lock.
+
+        Raises ``SyncFailed``: the pages may be lost although a second try would report success.
+        """
+        start = offset - offset % PAGE_BYTES
+        if _libc.msync(mapping.address + start, offset + length_bytes - start, _MS_SYNC) != 0:
+            code = ctypes.get_errno()
+            raise SyncFailed(
+                f"msync of {path} at {offset}, {length_bytes} bytes: {os.strerror(code)}"
+            )
+
+    def sync_dir(self, path: Path) -> None:
+        """Make the names in a directory durable."""
+        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(descriptor)
+        except OSError as exc:
+            raise SyncFailed(f"fsync of directory {path}: {exc.strerror}") from exc
+        finally:
+            os.close(descriptor)
+
+    def replace(self, path: Path, content: bytes) -> None:
+        """Give a file new content, all or nothing, durable on return: write aside, fsync, rename."""
+        aside = path.with_name(path.name + TEMPORARY_SUFFIX)
+        try:
+            descriptor = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+            try:
+                view = memoryview(content)
+                while view:
+                    view = view[os.write(descriptor, view) :]
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+            os.replace(aside, path)
+        except OSError as exc:
+            raise _mapped(exc, path, f"cannot write {len(content)} bytes") from exc
+        self.sync_dir(path.parent)
+
+    def open_append(self, path: Path) -> int:
+        """Descriptor of a file that is only ever appended to."""
+        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+
+    def append(self, descriptor: int, path: Path, content: bytes) -> None:
+        """Append ``content`` whole, to the page cache; undone when there is no room for all of it."""
+        size_bytes = os.fstat(descriptor).st_size
+        view = memoryview(content)
+        try:
+            while view:
+                view = view[os.write(descriptor, view) :]
+        except OSError as exc:
+            os.ftruncate(descriptor, size_bytes)
+            raise _mapped(exc, path, f"cannot append {len(content)} bytes") from exc
+
+    def sync_file(self, descriptor: int, path: Path) -> None:
+        """Make appended content durable; one fdatasync."""
+        try:
+            os.fdatasync(descriptor)
+        except OSError as exc:
+            raise SyncFailed(f"fdatasync of {path}: {exc.strerror}") from exc
+
+    def unlink(self, path: Path) -> None:
+        path.unlink(missing_ok=True)
+
+
+def _mapped(exc: OSError, path: Path, what: str) -> StoreError | OSError:
+    if exc.errno in _NO_ROOM:
+        return DiskFull(f"{what} for {path}: {exc.strerror}")
+    return exc

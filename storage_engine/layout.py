@@ -1,0 +1,44 @@
+"""Names of everything in a store directory, as RocketMQ has them.
+
+store/
+  commitlog/00000000000000000000      segments, named by base offset, 20 digits
+  consumequeue/<topic>/<queue_id>/    units, same naming
+  config/consumerOffset.json topics.json subscriptionGroup.json
+  offsets.journal                     settled offsets since the last checkpoint
+  checkpoint  abort  lock
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+BASE_OFFSET_DIGITS: Final = 20
+COMMIT_LOG_DIR: Final = "commitlog"
+CONSUME_QUEUE_DIR: Final = "consumequeue"
+CONFIG_DIR: Final = "config"
+TOPICS_FILE: Final = "topics.json"
+GROUPS_FILE: Final = "subscriptionGroup.json"
+CONSUMER_OFFSET_FILE: Final = "consumerOffset.json"
+JOURNAL_FILE: Final = "offsets.journal"
+CHECKPOINT_FILE: Final = "checkpoint"
+ABORT_FILE: Final = "abort"
+LOCK_FILE: Final = "lock"
+TEMPORARY_SUFFIX: Final = ".tmp"
+
+
+def segment_name(base_offset: int) -> str:
+    """File name of the segment that starts at ``base_offset`` bytes."""
+    assert base_offset >= 0
+    return f"{base_offset:0{BASE_OFFSET_DIGITS}d}"
+
+
+def base_offset_of(name: str) -> int | None:
+    """Base offset in a segment's file name; None for any other file."""
+    if len(name) == BASE_OFFSET_DIGITS and name.isascii() and name.isdigit():
+        return int(name)
+    return None
+
+
+def consume_queue_dir(store: Path, topic: str, queue_id: int) -> Path:
+    return store / CONSUME_QUEUE_DIR / topic / str(queue_id)

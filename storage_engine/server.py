@@ -1,0 +1,263 @@
+"""The engine's socket: decode a frame, call the store, encode the answer; decides nothing.
+
+    connection ── frames ──▶ [Server] ── call ──▶ Store
+    connection ◀── frames ── [Server] ◀── answer, at once or when the disk has it
+
+Back-pressure: a connection whose replies pile up, or all of them while too much waits for the disk, are
+not read from until it is better. A broken frame ends the connection; a bad request is answered.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import cast
+
+from storage_engine.delivery import Delivered, Parked
+from storage_engine.errors import BadFrame, BadRequest, StoreBusy, StoreError
+from storage_engine.frames import (
+    Frame,
+    FrameDecoder,
+    decode_request,
+    encode_error,
+    encode_frame,
+    encode_put_reply,
+    encode_records_reply,
+    encode_struct,
+)
+from storage_engine.protocol import (
+    CancelRequest,
+    Empty,
+    GroupConfig,
+    GroupList,
+    GroupRef,
+    HelloReply,
+    HelloRequest,
+    Op,
+    PullRequest,
+    ReceiveHead,
+    ReceiveRequest,
+    SettleRequest,
+    TopicConfig,
+    TopicList,
+    TopicRef,
+    Wire,
+)
+from storage_engine.put_path import Appended
+from storage_engine.store import STORE_HOST, Store
+
+log = logging.getLogger(__name__)
+
+
+class Server:
+    """Listens for clients of one store."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self.connections: set[_Connection] = set()
+        self._listener: asyncio.Server | None = None
+
+    async def start(self, socket_path: str) -> None:
+        """Listen on a unix socket that only this user can reach; a stale file is replaced."""
+        path = Path(socket_path)
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        path.unlink(missing_ok=True)
+        loop = asyncio.get_running_loop()
+        self._listener = await loop.create_unix_server(partial(_Connection, self), socket_path)
+        path.chmod(0o600)
+
+    async def stop(self) -> None:
+        """Take no more connections and end those that are there."""
+        if self._listener is not None:
+            self._listener.close()
+        for connection in list(self.connections):
+            connection.close()
+        if self._listener is not None:
+            await self._listener.wait_closed()
+
+    def resume_reading(self) -> None:
+        """Called every tick: read again from everybody once the disk has caught up."""
+        if self.store.unsynced_bytes <= self.store.config.unsynced_bytes_max // 2:
+            for connection in self.connections:
+                connection.resume_after_disk()
+
+
+class _Connection(asyncio.Protocol):
+    """One client."""
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+        self._store = server.store
+        self._decoder = FrameDecoder(server.store.config.frame_bytes_max)
+        self._transport: asyncio.Transport
+        self._parked: dict[int, Parked] = {}
+        self._is_waiting_for_disk = False
+        self._is_waiting_for_client = False
+        self._calls: dict[int, Callable[[Wire], Wire]] = {
+            Op.HELLO: self._hello,
+            Op.PING: lambda request: Empty(),
+            Op.SETTLE: lambda request: self._store.settle(cast("SettleRequest", request)),
+            Op.TOPIC_PUT: self._topic_put,
+            Op.TOPIC_LIST: lambda request: TopicList(topics=self._store.topics()),
+            Op.TOPIC_STATS: lambda request: self._store.topic_stats(
+                cast("TopicRef", request).topic
+            ),
+            Op.GROUP_PUT: self._group_put,
+            Op.GROUP_LIST: lambda request: GroupList(groups=self._store.groups()),
+            Op.GROUP_STATS: lambda request: self._store.group_stats(
+                cast("GroupRef", request).group
+            ),
+            Op.STATS: lambda request: self._store.stats(len(self._server.connections)),
+        }
+
+    # Transport ------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)
+        if len(self._server.connections) >= self._store.config.connection_count_max:
+            error = StoreBusy(f"{len(self._server.connections)} connections are open already")
+            self._reply(Op.HELLO, 0, encode_error(error), error.code)
+            self._transport.close()
+            return
+        limit = self._store.config.reply_buffer_bytes_max
+        self._transport.set_write_buffer_limits(high=limit, low=limit // 4)
+        self._server.connections.add(self)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._server.connections.discard(self)
+        parked, self._parked = self._parked, {}
+        for waiting in parked.values():
+            self._store.cancel(waiting, answer=False)
+
+    def pause_writing(self) -> None:
+        self._is_waiting_for_client = True
+        self._transport.pause_reading()
+
+    def resume_writing(self) -> None:
+        self._is_waiting_for_client = False
+        self._read_again()
+
+    def resume_after_disk(self) -> None:
+        if self._is_waiting_for_disk:
+            self._is_waiting_for_disk = False
+            self._read_again()
+
+    def _read_again(self) -> None:
+        if not (self._is_waiting_for_disk or self._is_waiting_for_client):
+            self._transport.resume_reading()
+
+    def close(self) -> None:
+        self._transport.close()
+
+    def data_received(self, data: bytes) -> None:
+        try:
+            frames = self._decoder.feed(data)
+        except BadFrame as exc:
+            log.warning("connection ended", extra={"action": "bad_frame", "reason": str(exc)})
+            self._reply(Op.HELLO, 0, encode_error(exc), exc.code)
+            self._transport.close()
+            return
+        for frame in frames:
+            try:
+                self._serve(frame)
+            except StoreError as exc:
+                self._reply(frame.op, frame.request_id, encode_error(exc), exc.code)
+        if self._store.unsynced_bytes > self._store.config.unsynced_bytes_max:
+            self._is_waiting_for_disk = True
+            self._transport.pause_reading()
+
+    def _reply(self, op: int, request_id: int, payload: bytes, status: int = 0) -> None:
+        if not self._transport.is_closing():
+            self._transport.write(encode_frame(op, request_id, payload, status))
+
+    # Requests -------------------------------------------------------------------------------
+
+    def _serve(self, frame: Frame) -> None:
+        op, _, request_id, payload = frame
+        if op == Op.PUT:
+            self._store.put(payload, partial(self._put_answered, request_id))
+            return
+        try:
+            known = Op(op)
+        except ValueError:
+            raise BadRequest(f"opcode {op} is unknown") from None
+        request = decode_request(known, payload)
+        call = self._calls.get(op)
+        if call is not None:
+            self._reply(op, request_id, encode_struct(call(request)))
+        elif isinstance(request, ReceiveRequest):
+            self._receive(request_id, request)
+        elif isinstance(request, PullRequest):
+            head, records = self._store.pull(request)
+            content = encode_records_reply(head, self._store.read_records(records))
+            self._reply(op, request_id, content)
+        elif isinstance(request, CancelRequest):
+            parked = self._parked.pop(request.request_id, None)
+            if parked is not None:
+                self._store.cancel(parked, answer=True)
+            self._reply(op, request_id, encode_struct(Empty()))
+        else:
+            assert known is Op.CHECKPOINT
+            task = asyncio.ensure_future(self._checkpoint(request_id))
+            task.add_done_callback(_log_failure)
+
+    def _put_answered(
+        self, request_id: int, appended: Appended, store_timestamp_ms: int, error: StoreError | None
+    ) -> None:
+        if error is not None:
+            self._reply(Op.PUT, request_id, encode_error(error), error.code)
+        else:
+            self._reply(Op.PUT, request_id, encode_put_reply(store_timestamp_ms, appended.offsets))
+
+    def _receive(self, request_id: int, request: ReceiveRequest) -> None:
+        if request_id in self._parked:
+            raise BadRequest(f"request id {request_id} is in use")
+        parked = self._store.receive(request, partial(self._received, request_id))
+        if parked is not None and not parked.is_done:
+            self._parked[request_id] = parked
+
+    def _received(self, request_id: int, delivered: Delivered) -> None:
+        self._parked.pop(request_id, None)
+        head = ReceiveHead(
+            lease_generation=delivered.lease_generation,
+            lease_until_ms=delivered.lease_until_ms,
+            attempts=delivered.attempts,
+        )
+        records = self._store.read_records(delivered.records)
+        self._reply(Op.RECEIVE, request_id, encode_records_reply(head, records))
+
+    async def _checkpoint(self, request_id: int) -> None:
+        try:
+            payload, status = encode_struct(await self._store.checkpoint()), 0
+        except StoreError as exc:
+            payload, status = encode_error(exc), exc.code
+        self._reply(Op.CHECKPOINT, request_id, payload, status)
+
+    def _hello(self, request: Wire) -> Wire:
+        assert isinstance(request, HelloRequest)
+        config = self._store.config
+        return HelloReply(
+            broker=config.broker,
+            epoch=self._store.epoch,
+            frame_bytes_max=config.frame_bytes_max,
+            body_bytes_max=config.body_bytes_max,
+            store_host=STORE_HOST,
+        )
+
+    def _topic_put(self, request: Wire) -> Wire:
+        self._store.topic_put(cast("TopicConfig", request))
+        return Empty()
+
+    def _group_put(self, request: Wire) -> Wire:
+        self._store.group_put(cast("GroupConfig", request))
+        return Empty()
+
+
+def _log_failure(task: asyncio.Task[None]) -> None:
+    if not task.cancelled() and task.exception() is not None:
+        log.error(
+            "checkpoint failed", exc_info=task.exception(), extra={"action": "checkpoint_failed"}
+        )

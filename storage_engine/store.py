@@ -1,0 +1,430 @@
+"""The one facade of the engine: wires log, queues, offsets and delivery; decides when to answer.
+
+    server ── put, receive, settle, pull, … ──▶ [Store] ──▶ put_path, delivery, commit_log
+    flusher ── flushed(to) ──▶ [Store] ── dispatch, then answer all who waited ──▶ server
+
+A put to a ``sync`` topic is answered when a sync has covered it, to an ``async`` one at once. After a
+sync that failed nothing more is acknowledged: the engine says so and takes no further puts until it is
+started again. Loop thread only, unless said otherwise.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections import deque
+from collections.abc import Callable
+from typing import NamedTuple
+
+from storage_engine.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
+from storage_engine.clock import Clock
+from storage_engine.commit_log import CommitLog
+from storage_engine.config import StoreConfig
+from storage_engine.config_table import GroupTable, TopicTable
+from storage_engine.consume_queue import ConsumeQueue
+from storage_engine.consume_queues import ConsumeQueues
+from storage_engine.consumer_offsets import ConsumerOffsets
+from storage_engine.delivery import Delivered, Delivery, Parked
+from storage_engine.dispatcher import Dispatcher
+from storage_engine.errors import (
+    BadRequest,
+    DiskFull,
+    GroupNotFound,
+    QueueNotFound,
+    ShuttingDown,
+    StoreBusy,
+    StoreError,
+    StoreReadOnly,
+    TopicNotFound,
+)
+from storage_engine.files import Files
+from storage_engine.flusher import Flusher
+from storage_engine.layout import ABORT_FILE, CHECKPOINT_FILE
+from storage_engine.lock import StoreLock, next_epoch
+from storage_engine.protocol import (
+    CheckpointReply,
+    Durability,
+    GroupConfig,
+    GroupStats,
+    PullHead,
+    PullRequest,
+    PullStatus,
+    QueueStats,
+    ReceiveRequest,
+    SettleReply,
+    SettleRequest,
+    StatsReply,
+    TopicConfig,
+    TopicStats,
+)
+from storage_engine.put_path import Appended, PutPath, Route
+from storage_engine.recovery import Recovered, recover
+from storage_engine.topic_names import check_group_name, check_topic_name
+
+log = logging.getLogger(__name__)
+
+STORE_HOST = bytes((127, 0, 0, 1)) + (10_911).to_bytes(
+    4
+)  # RocketMQ's port; one broker, one address
+
+
+class _Waiting(NamedTuple):
+    """A put that is appended and waits for the disk."""
+
+    end_offset: int
+    put_bytes: int
+    appended: Appended
+    store_timestamp_ms: int
+    answer: PutAnswer
+
+
+PutAnswer = Callable[[Appended, int, StoreError | None], None]
+
+
+class Store:
+    """See the module's docstring."""
+
+    def __init__(self, config: StoreConfig, clock: Clock, files: Files | None = None) -> None:
+        self.config = config.check()
+        self._clock = clock
+        self._files = files or Files()
+        path = config.store_path
+        self._lock = StoreLock(path)
+        self._topics = TopicTable(self._files, path, clock)
+        self._groups = GroupTable(self._files, path, clock)
+        self._queues = ConsumeQueues(config, self._files)
+        self._commit_log = CommitLog(config, self._files, clock, STORE_HOST)
+        self._consumer_offsets = ConsumerOffsets(self._files, path)
+        self._dispatcher = Dispatcher(0)
+        self._puts = PutPath(config, self._commit_log, self._dispatcher)
+        self._delivery: Delivery
+        self._flusher: Flusher
+        self._waiting: deque[_Waiting] = deque()
+        self._started_ms = clock.monotonic_ms()
+        self._refusal: StoreError | None = ShuttingDown("the store is not open")
+        self._checkpointing: asyncio.Task[CheckpointReply] | None = None
+        self.epoch = 0
+        self.put_count = 0
+        self.put_bytes = 0
+        self.unsynced_bytes = 0
+
+    # Life -----------------------------------------------------------------------------------
+
+    def open(self, loop: asyncio.AbstractEventLoop) -> Recovered:
+        """Lock the directory, recover, and be ready.
+
+        Raises:
+            StoreInUse: another engine owns the directory.
+            StoreCorrupt: the files cannot be taken over; they are left as they are.
+        """
+        path = self.config.store_path
+        self._files.make_dirs(path)
+        self._lock.acquire()
+        self._topics.load()
+        self._groups.load()
+        checkpoint = read_checkpoint(path / CHECKPOINT_FILE)
+        recovered = recover(self._commit_log, self._queues, checkpoint)
+        self._commit_log.sync_all()
+        self._dispatcher.dispatched_offset = recovered.end_offset
+        self._consumer_offsets.load()
+        self.epoch = next_epoch(self._files, path)
+        self._files.replace(path / ABORT_FILE, str(os.getpid()).encode())
+        for topic in self._topics.topics.values():
+            self._route(topic)
+        self._delivery = Delivery(self.config, self._clock, self._consumer_offsets, self.epoch)
+        for progress in list(self._consumer_offsets):
+            queues = self._queues.by_topic.get(progress.topic.encode())
+            group = self._groups.groups.get(progress.group)
+            if queues and group:
+                self._delivery.restore(group, progress.topic, queues)
+        self._flusher = Flusher(self._commit_log, loop, self._flushed, self._sync_failed)
+        self._flusher.start()
+        self._refusal = None
+        log.info(
+            "store opened",
+            extra={
+                "action": "store_opened",
+                "epoch": self.epoch,
+                "end_offset": recovered.end_offset,
+                "recovered_count": recovered.record_count,
+                "truncated_bytes": recovered.truncated_bytes,
+            },
+        )
+        return recovered
+
+    async def close(self) -> None:
+        """Flush, checkpoint, let go of the directory. Puts that still wait are answered first."""
+        failed = self._refusal
+        self._refusal = ShuttingDown("the engine is stopping")
+        self._flusher.stop()
+        if failed is None:
+            self._commit_log.sync(self._commit_log.append_offset)
+            self._flushed(self._commit_log.append_offset)
+            await self.checkpoint()
+            if self._dispatcher.is_idle:
+                self._files.unlink(self.config.store_path / ABORT_FILE)
+        self._queues.close()
+        self._commit_log.close()
+        self._consumer_offsets.close()
+        self._lock.release()
+
+    # Puts -----------------------------------------------------------------------------------
+
+    def put(self, payload: bytes, answer: PutAnswer) -> None:
+        """Append the records of a PUT frame; ``answer(appended, store_timestamp_ms, error)`` comes once.
+
+        Raises (then ``answer`` is not called, and nothing was stored):
+            BadRequest, DiskFull, StoreBusy, StoreReadOnly, ShuttingDown.
+        """
+        if self._refusal is not None:
+            raise self._refusal
+        if self.unsynced_bytes > self.config.unsynced_bytes_max:
+            raise StoreBusy(f"{self.unsynced_bytes} bytes wait for the disk already")
+        appended = self._puts.put(payload)
+        stamp = self._commit_log.store_timestamp_ms
+        if not appended.end_offset:
+            answer(appended, stamp, None)
+            return
+        self.put_count += len(appended.offsets)
+        self.put_bytes += len(payload)
+        if appended.must_sync:
+            self.unsynced_bytes += len(payload)
+            self._waiting.append(
+                _Waiting(appended.end_offset, len(payload), appended, stamp, answer)
+            )
+            self._flusher.request()
+            return
+        if not self._waiting:
+            self._dispatch_to(appended.end_offset)
+        answer(appended, stamp, None)
+
+    def _flushed(self, to: int) -> None:
+        waiting = self._waiting
+        self._dispatch_to(to)
+        while waiting and waiting[0].end_offset <= to:
+            done = waiting.popleft()
+            self.unsynced_bytes -= done.put_bytes
+            done.answer(done.appended, done.store_timestamp_ms, None)
+        if waiting:
+            self._flusher.request()
+        else:
+            # Async records that came in behind the last sync record are visible at once.
+            self._dispatch_to(self._commit_log.append_offset)
+
+    def _dispatch_to(self, offset: int) -> None:
+        try:
+            grown = self._dispatcher.dispatch_to(offset)
+        except DiskFull as exc:
+            log.error(
+                "consume queue cannot grow",
+                extra={"action": "dispatch_stalled", "reason": str(exc)},
+            )
+            return
+        for queue in grown:
+            for arrived in queue.arrivals:
+                arrived()
+
+    def _sync_failed(self, error: StoreError) -> None:
+        log.error(
+            "sync failed, no more puts", extra={"action": "sync_failed", "reason": str(error)}
+        )
+        self._refusal = StoreReadOnly(
+            f"the disk refused a sync ({error}); the engine must be started again"
+        )
+        waiting, self._waiting = self._waiting, deque()
+        self.unsynced_bytes = 0
+        for done in waiting:
+            done.answer(done.appended, done.store_timestamp_ms, error)
+
+    # Delivery -------------------------------------------------------------------------------
+
+    def receive(
+        self, request: ReceiveRequest, answer: Callable[[Delivered], None]
+    ) -> Parked | None:
+        """Lease messages, or park. Raises ``GroupNotFound``, ``TopicNotFound``, ``BadRequest``."""
+        group = self._groups.groups.get(request.group)
+        if group is None:
+            raise GroupNotFound(f"group {request.group} does not exist")
+        return self._delivery.receive(group, self._queues_of(request.topic), request, answer)
+
+    def cancel(self, parked: Parked, *, answer: bool) -> None:
+        self._delivery.cancel(parked, answer=answer)
+
+    def settle(self, request: SettleRequest) -> SettleReply:
+        if request.group not in self._groups.groups:
+            raise GroupNotFound(f"group {request.group} does not exist")
+        return self._delivery.settle(request)
+
+    def read_records(self, records: list[tuple[int, int]]) -> bytes:
+        """The bytes of records given by (physical_offset, record_bytes), back to back."""
+        return self._commit_log.read_many(records)
+
+    def pull(self, request: PullRequest) -> tuple[PullHead, list[tuple[int, int]]]:
+        """Read at an offset; (head, records). Changes no delivery state."""
+        queues = self._queues_of(request.topic)
+        if not 0 <= request.queue_id < len(queues):
+            raise QueueNotFound(f"{request.topic} has queues 0 to {len(queues) - 1}")
+        if not 1 <= request.messages_max <= self.config.receive_messages_max:
+            raise BadRequest(
+                f"messages_max is {request.messages_max}, "
+                f"1 to {self.config.receive_messages_max} is allowed"
+            )
+        queue = queues[request.queue_id]
+        low, high = queue.min_offset, queue.max_offset
+        offset = request.queue_offset
+        if offset < low or offset > high:
+            correct = low if offset < low else high
+            return _pull_head(PullStatus.OFFSET_ILLEGAL, correct, queue), []
+        records = []
+        bytes_left = min(request.bytes_max, self.config.receive_bytes_max)
+        for physical_offset, record_bytes, _ in queue.units(offset, request.messages_max):
+            if records and record_bytes > bytes_left:
+                break
+            records.append((physical_offset, record_bytes))
+            bytes_left -= record_bytes
+        status = PullStatus.FOUND if records else PullStatus.NO_NEW_MSG
+        return _pull_head(status, offset + len(records), queue), records
+
+    def tick(self) -> None:
+        """Every ``tick_interval_ms``: leases, waits, and what a full disk held back."""
+        self._delivery.tick()
+        if not self._dispatcher.is_idle and not self._waiting and self._refusal is None:
+            self._dispatch_to(self._commit_log.append_offset)
+
+    # Topics and groups ----------------------------------------------------------------------
+
+    def topic_put(self, config: TopicConfig) -> None:
+        """Create or change a topic; durable on return. Raises ``BadRequest``, ``DiskFull``."""
+        check_topic_name(config.topic)
+        known = self._topics.topics.get(config.topic)
+        if known == config:
+            return
+        if not 1 <= config.queue_count <= self.config.queue_count_max:
+            raise BadRequest(
+                f"queue_count is {config.queue_count}, 1 to {self.config.queue_count_max} is allowed"
+            )
+        if known is None and len(self._topics.topics) >= self.config.topic_count_max:
+            raise BadRequest(f"there are {self.config.topic_count_max} topics already")
+        self._topics.put(config)
+        self._route(config)
+
+    def _route(self, config: TopicConfig) -> None:
+        queues = self._queues.ensure(config.topic, config.queue_count)
+        self._puts.routes[config.topic.encode()] = Route(
+            queues, config.queue_count, config.durability is Durability.SYNC
+        )
+
+    def group_put(self, config: GroupConfig) -> None:
+        """Create or change a group; durable on return. Raises ``BadRequest``, ``DiskFull``."""
+        check_group_name(config.group)
+        if self._groups.groups.get(config.group) == config:
+            return
+        if config.group not in self._groups.groups:
+            if len(self._groups.groups) >= self.config.group_count_max:
+                raise BadRequest(f"there are {self.config.group_count_max} groups already")
+        self._groups.put(config)
+
+    def topics(self) -> list[TopicConfig]:
+        return [config for _, config in sorted(self._topics.topics.items())]
+
+    def groups(self) -> list[GroupConfig]:
+        return [config for _, config in sorted(self._groups.groups.items())]
+
+    def topic_stats(self, topic: str) -> TopicStats:
+        return TopicStats(
+            topic=topic,
+            queues=[
+                QueueStats(
+                    queue_id=queue.queue_id,
+                    min_offset=queue.min_offset,
+                    max_offset=queue.max_offset,
+                )
+                for queue in self._queues_of(topic)
+            ],
+        )
+
+    def group_stats(self, group: str) -> GroupStats:
+        if group not in self._groups.groups:
+            raise GroupNotFound(f"group {group} does not exist")
+        return GroupStats(group=group, queues=self._delivery.stats(group))
+
+    def _queues_of(self, topic: str) -> list[ConsumeQueue]:
+        if topic not in self._topics.topics:
+            raise TopicNotFound(f"topic {topic} does not exist")
+        return self._queues.by_topic[topic.encode()]
+
+    # Durability in the background -----------------------------------------------------------
+
+    def flush_async(self) -> None:
+        """Ask for a sync of what async topics have appended. Every ``async_flush_interval_ms``."""
+        if (
+            self._commit_log.flushed_offset < self._commit_log.append_offset
+            and self._refusal is None
+        ):
+            self._flusher.request()
+
+    def sync_offsets(self) -> None:
+        """Make journaled settles durable; any thread. Every ``async_flush_interval_ms``."""
+        self._consumer_offsets.sync()
+
+    async def checkpoint(self) -> CheckpointReply:
+        """Make derived files durable and write down how far; consumer offsets too.
+
+        Calls that overlap share one run. Several fsyncs, off the loop thread where they may be long.
+        """
+        if self._checkpointing is None or self._checkpointing.done():
+            self._checkpointing = asyncio.ensure_future(self._checkpoint())
+        return await asyncio.shield(self._checkpointing)
+
+    async def _checkpoint(self) -> CheckpointReply:
+        loop = asyncio.get_running_loop()
+        dispatched_offset = self._dispatcher.dispatched_offset
+        flushed_offset = self._commit_log.flushed_offset
+        dirty = [queue for queue in self._queues if queue.is_dirty]
+        await loop.run_in_executor(None, _sync_queues, dirty)
+        write_checkpoint(
+            self._files,
+            self.config.store_path / CHECKPOINT_FILE,
+            Checkpoint(
+                flushed_offset=flushed_offset,
+                dispatched_offset=min(dispatched_offset, flushed_offset),
+                store_timestamp_ms=self._commit_log.store_timestamp_ms,
+            ),
+        )
+        return CheckpointReply(
+            flushed_offset=flushed_offset, consumer_offset_count=self._consumer_offsets.save()
+        )
+
+    def stats(self, connection_count: int) -> StatsReply:
+        return StatsReply(
+            broker=self.config.broker,
+            epoch=self.epoch,
+            pid=os.getpid(),
+            uptime_ms=self._clock.monotonic_ms() - self._started_ms,
+            put_count=self.put_count,
+            put_bytes=self.put_bytes,
+            delivered_count=self._delivery.delivered_count,
+            acked_count=self._delivery.acked_count,
+            sync_count=self._flusher.sync_count,
+            append_offset=self._commit_log.append_offset,
+            flushed_offset=self._commit_log.flushed_offset,
+            segment_count=len(self._commit_log.segments()),
+            parked_count=self._delivery.parked_count,
+            connection_count=connection_count,
+            is_writable=self._refusal is None,
+        )
+
+
+def _sync_queues(queues: list[ConsumeQueue]) -> None:
+    for queue in queues:
+        queue.sync()
+
+
+def _pull_head(status: PullStatus, next_offset: int, queue: ConsumeQueue) -> PullHead:
+    return PullHead(
+        status=status,
+        next_offset=next_offset,
+        min_offset=queue.min_offset,
+        max_offset=queue.max_offset,
+    )
