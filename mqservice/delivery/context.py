@@ -1,4 +1,4 @@
-"""What every handler of the data plane shares: the doors to the store and the caches, and the clock."""
+"""What all handlers of the data plane share: doors to the store and the caches, and the clock."""
 
 from __future__ import annotations
 
@@ -9,11 +9,31 @@ from django.conf import settings
 
 from mqservice.caches import Caches, caches
 from mqservice.delivery.drain import Drain
+from mqservice.delivery.limits import (
+    DRAIN_GRACE_MS,
+    HELLO_MS,
+    PING_MS,
+    PONG_MS,
+    SECOND_MS,
+    STALL_MS,
+)
 from mqservice.delivery.queues import QueueChooser
 from mqservice.delivery.receipts import Receipts
 from mqservice.lib.clock import Clock, SystemClock
 from mqservice.lib.signing import Signer
 from mqservice.store import Store, get_store
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionTimes:
+    """Limits of a WebSocket session in ms; tests make them small."""
+
+    ping_ms: int = PING_MS
+    pong_ms: int = PONG_MS
+    hello_ms: int = HELLO_MS
+    stall_ms: int = STALL_MS
+    grace_ms: int = DRAIN_GRACE_MS
+    tick_ms: int = SECOND_MS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,6 +46,7 @@ class DeliveryContext:
     queues: QueueChooser
     clock: Clock
     drain: Drain
+    times: SessionTimes = SessionTimes()
 
 
 def process_context() -> DeliveryContext:

@@ -30,7 +30,7 @@ MSGPACK_TYPE: Final = b"application/msgpack"
 _JSON_HEADER: Final = (b"content-type", JSON_TYPE)
 _PROBLEM_HEADER: Final = (b"content-type", CONTENT_TYPE.encode())
 _CLOSE_HEADER: Final = (b"connection", b"close")
-_NO_CLIENT: Final = ("0.0.0.0", 0)  # noqa: S104 the "unknown" of BORNHOST, nothing listens there
+_NO_CLIENT: Final = ("0.0.0.0", 0)
 _LENGTH_DIGITS_MAX: Final = 19
 
 # The ids of a process differ in their second half only; that is enough to find a request, and saves

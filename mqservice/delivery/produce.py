@@ -10,6 +10,7 @@ it is stored. What the engine refuses after that shows in the message's own resu
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 import msgspec
@@ -26,7 +27,13 @@ from mqservice.delivery.limits import (
     JSON_GROWTH,
     REQUEST_BYTES_MAX,
 )
-from mqservice.delivery.messages import Offer, ProduceMessage, check_offer, encode_offer
+from mqservice.delivery.messages import (
+    Offer,
+    PackedMessage,
+    ProduceMessage,
+    check_offer,
+    encode_offer,
+)
 from mqservice.errors import problem_from_store
 from mqservice.lib.names import name_fault
 from mqservice.lib.problem import Problem
@@ -138,7 +145,7 @@ async def produce_batch(context: DeliveryContext, request: Request) -> None:
     body = await read_body(request, REQUEST_BYTES_MAX)
     messages = decode(_decode_array, body) if media_type == JSON_TYPE else decode_lines(body)
     offers = check_batch(messages, route)
-    status, results = await put_offers(context, route, offers, request.client)
+    status, results = await PendingPut(context, route, offers, request.client).results()
     await answer(request, status, _encode(BatchAnswer(results)))
 
 
@@ -217,7 +224,9 @@ def decode_lines(body: bytes) -> list[ProduceMessage]:
     return messages
 
 
-def check_batch(messages: list[ProduceMessage], route: TopicRoute) -> list[Offer]:
+def check_batch(
+    messages: Sequence[ProduceMessage | PackedMessage], route: TopicRoute
+) -> list[Offer]:
     """Offers of all ``messages``, or a Problem that lists up to ``FAULTS_MAX`` faults."""
     if not messages:
         raise Fault("", "BAD_REQUEST", "a batch must not be empty", item_code="BATCH_EMPTY")
@@ -252,36 +261,53 @@ def check_batch(messages: list[ProduceMessage], route: TopicRoute) -> list[Offer
     return offers
 
 
-async def put_offers(
-    context: DeliveryContext, route: TopicRoute, offers: list[Offer], client: tuple[str, int]
-) -> tuple[int, list[StoredResult | RefusedResult]]:
-    """Store checked offers together: 201 and their results, or 207 when some were refused.
+class PendingPut:
+    """Checked offers on their way into the store; they were handed over when this was made."""
 
-    Raises:
-        Problem: nothing was stored, or nothing is known.
-    """
-    born_ms = context.clock.now_ms()
-    choose = context.queues.choose
-    queue_ids = [choose(route, offer.message_group, offer.queue) for offer in offers]
-    encoded = []
-    for index, (offer, queue_id) in enumerate(zip(offers, queue_ids, strict=True)):
-        try:
-            encoded.append(
-                encode_offer(offer, route, queue_id=queue_id, born_ms=born_ms, born_host=client)
+    def __init__(
+        self,
+        context: DeliveryContext,
+        route: TopicRoute,
+        offers: list[Offer],
+        client: tuple[str, int],
+    ) -> None:
+        """Raises Problem, with nothing stored, when a message does not fit a record."""
+        born_ms = context.clock.now_ms()
+        choose = context.queues.choose
+        self._durability = durability_of(route)
+        self._queue_ids = [choose(route, o.message_group, o.queue) for o in offers]
+        self._message_ids: list[str] = []
+        records: list[bytes] = []
+        for index, (offer, queue_id) in enumerate(zip(offers, self._queue_ids, strict=True)):
+            try:
+                message_id, record = encode_offer(
+                    offer, route, queue_id=queue_id, born_ms=born_ms, born_host=client
+                )
+            except Fault as fault:
+                raise problem_of(fault.under(f"/{index}"), stored=False) from None
+            self._message_ids.append(message_id)
+            records.append(record)
+        self._outcomes = context.store.put(records)
+
+    async def results(self) -> tuple[int, list[StoredResult | RefusedResult]]:
+        """201 and the results in order, or 207 when some were refused.
+
+        Raises:
+            Problem: nothing was stored.
+            StoreError: nothing was stored, or nothing is known.
+        """
+        outcomes = await self._outcomes
+        refused_count = sum(outcome.error is not None for outcome in outcomes)
+        if refused_count == len(outcomes):
+            assert outcomes[0].error is not None
+            raise problem_from_store(outcomes[0].error)
+        results = [
+            _result_of(index, outcome, message_id, queue_id, self._durability)
+            for index, (outcome, message_id, queue_id) in enumerate(
+                zip(outcomes, self._message_ids, self._queue_ids, strict=True)
             )
-        except Fault as fault:
-            raise problem_of(fault.under(f"/{index}"), stored=False) from None
-    outcomes = await context.store.put([record for _, record in encoded])
-    refused_count = sum(outcome.error is not None for outcome in outcomes)
-    if refused_count == len(outcomes):
-        assert outcomes[0].error is not None
-        raise problem_from_store(outcomes[0].error)
-    durability = durability_of(route)
-    results = [
-        _result_of(index, outcome, encoded[index][0], queue_ids[index], durability)
-        for index, outcome in enumerate(outcomes)
-    ]
-    return (207 if refused_count else 201), results
+        ]
+        return (207 if refused_count else 201), results
 
 
 def _result_of(

@@ -1,0 +1,159 @@
+"""The service as one ASGI callable: the fast roads first, Django for all the rest.
+
+    http /v1/.../messages, :receive, :settle ──▶ delivery.plane     no Django on this road
+    websocket /v1/ws ─────────────────────────▶ delivery.consumer  (Channels)
+    http, everything else ────────────────────▶ Django             pages, control plane, static files
+    lifespan ──▶ store client, cache listener ──▶ closed at the end
+
+``Application.drain`` is called by ``mqservice.web`` when the process is told to stop, before the server
+closes its connections.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+from collections.abc import Callable
+from typing import Any, Final
+
+from django.core.asgi import get_asgi_application
+
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "mqservice.settings")
+os.environ.setdefault("MQ_PROCESS", "web")
+# Sets Django up; what is imported below has models.
+django_application: Any = get_asgi_application()  # Any: Django types scopes more narrowly
+
+from mqservice.caches import caches, listen  # noqa: E402 needs Django set up
+from mqservice.delivery.consumer import DeliveryConsumer  # noqa: E402 as above
+from mqservice.delivery.context import DeliveryContext, process_context  # noqa: E402 as above
+from mqservice.delivery.http import (  # noqa: E402 as above
+    Message,
+    Receive,
+    Scope,
+    Send,
+    request_id_of,
+    send_problem,
+)
+from mqservice.delivery.plane import DataPlane, find_match  # noqa: E402 as above
+from mqservice.lib.problem import Problem  # noqa: E402 as above
+from mqservice.store import close_store  # noqa: E402 as above
+
+log = logging.getLogger(__name__)
+
+SOCKET_PATH: Final = "/v1/ws"
+_DRAIN_MARGIN_MS: Final = 500
+
+
+class Application:
+    """See the module's docstring. One per process."""
+
+    def __init__(self, open_context: Callable[[], DeliveryContext] | None = None) -> None:
+        """``open_context`` takes the place of the process's own store and caches."""
+        self._open_context = open_context
+        self._context: DeliveryContext | None = None
+        self._plane: DataPlane | None = None
+        self._listener: asyncio.Task[None] | None = None
+        # Any: Channels types scopes more narrowly than servers keep to.
+        self._socket: Any = DeliveryConsumer.as_asgi(context=self._open)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        kind = scope["type"]
+        if kind == "http":
+            path: str = scope["path"]
+            if path.startswith("/v1/"):
+                match = find_match(path)
+                if match is not None:
+                    plane = self._plane or self._open_plane()
+                    await plane(scope, receive, send, match)
+                    return
+            await self._serve_django(scope, receive, send)
+        elif kind == "websocket":
+            if scope["path"] == SOCKET_PATH:
+                await self._socket(scope, receive, send)
+            else:
+                await _refuse_socket(scope, receive, send)
+        elif kind == "lifespan":
+            await self._live(receive, send)
+        else:
+            raise ValueError(f"cannot serve a scope of type {kind}")
+
+    async def drain(self) -> None:
+        """Answer parked polls and end sessions; returns when they are gone, or after their grace."""
+        context = self._context
+        if context is None:
+            return
+        context.drain.begin()
+        if not await context.drain.wait_idle(context.times.grace_ms + _DRAIN_MARGIN_MS):
+            log.warning(
+                "Some clients did not leave in time",
+                extra={"action": "drain_cut", "count": context.drain.listener_count},
+            )
+
+    def _open(self) -> DeliveryContext:
+        """The context, made at the first use for servers that know no lifespan."""
+        if self._context is None:
+            if self._open_context is None:
+                self._context = process_context()
+                self._listener = asyncio.get_running_loop().create_task(listen(caches))
+            else:
+                self._context = self._open_context()
+        return self._context
+
+    def _open_plane(self) -> DataPlane:
+        self._plane = DataPlane(self._open())
+        return self._plane
+
+    async def _close(self) -> None:
+        if self._listener is not None:
+            self._listener.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._listener
+        await close_store()
+        self._context = self._plane = self._listener = None
+
+    async def _live(self, receive: Receive, send: Send) -> None:
+        while True:
+            message = await receive()
+            if message["type"] == "lifespan.startup":
+                self._open_plane()
+                await send({"type": "lifespan.startup.complete"})
+            elif message["type"] == "lifespan.shutdown":
+                await self._close()
+                await send({"type": "lifespan.shutdown.complete"})
+                return
+
+    async def _serve_django(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Django, with the request id that its logs and problems use in the answer as well."""
+        request_id = request_id_of(dict(scope["headers"]))
+        scope["mq.request_id"] = request_id
+
+        async def send_with_id(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = list(message.get("headers", []))
+                if not any(name.lower() == b"x-request-id" for name, _ in headers):
+                    headers.append((b"x-request-id", request_id.encode()))
+                    message = {**message, "headers": headers}
+            await send(message)
+
+        await django_application(scope, receive, send_with_id)
+
+
+async def _refuse_socket(scope: Scope, receive: Receive, send: Send) -> None:
+    """404 before the upgrade where the server can, else close code 4404."""
+    await receive()
+    if "websocket.http.response" in scope.get("extensions", {}):
+        await send_problem(
+            send,
+            Problem.of("NOT_FOUND", f"the socket of the API is at {SOCKET_PATH}"),
+            path=scope["path"],
+            request_id=request_id_of(dict(scope["headers"])),
+            kind="websocket.http.response",
+        )
+        return
+    await send({"type": "websocket.accept"})
+    await send({"type": "websocket.close", "code": 4404, "reason": "NOT_FOUND"})
+
+
+application = Application()

@@ -1,0 +1,286 @@
+"""The two subprotocols as one interface: frames to structs and structs to frames.
+
+    mq.v1.json      one object per frame, or several joined by newlines; ping and pong are {}
+    mq.v1.msgpack   one array per frame, or an array of arrays; pong may be an empty array
+
+A frame that is no JSON or MessagePack at all raises ``FrameBroken``: the connection cannot go on. A
+command with a wrong field raises ``CommandRefused``, which carries the id so that it can be answered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar, Final, Protocol
+
+import msgspec
+
+from mqservice.delivery import frames
+from mqservice.delivery.bodies import JSON_PROPERTY, split_json_mark
+from mqservice.delivery.decoding import Fault, fault_of
+from mqservice.store import Record
+
+JSON_NAME: Final = "mq.v1.json"
+MSGPACK_NAME: Final = "mq.v1.msgpack"
+_OPS: Final = {
+    "hello": 1,
+    "pub": 3,
+    "sub": 4,
+    "credit": 5,
+    "ack": 7,
+    "nack": 8,
+    "extend": 9,
+    "unsub": 15,
+    "ping": 16,
+    "pong": 17,
+}
+_OP_NUMBERS: Final = frozenset(_OPS.values())
+_SHOWN_CHARS_MAX: Final = 40
+
+
+class FrameBroken(Exception):
+    """Bytes that are no frame of this subprotocol."""
+
+
+class CommandRefused(Exception):
+    """A command that cannot be taken, to be answered by an err frame."""
+
+    def __init__(self, command_id: int | None, code: str, detail: str) -> None:
+        super().__init__(detail)
+        self.id = command_id
+        self.code = code
+        self.detail = detail
+
+
+class Codec(Protocol):
+    """What a session needs of its subprotocol. Stateless."""
+
+    name: ClassVar[str]
+    Welcome: ClassVar[type[frames.Welcome]]
+    Lost: ClassVar[type[frames.Lost]]
+    Ok: ClassVar[type[frames.Ok]]
+    Err: ClassVar[type[frames.Err]]
+    Goaway: ClassVar[type[frames.Goaway]]
+    ping: ClassVar[bytes]
+    pong: ClassVar[bytes]
+
+    def split(self, content: bytes) -> Sequence[bytes | msgspec.Raw]:
+        """The commands of one frame, still encoded. Raises FrameBroken."""
+
+    def decode(self, part: bytes | msgspec.Raw) -> frames.AnyCommand:
+        """One command. Raises FrameBroken, CommandRefused."""
+
+    def encode(self, frame: msgspec.Struct) -> bytes: ...
+
+    def encode_messages(
+        self, sid: int, first_tag: int, records: Sequence[Record], attempts: Sequence[int]
+    ) -> bytes:
+        """A ``msgs`` frame; the tags are ``first_tag`` and those that follow it."""
+
+
+class _JsonEnvelope(msgspec.Struct):
+    """As much of a refused command as is needed to answer it."""
+
+    op: str = ""
+    id: int | None = None
+
+
+class JsonCodec:
+    name: ClassVar[str] = JSON_NAME
+    Welcome: ClassVar[type[frames.Welcome]] = frames.JsonWelcome
+    Lost: ClassVar[type[frames.Lost]] = frames.JsonLost
+    Ok: ClassVar[type[frames.Ok]] = frames.JsonOk
+    Err: ClassVar[type[frames.Err]] = frames.JsonErr
+    Goaway: ClassVar[type[frames.Goaway]] = frames.JsonGoaway
+    ping: ClassVar[bytes] = b"{}"
+    pong: ClassVar[bytes] = b'{"op":"pong"}'
+
+    _decode = msgspec.json.Decoder(frames.JsonCommand).decode
+    _decode_envelope = msgspec.json.Decoder(_JsonEnvelope).decode
+    _encode = msgspec.json.Encoder().encode
+    _pong: ClassVar[frames.JsonPong] = frames.JsonPong()
+
+    def split(self, content: bytes) -> Sequence[bytes | msgspec.Raw]:
+        if b"\n" not in content:
+            return (content,)
+        return [line for line in content.split(b"\n") if line and not line.isspace()]
+
+    def decode(self, part: bytes | msgspec.Raw) -> frames.AnyCommand:
+        try:
+            command: frames.AnyCommand = self._decode(part)
+            return command
+        except msgspec.ValidationError as exc:
+            if bytes(part).strip() in (b"{}", b"{ }"):
+                return self._pong
+            raise self._refused(part, fault_of(exc)) from exc
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as exc:
+            if not bytes(part).strip():
+                return self._pong
+            raise FrameBroken(f"not JSON: {exc}") from exc
+
+    def _refused(self, part: bytes | msgspec.Raw, fault: Fault) -> CommandRefused:
+        try:
+            envelope = self._decode_envelope(part)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as exc:
+            raise FrameBroken(f"not a command: {fault.detail}") from exc
+        if envelope.op not in _OPS:
+            return _unknown_op(envelope.id, repr(envelope.op[:_SHOWN_CHARS_MAX]))
+        return _bad_field(envelope.id, fault)
+
+    def encode(self, frame: msgspec.Struct) -> bytes:
+        return self._encode(frame)
+
+    def encode_messages(
+        self, sid: int, first_tag: int, records: Sequence[Record], attempts: Sequence[int]
+    ) -> bytes:
+        return self._encode(
+            frames.JsonMessages(
+                sid,
+                [
+                    _json_delivered(tag, record, attempt)
+                    for tag, (record, attempt) in enumerate(
+                        zip(records, attempts, strict=True), first_tag
+                    )
+                ],
+            )
+        )
+
+
+def _json_delivered(tag: int, record: Record, attempt: int) -> frames.JsonDelivered:
+    body: str | bytes | msgspec.Raw
+    properties = record.properties
+    if JSON_PROPERTY in properties:
+        _, properties = split_json_mark(properties)
+        # Newlines separate frames, and inside of JSON they are only ever blanks.
+        body = msgspec.Raw(record.body.replace(b"\n", b" "))
+        form = "json"
+    else:
+        try:
+            body = record.body.decode()
+            form = "text"
+        except UnicodeDecodeError:
+            body = record.body
+            form = "b64"
+    return frames.JsonDelivered(
+        tag,
+        record.message_id,
+        record.queue_id,
+        record.queue_offset,
+        record.store_timestamp_ms,
+        attempt,
+        record.tag,
+        record.keys,
+        record.message_group,
+        properties,
+        body,
+        form,
+    )
+
+
+class PackCodec:
+    name: ClassVar[str] = MSGPACK_NAME
+    Welcome: ClassVar[type[frames.Welcome]] = frames.PackWelcome
+    Lost: ClassVar[type[frames.Lost]] = frames.PackLost
+    Ok: ClassVar[type[frames.Ok]] = frames.PackOk
+    Err: ClassVar[type[frames.Err]] = frames.PackErr
+    Goaway: ClassVar[type[frames.Goaway]] = frames.PackGoaway
+    ping: ClassVar[bytes] = b"\x91\x10"
+    pong: ClassVar[bytes] = b"\x91\x11"
+
+    _decode = msgspec.msgpack.Decoder(frames.PackCommand).decode
+    _decode_parts = msgspec.msgpack.Decoder(list[msgspec.Raw]).decode
+    _decode_int = msgspec.msgpack.Decoder(int).decode
+    _decode_array = msgspec.msgpack.Decoder(list[Any]).decode
+    _encode = msgspec.msgpack.Encoder().encode
+    _pong: ClassVar[frames.PackPong] = frames.PackPong()
+
+    def split(self, content: bytes) -> Sequence[bytes | msgspec.Raw]:
+        if not _is_array_of_arrays(content):
+            return (content,)
+        try:
+            return self._decode_parts(content)
+        except (msgspec.DecodeError, RecursionError) as exc:
+            raise FrameBroken(f"not MessagePack: {exc}") from exc
+
+    def decode(self, part: bytes | msgspec.Raw) -> frames.AnyCommand:
+        try:
+            command: frames.AnyCommand = self._decode(part)
+            return command
+        except msgspec.ValidationError as exc:
+            if bytes(part) == b"\x90":
+                return self._pong
+            raise self._refused(part, fault_of(exc)) from exc
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as exc:
+            if not bytes(part):
+                return self._pong
+            raise FrameBroken(f"not MessagePack: {exc}") from exc
+
+    def _refused(self, part: bytes | msgspec.Raw, fault: Fault) -> CommandRefused:
+        try:
+            parts = self._decode_parts(part)
+            number = self._decode_int(parts[0])
+        except (msgspec.DecodeError, IndexError, RecursionError) as exc:
+            raise FrameBroken(f"not a command: {fault.detail}") from exc
+        command_id = self._id_in(parts)
+        if number not in _OP_NUMBERS:
+            return _unknown_op(command_id, str(number))
+        return _bad_field(command_id, fault)
+
+    def _id_in(self, parts: list[msgspec.Raw]) -> int | None:
+        try:
+            return self._decode_int(parts[1])
+        except (msgspec.DecodeError, IndexError):
+            return None
+
+    def encode(self, frame: msgspec.Struct) -> bytes:
+        return self._encode(frame)
+
+    def encode_messages(
+        self, sid: int, first_tag: int, records: Sequence[Record], attempts: Sequence[int]
+    ) -> bytes:
+        delivered = frames.PackDelivered
+        return self._encode(
+            frames.PackMessages(
+                sid,
+                [
+                    delivered(
+                        tag,
+                        r.message_id,
+                        r.queue_id,
+                        r.queue_offset,
+                        r.store_timestamp_ms,
+                        attempt,
+                        r.tag,
+                        r.keys,
+                        r.message_group,
+                        split_json_mark(r.properties)[1] if r.properties else r.properties,
+                        r.body,
+                    )
+                    for tag, (r, attempt) in enumerate(
+                        zip(records, attempts, strict=True), first_tag
+                    )
+                ],
+            )
+        )
+
+
+def _unknown_op(command_id: int | None, shown: str) -> CommandRefused:
+    known = ", ".join(f"{name} {number}" for name, number in _OPS.items())
+    return CommandRefused(command_id, "UNKNOWN_OP", f"unknown op {shown}; known are {known}")
+
+
+def _bad_field(command_id: int | None, fault: Fault) -> CommandRefused:
+    where = f" at {fault.pointer}" if fault.pointer else ""
+    return CommandRefused(command_id, "BAD_REQUEST", fault.detail + where)
+
+
+def _is_array_of_arrays(content: bytes) -> bool:
+    """Whether this is a MessagePack array whose first element is an array as well."""
+    # The head of an array is one byte, with a 16-bit length three and with a 32-bit length five.
+    head_bytes = {0xDC: 3, 0xDD: 5}.get(content[0], 1) if content else 0
+    if not head_bytes or (head_bytes == 1 and not 0x90 <= content[0] <= 0x9F):
+        return False
+    first = content[head_bytes : head_bytes + 1]
+    return bool(first) and (0x90 <= first[0] <= 0x9F or first[0] in (0xDC, 0xDD))
+
+
+CODECS: Final[dict[str, Codec]] = {JSON_NAME: JsonCodec(), MSGPACK_NAME: PackCodec()}

@@ -1,0 +1,200 @@
+"""The WebSocket of the API as a Channels consumer: refuses or accepts, then runs one session.
+
+    websocket.connect ──▶ key, namespace, subprotocol ──▶ accept, or an HTTP problem before the upgrade
+    websocket.receive ──▶ Session.take_frame
+    end (bad frame, stall, shutdown, client gone) ──▶ leases given back ──▶ close code
+
+``dispatch`` and the loop around it are our own: Channels hops through its database thread before each
+event and makes two tasks for it, which would be the larger part of the work for a frame of acks. No
+channel layer is used; bodies come from the engine under credit.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Any, ClassVar, Final
+from urllib.parse import parse_qs
+
+from channels.consumer import AsyncConsumer
+from channels.exceptions import StopConsumer
+
+from mqservice.accounts.access import Principal, unauthenticated
+from mqservice.delivery.codec import CODECS, JSON_NAME, Codec
+from mqservice.delivery.context import DeliveryContext
+from mqservice.delivery.http import Message, Scope, Send, request_id_of, send_problem
+from mqservice.delivery.limits import RECONNECT_MS
+from mqservice.delivery.session import Session, SessionEnded
+from mqservice.lib.problem import Problem
+
+log = logging.getLogger(__name__)
+
+AUTH_CODE: Final = 4401
+NOT_FOUND_CODE: Final = 4404
+TRY_LATER_CODE: Final = 1013
+_REFUSAL_EXTENSION: Final = "websocket.http.response"
+_CLOSE_CODES: Final = {401: AUTH_CODE, 403: 4403, 404: NOT_FOUND_CODE, 503: TRY_LATER_CODE}
+_BAD_FRAME_CODE: Final = 4400
+
+
+class DeliveryConsumer(AsyncConsumer):
+    """One socket."""
+
+    # No layer of this name is configured, so none is opened.
+    channel_layer_alias: ClassVar[str] = "none"
+
+    def __init__(self, context: Callable[[], DeliveryContext]) -> None:
+        super().__init__()
+        self._context = context()
+        self._scope: Scope = {}
+        self._send: Send
+        self._session: Session | None = None
+        self._reader: asyncio.Task[Any] | None = None  # Any: the server's task, result unused
+
+    async def __call__(
+        self,
+        scope: Any,  # Any: Channels types these three more narrowly than servers keep to
+        receive: Any,
+        send: Any,
+    ) -> None:
+        """The road of one connection, from its handshake to its close."""
+        self.scope = scope
+        self.base_send = send
+        self._scope = scope
+        self._send = send
+        self._reader = asyncio.current_task()
+        ending: SessionEnded | None = None
+        try:
+            while True:
+                await self.dispatch(await receive())
+        except StopConsumer:
+            return
+        except SessionEnded as exc:
+            ending = exc
+        except OSError:
+            log.debug("The client is gone", extra={"action": "socket_gone"})
+        except asyncio.CancelledError:
+            ending = self._session.ending if self._session is not None else None
+            if ending is None or self._reader is None:
+                raise
+            self._reader.uncancel()
+        finally:
+            if self._session is not None:
+                await self._session.close()
+        if ending is not None:
+            await self._send_close(ending)
+
+    async def dispatch(self, message: Any) -> None:  # Any: as above
+        """Straight to the method for ``message``, without a detour by another thread."""
+        kind = message["type"]
+        if kind == "websocket.receive":
+            await self.websocket_receive(message)
+        elif kind == "websocket.connect":
+            await self.websocket_connect(message)
+        elif kind == "websocket.disconnect":
+            raise StopConsumer
+        else:
+            raise ValueError(f"no method for message type {kind}")
+
+    async def websocket_connect(self, message: Message) -> None:
+        """Accept, or refuse and end."""
+        headers: dict[bytes, bytes] = dict(self._scope["headers"])
+        request_id = request_id_of(headers)
+        try:
+            if self._context.drain.has_begun:
+                raise Problem.of(
+                    "DRAINING", "this process is about to stop", retry_after_ms=RECONNECT_MS
+                )
+            authorization = headers.get(b"authorization", b"")
+            principal = await self._principal(authorization)
+            namespace = self._namespace(principal)
+            codec = self._codec()
+        except Problem as problem:
+            await self._refuse(problem, request_id)
+            raise StopConsumer from None
+        await self._send(
+            {
+                "type": "websocket.accept",
+                "subprotocol": codec.name if self._scope["subprotocols"] else None,
+                "headers": [(b"x-request-id", request_id.encode())],
+            }
+        )
+        self._session = Session(
+            self._context,
+            codec,
+            authorization=authorization,
+            principal=principal,
+            namespace=namespace,
+            client=self._client(),
+            name=request_id,
+            send=self._send,
+            interrupt=self._interrupt,
+        )
+
+    async def websocket_receive(self, message: Message) -> None:
+        assert self._session is not None, "a frame before the handshake"
+        await self._session.take_frame(message.get("text"), message.get("bytes"))
+
+    def _interrupt(self) -> None:
+        """Wake the reader, which may wait for a frame that never comes."""
+        assert self._reader is not None
+        self._reader.cancel()
+
+    async def _principal(self, authorization: bytes) -> Principal:
+        if not authorization:
+            raise unauthenticated()
+        keys = self._context.caches.keys
+        return keys.cached(authorization) or await keys.load(authorization)
+
+    def _namespace(self, principal: Principal) -> str:
+        query = parse_qs(self._scope["query_string"].decode("latin-1"))
+        asked = query.get("ns", ["-"])[0]
+        namespace = principal.namespace_named(asked)
+        if namespace is not None:
+            return namespace
+        if asked == "-":
+            raise Problem.of(
+                "BAD_REQUEST", "this key is bound to no namespace: connect with ?ns=<namespace>"
+            )
+        raise Problem.of("NAMESPACE_NOT_FOUND", f"{asked} does not exist")
+
+    def _codec(self) -> Codec:
+        offered: list[str] = self._scope["subprotocols"]
+        if not offered:
+            return CODECS[JSON_NAME]
+        for name in offered:
+            if name in CODECS:
+                return CODECS[name]
+        raise Problem.of(
+            "BAD_REQUEST", f"the subprotocols here are {', '.join(CODECS)}, offered none of them"
+        )
+
+    def _client(self) -> tuple[str, int]:
+        client = self._scope["client"]
+        return ("0.0.0.0", 0) if client is None else (client[0], client[1] or 0)
+
+    async def _refuse(self, problem: Problem, request_id: str) -> None:
+        """With an HTTP status where the server can, else with a close code."""
+        if _REFUSAL_EXTENSION in self._scope.get("extensions", {}):
+            await send_problem(
+                self._send,
+                problem,
+                path=self._scope["path"],
+                request_id=request_id,
+                kind=_REFUSAL_EXTENSION,
+            )
+            return
+        code = _CLOSE_CODES.get(problem.status, _BAD_FRAME_CODE)
+        await self._send({"type": "websocket.accept"})
+        await self._send({"type": "websocket.close", "code": code, "reason": problem.code})
+
+    async def _send_close(self, ending: SessionEnded) -> None:
+        """Say why, unless the client takes nothing any more; the server cuts it off after that."""
+        try:
+            async with asyncio.timeout(self._context.times.stall_ms / 1_000):
+                await self._send(
+                    {"type": "websocket.close", "code": ending.code, "reason": ending.reason}
+                )
+        except (TimeoutError, OSError):
+            log.info("A close frame was not taken", extra={"action": "close_unsent"})

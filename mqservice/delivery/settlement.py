@@ -1,0 +1,197 @@
+"""Settles of one subscription, gathered per loop tick, and their confirmations.
+
+    ack, ack, nack (one tick) ──▶ one SettleRequest, one LeaseRef per queue and delivery
+    SettleReply ──▶ ok for each command that has an id, with the tags that had no effect
+
+What the engine could not be told stays with the subscription as late, so that the client can settle
+it again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final, Literal
+
+from mqservice.delivery import frames
+from mqservice.errors import problem_from_store
+from mqservice.store import (
+    Extend,
+    LeaseRef,
+    Nack,
+    SettleReply,
+    SettleRequest,
+    StoreError,
+    error_from_code,
+)
+
+if TYPE_CHECKING:
+    from mqservice.delivery.subscription import Delivery, Session, Subscription
+
+log = logging.getLogger(__name__)
+
+_FLUSH_COUNT_MAX: Final = 64
+
+
+@dataclass(slots=True, eq=False)
+class Command:
+    """A command that settles; ``outcome`` names the count in its answer."""
+
+    id: int | None
+    outcome: Literal["acked", "nacked", "extended"]
+    count: int = 0
+    failures: list[frames.TagFailure] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class _Part:
+    """What one command added to the request of a tick."""
+
+    command: Command
+    deliveries: list[tuple[int, Delivery]]
+
+
+class _Batch:
+    """The request of one tick in the making."""
+
+    def __init__(self) -> None:
+        self.acks: dict[tuple[int, int], list[int]] = {}
+        self.nacks: list[Nack] = []
+        self.extends: list[Extend] = []
+        self.parts: list[_Part] = []
+        self.extended_tags: list[int] = []
+
+
+class Settlement:
+    """One per subscription."""
+
+    def __init__(self, subscription: Subscription, session: Session) -> None:
+        self._subscription = subscription
+        self._session = session
+        self._batch: _Batch | None = None
+        self._flushes: set[asyncio.Task[None]] = set()
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether so many settles wait for the engine that the client should be read no further."""
+        return len(self._flushes) >= _FLUSH_COUNT_MAX
+
+    async def wait_ready(self) -> None:
+        """Until it is no longer busy."""
+        while self.is_busy:
+            await asyncio.wait(self._flushes, return_when=asyncio.FIRST_COMPLETED)
+
+    def add_acks(self, command: Command, deliveries: list[tuple[int, Delivery]]) -> None:
+        batch = self._open(command, deliveries)
+        acks = batch.acks
+        for _, (queue_id, generation, queue_offset, _, _) in deliveries:
+            key = (queue_id, generation)
+            offsets = acks.get(key)
+            if offsets is None:
+                acks[key] = [queue_offset]
+            else:
+                offsets.append(queue_offset)
+
+    def add_nacks(
+        self, command: Command, deliveries: list[tuple[int, Delivery]], nacks: list[Nack]
+    ) -> None:
+        self._open(command, deliveries).nacks += nacks
+
+    def add_extends(
+        self, command: Command, deliveries: list[tuple[int, Delivery]], extends: list[Extend]
+    ) -> None:
+        batch = self._open(command, deliveries)
+        batch.extends += extends
+        batch.extended_tags += [tag for tag, _ in deliveries]
+
+    async def finish(self) -> None:
+        """Wait until everything added so far has been told to the engine or has failed."""
+        while self._flushes:
+            await asyncio.wait(self._flushes)
+
+    def _open(self, command: Command, deliveries: list[tuple[int, Delivery]]) -> _Batch:
+        batch = self._batch
+        if batch is None:
+            batch = self._batch = _Batch()
+            # The task starts in the next tick, after all commands that arrived in this one.
+            flush = asyncio.get_running_loop().create_task(self._flush())
+            self._flushes.add(flush)
+            flush.add_done_callback(self._flushes.discard)
+        command.count = len(deliveries)
+        batch.parts.append(_Part(command, deliveries))
+        return batch
+
+    async def _flush(self) -> None:
+        batch, self._batch = self._batch, None
+        assert batch is not None
+        subscription = self._subscription
+        try:
+            if batch.acks or batch.nacks or batch.extends:
+                reply = await self._settle(batch)
+                self._apply(batch, reply)
+        except StoreError as exc:
+            for part in batch.parts:
+                if part.command.outcome != "extended":
+                    subscription.remember_late(part.deliveries)
+            await self._answer_failed(batch, exc)
+            return
+        await self._answer(batch)
+
+    async def _settle(self, batch: _Batch) -> SettleReply:
+        topic = self._subscription.engine_topic
+        return await self._session.context.store.settle(
+            SettleRequest(
+                group=self._subscription.engine_group,
+                acks=[
+                    LeaseRef(
+                        topic=topic,
+                        queue_id=queue_id,
+                        lease_generation=generation,
+                        queue_offsets=offsets,
+                    )
+                    for (queue_id, generation), offsets in batch.acks.items()
+                ],
+                nacks=batch.nacks,
+                extends=batch.extends,
+            )
+        )
+
+    def _apply(self, batch: _Batch, reply: SettleReply) -> None:
+        for tag, until_ms in zip(batch.extended_tags, reply.extended_until_ms, strict=True):
+            if until_ms:
+                self._subscription.extended(tag, until_ms)
+        if not reply.failures:
+            return
+        failed = {(f.queue_id, f.queue_offset): f.code for f in reply.failures}
+        for part in batch.parts:
+            for tag, delivery in part.deliveries:
+                code = failed.get((delivery.queue_id, delivery.queue_offset))
+                if code is not None:
+                    problem = problem_from_store(error_from_code(code, "refused by the engine"))
+                    part.command.failures.append(frames.TagFailure(tag, problem.code))
+                    part.command.count -= 1
+
+    async def _answer(self, batch: _Batch) -> None:
+        codec = self._session.codec
+        for part in batch.parts:
+            command = part.command
+            if command.id is None:
+                continue
+            result = frames.Settled(failed=command.failures, **{command.outcome: command.count})
+            await self._send(codec.encode(codec.Ok(command.id, result)))
+
+    async def _answer_failed(self, batch: _Batch, exc: StoreError) -> None:
+        codec = self._session.codec
+        problem = problem_from_store(exc)
+        for part in batch.parts:
+            if part.command.id is not None:
+                err = codec.Err(part.command.id, problem.code, problem.retryable, problem.detail)
+                await self._send(codec.encode(err))
+
+    async def _send(self, frame: bytes) -> None:
+        try:
+            await self._session.send_frame(frame)
+        except OSError:
+            # The client is gone; its session ends by itself, and the settle counts all the same.
+            log.debug("Nobody to confirm to", extra={"action": "confirm_unsent"})

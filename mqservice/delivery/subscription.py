@@ -1,0 +1,401 @@
+"""One subscription of a session: fetches under credit, hands out tags, settles what comes back.
+
+    store.receive ──▶ outstanding[tag] ──▶ msgs frame ──▶ client
+         ▲ credit            │ ack, nack, lease end
+         └───────────────────┴──▶ one store.settle per loop tick
+
+Invariants: credit + outstanding never exceeds the caps; a message takes its credit when it is fetched
+and returns it when it is settled or its lease ends; at most one fetch is under way, plus one batch
+that is being sent, so a client that stops reading holds two batches and no more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Iterable, Sequence
+from typing import Final, NamedTuple, Protocol
+
+from mqservice.delivery import frames
+from mqservice.delivery.codec import Codec
+from mqservice.delivery.context import DeliveryContext
+from mqservice.delivery.limits import (
+    CREDIT_BYTES_MAX,
+    CREDIT_MSGS_MAX,
+    FRAME_MESSAGES_MAX,
+    LATE_TAG_COUNT_MAX,
+    WAIT_MS_MAX,
+)
+from mqservice.delivery.settlement import Command, Settlement
+from mqservice.errors import problem_from_store
+from mqservice.groups.routes import GroupRoute
+from mqservice.store import (
+    Extend,
+    GroupNotFound,
+    Nack,
+    Received,
+    ReceiveRequest,
+    Record,
+    SettleRequest,
+    StoreError,
+    TopicNotFound,
+)
+from mqservice.topics.routes import TopicRoute
+
+log = logging.getLogger(__name__)
+
+_RETRY_MS_MIN: Final = 100
+_RETRY_MS_MAX: Final = 2_000
+# A batch that waited longer than this for the socket gets its lease anew when it is on its way.
+_HANDOVER_MS_MAX: Final = 1_000
+_NACK_COUNT_MAX: Final = 1_000
+
+
+class Delivery(NamedTuple):
+    """What must be remembered of a message that the client holds."""
+
+    queue_id: int
+    lease_generation: int
+    queue_offset: int
+    body_bytes: int
+    lease_until_ms: int
+
+
+class Session(Protocol):
+    """What a subscription needs of the session that owns it."""
+
+    context: DeliveryContext
+    codec: Codec
+    member_id: str
+    frame_bytes_max: int
+
+    async def send_frame(self, frame: bytes) -> None:
+        """Raises OSError once the client is gone."""
+
+    def end(self, code: int, reason: str) -> None:
+        """Close the session soon."""
+
+
+class Subscription:
+    """See the module's docstring. One event loop uses it."""
+
+    def __init__(
+        self,
+        session: Session,
+        *,
+        sid: int,
+        topic: TopicRoute,
+        group: GroupRoute,
+        lease_ms: int,
+        credit: frames.Credit,
+    ) -> None:
+        self.sid = sid
+        self.is_fetching = True
+        self._session = session
+        self._topic = topic
+        self._group = group
+        self._lease_ms = lease_ms
+        self._credit_msgs = credit.msgs
+        self._credit_bytes = credit.bytes
+        self._has_credit = asyncio.Event()
+        self._outstanding: dict[int, Delivery] = {}
+        self._late: dict[int, Delivery] = {}
+        self._next_tag = 1
+        self._sent_upto = 0
+        self._pushing: asyncio.Task[None] | None = None
+        self._fetch: asyncio.Task[tuple[Received, int]] | None = None
+        self._settlement = Settlement(self, session)
+        self._credit_changed()
+
+    @property
+    def outstanding_count(self) -> int:
+        return len(self._outstanding)
+
+    @property
+    def is_drained(self) -> bool:
+        """Whether it pushes nothing more and the client holds nothing more."""
+        return not (self.is_fetching or self._outstanding)
+
+    @property
+    def credit(self) -> frames.Credit:
+        """What may still be delivered; bytes fall below zero after one large message."""
+        return frames.Credit(self._credit_msgs, self._credit_bytes)
+
+    @property
+    def engine_topic(self) -> str:
+        return self._topic.engine_name
+
+    @property
+    def engine_group(self) -> str:
+        return self._group.engine_name
+
+    # Pushing ------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Begin to push."""
+        self._pushing = asyncio.get_running_loop().create_task(self._push())
+
+    async def _push(self) -> None:
+        try:
+            await self._push_batches()
+        except OSError:
+            log.debug("The client is gone", extra={"action": "push_ended"})
+        except Exception:
+            log.exception("A subscription failed", extra={"action": "push_failed"})
+            self._session.end(1011, "the subscription failed")
+
+    async def _push_batches(self) -> None:
+        """Until cancelled. Survives the engine; ends when topic or group is gone."""
+        retry_ms = _RETRY_MS_MIN
+        while True:
+            if self._fetch is None:
+                await self._has_credit.wait()
+                self._fetch = self._begin_fetch()
+            # ``wait`` leaves the fetch alone when this task is cancelled: ``stop_fetching`` ends it.
+            await asyncio.wait({self._fetch})
+            try:
+                received, received_ms = self._fetch.result()
+            except (TopicNotFound, GroupNotFound) as exc:
+                self._fetch = None
+                problem = problem_from_store(exc)
+                await self._send(self._session.codec.Err(None, problem.code, False, problem.detail))
+                return
+            except StoreError as exc:
+                self._fetch = None
+                log.debug("A fetch failed", extra={"action": "fetch_failed", "error": str(exc)})
+                await asyncio.sleep(retry_ms / 1_000)
+                with contextlib.suppress(StoreError):
+                    await self._session.context.store.wait_connected(_RETRY_MS_MAX)
+                retry_ms = min(2 * retry_ms, _RETRY_MS_MAX)
+                continue
+            retry_ms = _RETRY_MS_MIN
+            first_tag = self._register(received)
+            # The next fetch is under way while this batch is encoded and sent.
+            has_credit = self._has_credit.is_set()
+            self._fetch = self._begin_fetch() if has_credit else None
+            if received.records:
+                await self._send_messages(first_tag, received.records, received.head.attempts)
+                await self._renew_if_late(first_tag, len(received.records), received_ms)
+
+    def _begin_fetch(self) -> asyncio.Task[tuple[Received, int]]:
+        session = self._session
+        request = ReceiveRequest(
+            group=self._group.engine_name,
+            topic=self._topic.engine_name,
+            member_id=session.member_id,
+            messages_max=min(self._credit_msgs, FRAME_MESSAGES_MAX),
+            # A quarter is left for what JSON adds.
+            bytes_max=min(self._credit_bytes, session.frame_bytes_max * 3 // 4),
+            wait_ms=WAIT_MS_MAX,
+            lease_ms=self._lease_ms,
+        )
+        return asyncio.get_running_loop().create_task(self._fetch_once(request))
+
+    async def _fetch_once(self, request: ReceiveRequest) -> tuple[Received, int]:
+        context = self._session.context
+        received = await context.store.receive(request)
+        return received, context.clock.monotonic_ms()
+
+    def _register(self, received: Received) -> int:
+        """Give tags to the messages; the first one is returned, the others follow it."""
+        head, records = received
+        generation, until_ms = head.lease_generation, head.lease_until_ms
+        first_tag = self._next_tag
+        deliveries = [
+            Delivery(r.queue_id, generation, r.queue_offset, len(r.body), until_ms) for r in records
+        ]
+        self._next_tag = first_tag + len(records)
+        self._outstanding.update(zip(range(first_tag, self._next_tag), deliveries, strict=True))
+        self._credit_msgs -= len(records)
+        self._credit_bytes -= sum([d.body_bytes for d in deliveries])
+        self._credit_changed()
+        return first_tag
+
+    async def _send_messages(
+        self, first_tag: int, records: Sequence[Record], attempts: Sequence[int]
+    ) -> None:
+        session = self._session
+        frame = session.codec.encode_messages(self.sid, first_tag, records, attempts)
+        if len(frame) <= session.frame_bytes_max or len(records) == 1:
+            await session.send_frame(frame)
+            self._sent_upto = first_tag + len(records) - 1
+            return
+        half = len(records) // 2
+        await self._send_messages(first_tag, records[:half], attempts[:half])
+        await self._send_messages(first_tag + half, records[half:], attempts[half:])
+
+    async def _renew_if_late(self, first_tag: int, count: int, received_ms: int) -> None:
+        if self._session.context.clock.monotonic_ms() - received_ms > _HANDOVER_MS_MAX:
+            self.extend(range(first_tag, first_tag + count), self._lease_ms, None)
+
+    # Credit -------------------------------------------------------------------------------------
+
+    def add_credit(self, msgs: int, bytes_count: int) -> None:
+        """Permits on top, up to the caps for what is free and outstanding together."""
+        outstanding_bytes = sum(d.body_bytes for d in self._outstanding.values())
+        self._credit_msgs = min(self._credit_msgs + msgs, CREDIT_MSGS_MAX - len(self._outstanding))
+        self._credit_bytes = min(
+            self._credit_bytes + bytes_count, CREDIT_BYTES_MAX - outstanding_bytes
+        )
+        self._credit_changed()
+
+    def _credit_changed(self) -> None:
+        if self.is_fetching and self._credit_msgs > 0 and self._credit_bytes > 0:
+            self._has_credit.set()
+        else:
+            self._has_credit.clear()
+
+    # Settling -----------------------------------------------------------------------------------
+
+    async def wait_ready(self) -> None:
+        """Until the engine has caught up with what the client settles."""
+        if self._settlement.is_busy:
+            await self._settlement.wait_ready()
+
+    def ack(self, tags: list[int], command_id: int | None) -> None:
+        """Settle ``tags``; the answer is sent once the engine has confirmed."""
+        command = Command(command_id, "acked")
+        taken = self._take(tags, command)
+        self._settlement.add_acks(command, taken)
+
+    def tags_upto(self, upto: int) -> list[int]:
+        """Outstanding tags that are not greater than ``upto``."""
+        return [tag for tag in self._outstanding if tag <= upto]
+
+    def nack(self, items: list[frames.NackItem], command_id: int | None) -> None:
+        """Give messages back, each after its delay."""
+        command = Command(command_id, "nacked")
+        by_tag = {item.t: item for item in items}
+        taken = self._take(list(by_tag), command)
+        nacks = [
+            self._nack_of(delivery, by_tag[tag].delay_ms, by_tag[tag].reason or "")
+            for tag, delivery in taken
+        ]
+        self._settlement.add_nacks(command, taken, nacks)
+
+    def extend(self, tags: Iterable[int], lease_ms: int, command_id: int | None) -> None:
+        """Let the leases of ``tags`` end ``lease_ms`` from now; they stay outstanding."""
+        command = Command(command_id, "extended")
+        found: list[tuple[int, Delivery]] = []
+        for tag in tags:
+            delivery = self._outstanding.get(tag)
+            if delivery is None:
+                command.failures.append(frames.TagFailure(tag, "LEASE_EXPIRED"))
+            else:
+                found.append((tag, delivery))
+        extends = [
+            Extend(
+                topic=self._topic.engine_name,
+                queue_id=delivery.queue_id,
+                lease_generation=delivery.lease_generation,
+                queue_offset=delivery.queue_offset,
+                lease_ms=lease_ms,
+            )
+            for _, delivery in found
+        ]
+        self._settlement.add_extends(command, found, extends)
+
+    def extended(self, tag: int, until_ms: int) -> None:
+        """The engine has moved the end of a lease."""
+        delivery = self._outstanding.get(tag)
+        if delivery is not None:
+            self._outstanding[tag] = delivery._replace(lease_until_ms=until_ms)
+
+    def remember_late(self, deliveries: Iterable[tuple[int, Delivery]]) -> None:
+        """Keep what may still be settled although its credit has been returned."""
+        late = self._late
+        late.update(deliveries)
+        while len(late) > LATE_TAG_COUNT_MAX:
+            del late[next(iter(late))]
+
+    def _take(self, tags: list[int], command: Command) -> list[tuple[int, Delivery]]:
+        """Take ``tags`` out of the outstanding ones and return their credit.
+
+        A tag that was settled before is passed over, so that settling twice is harmless.
+        """
+        outstanding, late = self._outstanding, self._late
+        taken: list[tuple[int, Delivery]] = []
+        body_bytes = 0
+        returned_count = 0
+        for tag in tags:
+            delivery = outstanding.pop(tag, None)
+            if delivery is not None:
+                body_bytes += delivery.body_bytes
+                returned_count += 1
+            else:
+                delivery = late.pop(tag, None)
+                if delivery is None:
+                    if not 0 < tag < self._next_tag:
+                        command.failures.append(frames.TagFailure(tag, "UNKNOWN_TAG"))
+                    continue
+            taken.append((tag, delivery))
+        self._credit_msgs += returned_count
+        self._credit_bytes += body_bytes
+        self._credit_changed()
+        return taken
+
+    def _nack_of(self, delivery: Delivery, delay_ms: int, reason: str) -> Nack:
+        return Nack(
+            topic=self._topic.engine_name,
+            queue_id=delivery.queue_id,
+            lease_generation=delivery.lease_generation,
+            queue_offset=delivery.queue_offset,
+            delay_ms=delay_ms,
+            reason=reason,
+        )
+
+    # Ending -------------------------------------------------------------------------------------
+
+    def expire(self, now_ms: int) -> list[int]:
+        """Tags whose lease has ended by ``now_ms``; their credit is returned."""
+        if not self._outstanding:
+            return []
+        ended = [tag for tag, d in self._outstanding.items() if d.lease_until_ms <= now_ms]
+        if ended:
+            taken = self._take(ended, Command(None, "acked"))
+            self.remember_late(taken)
+        return ended
+
+    async def stop_fetching(self) -> None:
+        """Push nothing more; what was fetched and has not been sent is given back."""
+        self.is_fetching = False
+        self._credit_changed()
+        if self._pushing is not None:
+            self._pushing.cancel()
+            await asyncio.wait({self._pushing})
+            self._pushing = None
+        fetch, self._fetch = self._fetch, None
+        if fetch is not None:
+            # The engine frees the parked place and takes back what the reply may have leased.
+            fetch.cancel()
+            await asyncio.wait({fetch})
+            if not fetch.cancelled() and fetch.exception() is None:
+                self._register(fetch.result()[0])
+        unsent = [tag for tag in self._outstanding if tag > self._sent_upto]
+        if unsent:
+            self.nack([frames.NackItem(tag) for tag in unsent], None)
+
+    async def close(self, reason: str) -> None:
+        """Give everything back at once."""
+        await self.stop_fetching()
+        await self._settlement.finish()
+        outstanding, self._outstanding = list(self._outstanding.values()), {}
+        for start in range(0, len(outstanding), _NACK_COUNT_MAX):
+            nacks = [
+                self._nack_of(delivery, 0, reason)
+                for delivery in outstanding[start : start + _NACK_COUNT_MAX]
+            ]
+            try:
+                await self._session.context.store.settle(
+                    SettleRequest(group=self._group.engine_name, nacks=nacks)
+                )
+            except StoreError as exc:
+                log.info(
+                    "Could not give leases back; they will end by themselves",
+                    extra={"action": "give_back_failed", "error": str(exc), "count": len(nacks)},
+                )
+                return
+
+    async def _send(self, frame: frames.Err) -> None:
+        await self._session.send_frame(self._session.codec.encode(frame))
