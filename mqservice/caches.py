@@ -4,9 +4,10 @@
     request ──▶ caches.keys / caches.routes ──hit──▶ one dict hit
                                             ──miss──▶ one query on Django's thread
 
-While PostgreSQL is away entries stay usable for ``CacheLimits.stale_ms_max`` (five minutes) after they were
-read; then the answer is 503. When the listener has lost its connection, it forgets everything once it
-is back, because it cannot know what it missed; until then an entry lives at most 30 s.
+While PostgreSQL is away entries stay usable for ``CacheLimits.stale_ms_max`` (five minutes) after
+they were read; then the answer is 503. When the listener has lost its connection, it forgets
+everything once it is back, because it cannot know what it missed; until then an entry lives at most
+30 s.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Settings from the environment, typed; a bad value ends the start with a sentence that names it.
 
-    envtext("MQ_HOST")         required, unless a default is given
-    envsecret("MQ_SECRET_KEY") the same, or the content of the file named by MQ_SECRET_KEY_FILE
-    envbool, envint, envlist   as their names say
+envtext("MQ_HOST")         required, unless a default is given
+envsecret("MQ_SECRET_KEY") the same, or the content of the file named by MQ_SECRET_KEY_FILE
+envbool, envint, envlist   as their names say
 """
 
 from __future__ import annotations

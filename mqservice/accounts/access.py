@@ -5,8 +5,9 @@
                                   ▼
                              KeyCache.load ──▶ one query, one MAC ──▶ Principal, or 401
 
-A tenant comes from the credential alone, never from a path or a body: every later look-up starts from
-``Principal.tenant_id``, so what belongs to somebody else cannot be told from what does not exist.
+A tenant comes from the credential alone, never from a path or a body: every later look-up starts
+from ``Principal.tenant_id``, so what belongs to somebody else cannot be told from what does not
+exist.
 """
 
 from __future__ import annotations

@@ -59,14 +59,14 @@ class Member(models.Model):
     user = models.ForeignKey(
         settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="memberships"
     )
-    role = models.CharField(max_length=16, choices=[(role, role) for role in Role])
+    role = models.CharField(max_length=16, choices=[(role.value, role.value) for role in Role])
     created_at = models.DateTimeField(auto_now_add=True)
 
     class Meta:
         constraints = (
             models.UniqueConstraint(fields=["tenant", "user"], name="member_tenant_user_unique"),
             models.CheckConstraint(
-                condition=models.Q(role__in=list(Role)), name="member_role_known"
+                condition=models.Q(role__in=[role.value for role in Role]), name="member_role_known"
             ),
         )
 

@@ -30,7 +30,9 @@ class ConsumerGroup(models.Model):
     namespace = models.ForeignKey(Namespace, on_delete=models.PROTECT, related_name="groups")
     name = models.CharField(max_length=NAME_CHARS_MAX)
     start_from = models.CharField(
-        max_length=16, choices=[(kind, kind) for kind in StartFrom], default=StartFrom.EARLIEST
+        max_length=16,
+        choices=[(kind.value, kind.value) for kind in StartFrom],
+        default=StartFrom.EARLIEST.value,
     )
     lease_ms = models.PositiveIntegerField(default=LEASE_MS_DEFAULT)
     max_reconsume_times = models.PositiveSmallIntegerField(default=RECONSUME_TIMES_DEFAULT)

@@ -3,8 +3,9 @@
     m q k _ P P P P P P P P S S S ... S S S C C C C C C
     prefix  public id (8)   secret (32)     checksum (6)
 
-``public id`` is the row's name and no secret; the secret has 190 bits; the checksum is the CRC-32 of all
-that stands before it, in base 62, so that a typing error costs no query and scanners recognise a key.
+``public id`` is the row's name and no secret; the secret has 190 bits; the checksum is the CRC-32
+of all that stands before it, in base 62, so that a typing error costs no query and scanners
+recognise a key.
 """
 
 from __future__ import annotations

@@ -8,8 +8,9 @@
                                  stale entry, up to ``stale_ms_max``, else LookupUnavailable
 
 Invariants: an answer that was under way while its key was dropped is not kept; at most
-``entries_max`` values and ``absent_max`` absences are held, the oldest go first; nothing is served past
-the value's own deadline. One event loop uses an instance; invalidation happens on that loop too.
+``entries_max`` values and ``absent_max`` absences are held, the oldest go first; nothing is served
+past the value's own deadline. One event loop uses an instance; invalidation happens on that loop
+too.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
     tenant sees: orders        engine sees: acme%orders
 
-``%`` cannot be part of a tenant's name, so engine names of two namespaces never meet, and the engine's
-own ``%RETRY%`` and ``%DLQ%`` names cannot be asked for from outside.
+``%`` cannot be part of a tenant's name, so engine names of two namespaces never meet, and the
+engine's own ``%RETRY%`` and ``%DLQ%`` names cannot be asked for from outside.
 """
 
 from __future__ import annotations

@@ -43,11 +43,15 @@ class Topic(models.Model):
     namespace = models.ForeignKey(Namespace, on_delete=models.PROTECT, related_name="topics")
     name = models.CharField(max_length=NAME_CHARS_MAX)
     message_type = models.CharField(
-        max_length=16, choices=[(kind, kind) for kind in MessageType], default=MessageType.MIXED
+        max_length=16,
+        choices=[(kind.value, kind.value) for kind in MessageType],
+        default=MessageType.MIXED.value,
     )
     queue_count = models.PositiveSmallIntegerField(default=QUEUE_COUNT_DEFAULT)
     durability = models.CharField(
-        max_length=8, choices=[(kind, kind) for kind in Durability], default=Durability.SYNC
+        max_length=8,
+        choices=[(kind.value, kind.value) for kind in Durability],
+        default=Durability.SYNC.value,
     )
     retention_age_ms = models.BigIntegerField(default=RETENTION_AGE_MS_DEFAULT)
     body_bytes_max = models.PositiveIntegerField(default=BODY_BYTES_MAX_DEFAULT)

@@ -1,0 +1,22 @@
+"""How a control-plane request shows who asks: the same keys as on the data plane, read afresh."""
+
+from __future__ import annotations
+
+from django.http import HttpRequest
+
+from mqservice.accounts.access import HEADER_BYTES_MAX, Principal, find_principal, unauthenticated
+
+
+class AuthedRequest(HttpRequest):
+    """A request that ``authenticate`` has let through."""
+
+    auth: Principal
+
+
+def authenticate(request: HttpRequest) -> Principal:
+    """The principal of the Authorization header. Raises Problem 401. One query."""
+    header = request.headers.get("Authorization", "").encode("latin-1", "replace")
+    principal = find_principal(header) if len(header) <= HEADER_BYTES_MAX else None
+    if principal is None:
+        raise unauthenticated()
+    return principal

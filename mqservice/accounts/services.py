@@ -1,0 +1,85 @@
+"""Verbs that change identity; the only writers of its rows. One transaction each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime
+
+from django.db import transaction
+from django.utils import timezone
+
+from mqservice.accounts.access import PEPPER_VERSION, Scope, secret_mac
+from mqservice.accounts.models import ApiKey, Member, Namespace, Role, Tenant, User
+from mqservice.lib.api_keys import generate_api_key, parse_api_key
+from mqservice.lib.names import name_fault
+from mqservice.lib.problem import Problem
+
+
+def get_or_create_tenant(name: str) -> Tenant:
+    """Raises Problem ILLEGAL_NAMESPACE when the name is none."""
+    _refuse_bad_name(name)
+    tenant, _ = Tenant.objects.get_or_create(name=name)
+    return tenant
+
+
+def get_or_create_namespace(tenant: Tenant, name: str) -> Namespace:
+    """Raises Problem ILLEGAL_NAMESPACE, or CONFLICT when another tenant has the name."""
+    _refuse_bad_name(name)
+    namespace, _ = Namespace.objects.get_or_create(name=name, defaults={"tenant": tenant})
+    if namespace.tenant_id != tenant.pk:
+        raise Problem.of("CONFLICT", f"the namespace name {name} is taken")
+    return namespace
+
+
+def set_role(tenant: Tenant, user: User, role: Role) -> Member:
+    """Make ``user`` a member, or change what the member may do."""
+    member, _ = Member.objects.update_or_create(tenant=tenant, user=user, defaults={"role": role})
+    return member
+
+
+@transaction.atomic
+def create_api_key(
+    tenant: Tenant,
+    *,
+    name: str,
+    scopes: Iterable[Scope],
+    namespace: Namespace | None = None,
+    expires_at: datetime | None = None,
+    created_by: User | None = None,
+    text: str | None = None,
+) -> tuple[ApiKey, str]:
+    """A new key and its text, which exists nowhere afterwards.
+
+    Args:
+        text: the key to take instead of a random one; must be of ``generate_api_key``'s form.
+    """
+    assert namespace is None or namespace.tenant_id == tenant.pk, "a namespace of another tenant"
+    text = text or generate_api_key()
+    key = parse_api_key(text)
+    if key is None:
+        raise ValueError("the given API key is not of the form mqk_...")
+    row = ApiKey.objects.create(
+        tenant=tenant,
+        namespace=namespace,
+        name=name,
+        public_id=key.public_id,
+        secret_mac=secret_mac(key),
+        pepper_version=PEPPER_VERSION,
+        last4=key.last4,
+        scopes=sorted(scope.value for scope in set(scopes)),
+        expires_at=expires_at,
+        created_by=created_by,
+    )
+    return row, text
+
+
+def revoke_api_key(tenant: Tenant, public_id: str) -> bool:
+    """End a key for good; True when it was alive. Web processes hear of it at the commit."""
+    alive = ApiKey.objects.filter(tenant=tenant, public_id=public_id, revoked_at=None)
+    return alive.update(revoked_at=timezone.now()) == 1
+
+
+def _refuse_bad_name(name: str) -> None:
+    fault = name_fault(name)
+    if fault is not None:
+        raise Problem.of("ILLEGAL_NAMESPACE", fault)

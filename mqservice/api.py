@@ -1,0 +1,92 @@
+"""The control plane's REST door: routers of the apps, one way to say who asks, one way to refuse.
+
+/v1/ns/{ns}/topics...   topics.api          everything raised ──▶ Problem ──▶ problem+json
+/v1/ns/{ns}/groups...   groups.api
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Final
+
+from django.db import InterfaceError, OperationalError
+from django.http import Http404, HttpRequest, HttpResponse
+from ninja import NinjaAPI
+from ninja.errors import HttpError, ValidationError
+
+from mqservice.accounts.access import metadata_unavailable
+from mqservice.accounts.rest import authenticate
+from mqservice.groups.api import router as groups_router
+from mqservice.lib.middleware import problem_response
+from mqservice.lib.problem import Problem, ProblemItem
+from mqservice.topics.api import router as topics_router
+
+log = logging.getLogger(__name__)
+
+FAULTS_MAX: Final = 20
+
+api = NinjaAPI(
+    title="mqservice control plane",
+    version="1",
+    auth=authenticate,
+    docs_url=None,
+    openapi_url=None,
+    urls_namespace="control",
+)
+api.add_router("", topics_router)
+api.add_router("", groups_router)
+
+
+@api.exception_handler(Problem)
+def refuse(request: HttpRequest, problem: Problem) -> HttpResponse:
+    return problem_response(request, problem)
+
+
+@api.exception_handler(ValidationError)
+def refuse_content(request: HttpRequest, exc: ValidationError) -> HttpResponse:
+    """Each fault with the pointer to its place; parameters of the query have ``?name`` instead."""
+    faults = [
+        ProblemItem(_pointer(fault["loc"]), "BAD_REQUEST", str(fault["msg"]))
+        for fault in exc.errors[:FAULTS_MAX]
+    ]
+    detail = f"{faults[0].pointer}: {faults[0].detail}" if faults else "the request is not valid"
+    return problem_response(request, Problem.of("BAD_REQUEST", detail, errors=faults))
+
+
+@api.exception_handler(HttpError)
+def refuse_syntax(request: HttpRequest, exc: HttpError) -> HttpResponse:
+    """What ninja raises by itself: a body that is not JSON."""
+    detail = "the body is not valid JSON"
+    return problem_response(
+        request,
+        Problem.of("BAD_REQUEST", detail, errors=[ProblemItem("", "BAD_REQUEST", detail)]),
+    )
+
+
+@api.exception_handler(Http404)
+def refuse_path(request: HttpRequest, exc: Http404) -> HttpResponse:
+    return problem_response(request, Problem.of("NOT_FOUND", "there is nothing at this path"))
+
+
+@api.exception_handler(OperationalError)
+@api.exception_handler(InterfaceError)
+def refuse_without_database(request: HttpRequest, exc: Exception) -> HttpResponse:
+    log.warning("PostgreSQL did not answer", extra={"action": "database_away", "error": str(exc)})
+    return problem_response(request, metadata_unavailable())
+
+
+@api.exception_handler(Exception)
+def refuse_by_fault(request: HttpRequest, exc: Exception) -> HttpResponse:
+    log.error("A view failed", extra={"action": "view_failed", "path": request.path}, exc_info=exc)
+    detail = "the service failed; the request id finds it in the log"
+    return problem_response(request, Problem.of("INTERNAL", detail))
+
+
+def _pointer(location: tuple[str | int, ...]) -> str:
+    """``("body", "settings", "queues")`` -> ``/queues``; ``("query", "limit")`` -> ``?limit``."""
+    kind, *path = location
+    if kind == "query":
+        return "?" + ".".join(str(part) for part in path)
+    if kind == "body":
+        path = path[1:]  # the first part is the name of our own parameter
+    return "".join("/" + str(part).replace("~", "~0").replace("/", "~1") for part in path)

@@ -1,0 +1,51 @@
+"""Numbers with units as people read them: the only place where units vanish."""
+
+from __future__ import annotations
+
+from django import template
+
+from mqservice.lib.durations import format_duration_ms
+
+register = template.Library()
+
+_BYTE_UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
+
+
+@register.filter
+def duration(ms: int | None) -> str:
+    """3600000 -> ``1h``; None, which means unknown, -> ``unknown``."""
+    return "unknown" if ms is None else format_duration_ms(ms)
+
+
+@register.filter
+def uptime(ms: int | None) -> str:
+    """Two largest units: ``2d 3h``, ``4m 10s``."""
+    if ms is None:
+        return "unknown"
+    seconds = ms // 1000
+    parts = []
+    for unit, length in (("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1)):
+        count, seconds = divmod(seconds, length)
+        if count or (unit == "s" and not parts):
+            parts.append(f"{count}{unit}")
+    return " ".join(parts[:2])
+
+
+@register.filter
+def count(number: int | None) -> str:
+    """1234567 -> ``1,234,567``; unknown is shown as unknown, never as 0."""
+    return "unknown" if number is None else f"{number:,}"
+
+
+@register.filter
+def size(number: int | None) -> str:
+    """Bytes with a binary unit: ``4 MiB``."""
+    if number is None:
+        return "unknown"
+    value = float(number)
+    for unit in _BYTE_UNITS:
+        if value < 1024 or unit == _BYTE_UNITS[-1]:
+            text = f"{value:.0f}" if value >= 100 or value == int(value) else f"{value:.1f}"
+            return f"{text} {unit}"
+        value /= 1024
+    raise AssertionError("the loop ends at the last unit")

@@ -1,0 +1,61 @@
+"""Consumer groups over REST: ``/v1/ns/{ns}/groups`` and ``/v1/ns/{ns}/groups/{group}``."""
+
+from __future__ import annotations
+
+from django.http import HttpResponse
+from ninja import Body, Query, Router, Status
+
+from mqservice.accounts.access import Scope
+from mqservice.accounts.queries import get_namespace
+from mqservice.accounts.rest import AuthedRequest
+from mqservice.groups.queries import GROUPS_PAGE_MAX, get_group, groups_of, progress
+from mqservice.groups.schemas import GroupIn, GroupListOut, GroupOut
+from mqservice.groups.services import put_group
+from mqservice.lib.etags import etag, revision_of
+from mqservice.store import blocking_client
+
+router = Router(tags=["groups"])
+
+
+@router.get("/ns/{ns}/groups", response=GroupListOut)
+def list_groups(
+    request: AuthedRequest,
+    ns: str,
+    after: str = "",
+    limit: int = Query(GROUPS_PAGE_MAX, ge=1, le=GROUPS_PAGE_MAX),
+) -> GroupListOut:
+    """A page of groups by name. Two queries."""
+    namespace = get_namespace(request.auth, ns)
+    groups = groups_of(namespace, after=after, limit=limit)
+    return GroupListOut(
+        groups=[GroupOut.of(group) for group in groups],
+        next=groups[-1].name if len(groups) == limit else None,
+    )
+
+
+@router.get("/ns/{ns}/groups/{group}", response=GroupOut)
+def read_group(request: AuthedRequest, response: HttpResponse, ns: str, group: str) -> GroupOut:
+    """One group with its lag per queue. Two queries, one call to the engine."""
+    row = get_group(get_namespace(request.auth, ns), group)
+    with blocking_client() as client:
+        queues = progress(client, row)
+    response["ETag"] = etag(row.revision)
+    return GroupOut.of(row, queues)
+
+
+@router.put("/ns/{ns}/groups/{group}", response={200: GroupOut, 201: GroupOut})
+def write_group(
+    request: AuthedRequest,
+    response: HttpResponse,
+    ns: str,
+    group: str,
+    settings: GroupIn = Body(GroupIn()),  # noqa: B008 - ninja reads the default
+) -> Status[GroupOut]:
+    """Create or change a group: 201 when it is new. ``If-Match`` guards against a lost update."""
+    namespace = get_namespace(request.auth, ns)
+    request.auth.require(Scope.MANAGE)
+    row, is_new = put_group(
+        namespace, group, settings.change(), revision=revision_of(request.headers.get("If-Match"))
+    )
+    response["ETag"] = etag(row.revision)
+    return Status(201 if is_new else 200, GroupOut.of(row))

@@ -1,0 +1,33 @@
+"""Tell web processes which group to forget, by tenant, namespace and name."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from django.db import migrations
+
+FORWARD = """
+CREATE FUNCTION mq_notify_group() RETURNS trigger LANGUAGE plpgsql AS $$
+DECLARE
+    changed groups_consumergroup%ROWTYPE := COALESCE(NEW, OLD);
+BEGIN
+    PERFORM pg_notify(
+        'mq_invalidate',
+        'group ' || namespace.tenant_id || ' ' || namespace.name || ' ' || changed.name
+    )
+    FROM accounts_namespace AS namespace WHERE namespace.id = changed.namespace_id;
+    RETURN NULL;
+END $$;
+CREATE TRIGGER mq_notify_group
+    AFTER INSERT OR UPDATE OR DELETE ON groups_consumergroup
+    FOR EACH ROW EXECUTE FUNCTION mq_notify_group();
+"""
+BACKWARD = """
+DROP TRIGGER mq_notify_group ON groups_consumergroup;
+DROP FUNCTION mq_notify_group();
+"""
+
+
+class Migration(migrations.Migration):
+    dependencies: ClassVar = [("groups", "0001_initial"), ("accounts", "0002_notify_changes")]
+    operations: ClassVar = [migrations.RunSQL(FORWARD, BACKWARD)]

@@ -1,0 +1,40 @@
+"""Reads of consumer groups, with what the engine says of their progress."""
+
+from __future__ import annotations
+
+from mqservice.accounts.models import Namespace
+from mqservice.groups.models import ConsumerGroup
+from mqservice.lib.problem import Problem
+from mqservice.store import GroupQueueStats, GroupRef, StoreClient, StoreError
+
+GROUPS_PAGE_MAX = 1_000
+
+
+def groups_of(
+    namespace: Namespace, *, after: str = "", limit: int = GROUPS_PAGE_MAX
+) -> list[ConsumerGroup]:
+    """Groups whose name comes after ``after``, by name, at most ``limit``. One query."""
+    rows = ConsumerGroup.objects.filter(namespace=namespace, name__gt=after)
+    return list(rows.select_related("namespace").order_by("name")[: min(limit, GROUPS_PAGE_MAX)])
+
+
+def get_group(namespace: Namespace, name: str) -> ConsumerGroup:
+    """Raises Problem GROUP_NOT_FOUND. One query."""
+    rows = ConsumerGroup.objects.select_related("namespace")
+    group = rows.filter(namespace=namespace, name=name).first()
+    if group is None:
+        raise Problem.of("GROUP_NOT_FOUND", f"{name} does not exist in {namespace.name}")
+    return group
+
+
+def progress(client: StoreClient, group: ConsumerGroup) -> list[GroupQueueStats] | None:
+    """The group's progress per queue; None when the engine cannot tell. One call to the engine."""
+    try:
+        return client.group_stats(GroupRef(group=group.engine_name)).queues
+    except StoreError:
+        return None
+
+
+def lag(queue: GroupQueueStats) -> int:
+    """Messages between the consumer offset and the end of the queue, never negative."""
+    return max(0, queue.max_offset - queue.consumer_offset)

@@ -1,0 +1,28 @@
+"""Revisions as entity tags: ``"7"`` says that the row has been changed six times."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from mqservice.lib.problem import Problem
+
+_FORM: Final = re.compile(r'"([0-9]{1,9})"', re.ASCII)
+
+
+def etag(revision: int) -> str:
+    return f'"{revision}"'
+
+
+def revision_of(if_match: str | None) -> int | None:
+    """The revision an ``If-Match`` header asks for; None when it asks for none.
+
+    Raises:
+        Problem: PRECONDITION_FAILED for a tag that cannot be one of ours.
+    """
+    if if_match is None:
+        return None
+    match = _FORM.fullmatch(if_match.strip())
+    if match is None:
+        raise Problem.of("PRECONDITION_FAILED", "If-Match must be the ETag of an earlier answer")
+    return int(match[1])

@@ -1,0 +1,30 @@
+"""Pieces that the control plane's schemas share."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from mqservice.lib.durations import pick_duration_ms
+from mqservice.lib.problem import Problem, ProblemItem
+from mqservice.lib.timestamps import datetime_ms, rfc3339
+
+
+def moment(at: datetime) -> str:
+    """RFC 3339 with milliseconds."""
+    return rfc3339(datetime_ms(at))
+
+
+def picked_duration_ms(name: str, text: str | None, ms: int | None) -> int | None:
+    """One duration of the twin fields ``name`` and ``name_ms``, None when neither is given.
+
+    Raises:
+        Problem: BAD_REQUEST with a pointer to the field.
+    """
+    if text is None and ms is None:
+        return None
+    try:
+        return pick_duration_ms(name, text, ms, default_ms=0)
+    except ValueError as exc:
+        pointer = f"/{name}" if text is not None else f"/{name}_ms"
+        item = ProblemItem(pointer, "BAD_REQUEST", str(exc))
+        raise Problem.of("BAD_REQUEST", str(exc), errors=[item]) from None

@@ -1,0 +1,50 @@
+"""Observing and writing it down: the whole body of the periodic tasks."""
+
+from __future__ import annotations
+
+import os
+import socket
+from datetime import timedelta
+from typing import Final
+
+from django.utils import timezone
+
+from mqservice.monitoring.models import EngineSample, Heartbeat
+from mqservice.store import StatsReply, StoreError, blocking_client
+
+SAMPLE_AGE_MAX: Final = timedelta(days=1)
+_COUNTERS: Final = (
+    "epoch", "uptime_ms", "put_count", "put_bytes", "delivered_count", "acked_count",
+    "append_offset", "flushed_offset", "parked_count", "connection_count",
+)  # fmt: skip
+
+
+def record_heartbeat(process: str) -> None:
+    """Note that ``process`` is alive. One statement."""
+    Heartbeat.objects.update_or_create(
+        process=process,
+        defaults={
+            "host": socket.gethostname()[:128],
+            "pid": os.getpid(),
+            "beaten_at": timezone.now(),
+        },
+    )
+
+
+def record_engine_sample() -> EngineSample:
+    """Ask the engine for its counters, keep them, and drop what is older than a day."""
+    stats = engine_stats()
+    now = timezone.now()
+    counters = {} if stats is None else {name: getattr(stats, name) for name in _COUNTERS}
+    sample = EngineSample.objects.create(sampled_at=now, is_up=stats is not None, **counters)
+    EngineSample.objects.filter(sampled_at__lt=now - SAMPLE_AGE_MAX).delete()
+    return sample
+
+
+def engine_stats() -> StatsReply | None:
+    """The engine's counters; None when it does not answer."""
+    try:
+        with blocking_client() as client:
+            return client.stats()
+    except StoreError:
+        return None

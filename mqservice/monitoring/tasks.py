@@ -1,0 +1,36 @@
+"""Periodic work around the engine. Each task is idempotent and bounded in time."""
+
+from __future__ import annotations
+
+import logging
+
+from mqservice.celery import app
+from mqservice.monitoring.sampling import record_engine_sample, record_heartbeat
+from mqservice.store import StoreError, blocking_client
+
+log = logging.getLogger(__name__)
+
+
+@app.task(name="monitoring.checkpoint_engine", soft_time_limit=15, time_limit=20)
+def checkpoint_engine() -> None:
+    """Ask the engine to write its watermarks and offsets down. It does so by itself as well."""
+    try:
+        with blocking_client() as client:
+            client.checkpoint()
+    except StoreError as exc:
+        log.warning(
+            "The engine took no checkpoint",
+            extra={"action": "checkpoint_missed", "error": type(exc).__name__},
+        )
+
+
+@app.task(name="monitoring.record_heartbeat", soft_time_limit=10, time_limit=15)
+def record_worker_heartbeat() -> None:
+    """Shows that beat sends and a worker runs."""
+    record_heartbeat("worker")
+
+
+@app.task(name="monitoring.record_sample", soft_time_limit=15, time_limit=20)
+def record_sample() -> None:
+    """Keep the engine's counters for the console."""
+    record_engine_sample()

@@ -1,0 +1,190 @@
+"""Settings of the Django part, in reading order; every value comes through ``env``.
+
+required   MQ_SECRET_KEY (or MQ_SECRET_KEY_FILE), DATABASE_URL (or DATABASE_URL_FILE)
+optional   VALKEY_URL MQ_DATA_DIR MQ_ENGINE_SOCKET MQ_PORT MQ_BASE_URL MQ_ALLOWED_HOSTS MQ_DEBUG MQ_PROCESS
+           MQ_KEY_PEPPER MQ_SECRET_KEY_FALLBACKS MQ_TRUST_PROXY MQ_LOG_LEVEL
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+from mqservice.env import envbool, envint, envlist, envsecret, envtext, envurl
+
+BASE_DIR: Final = Path(__file__).resolve().parent.parent
+SECRET_CHARS_MIN: Final = 32
+
+# Which process this is: web, worker, beat or manage (commands, tests). Only web pools connections.
+MQ_PROCESS = envtext("MQ_PROCESS", "manage")
+
+# ---- Secrets -----------------------------------------------------------------------------------
+
+SECRET_KEY = envsecret("MQ_SECRET_KEY", chars_min=SECRET_CHARS_MIN)
+SECRET_KEY_FALLBACKS = envlist("MQ_SECRET_KEY_FALLBACKS", [])
+# API keys are stored as MACs under this; a value of its own lets MQ_SECRET_KEY be renewed alone.
+MQ_KEY_PEPPER = envsecret("MQ_KEY_PEPPER", chars_min=SECRET_CHARS_MIN, default=SECRET_KEY)
+
+# ---- Where things are --------------------------------------------------------------------------
+
+MQ_DATA_DIR = Path(envtext("MQ_DATA_DIR", "var")).absolute()
+MQ_ENGINE_SOCKET = envtext("MQ_ENGINE_SOCKET", str(MQ_DATA_DIR / "run" / "engine.sock"))
+MQ_VALKEY_URL = envurl(
+    "VALKEY_URL", "redis", "rediss", "unix", default="redis://127.0.0.1:6379/0"
+).geturl()
+MQ_PORT = envint("MQ_PORT", 8000, minimum=1, maximum=65535)
+MQ_BASE_URL = (
+    envurl("MQ_BASE_URL", "http", "https", default=f"http://127.0.0.1:{MQ_PORT}")
+    .geturl()
+    .rstrip("/")
+)
+_base_url = urlsplit(MQ_BASE_URL)
+_is_https = _base_url.scheme == "https"
+
+# ---- Django ------------------------------------------------------------------------------------
+
+DEBUG = envbool("MQ_DEBUG", False)
+ALLOWED_HOSTS = envlist(
+    "MQ_ALLOWED_HOSTS", [_base_url.hostname or "localhost", "localhost", "127.0.0.1", "[::1]"]
+)
+ROOT_URLCONF = "mqservice.urls"
+INSTALLED_APPS = [
+    "django.contrib.contenttypes",
+    "django.contrib.auth",
+    "django.contrib.sessions",
+    "django.contrib.staticfiles",
+    "mqservice.accounts",
+    "mqservice.topics",
+    "mqservice.groups",
+    "mqservice.monitoring",
+    "mqservice.console",
+]
+MIDDLEWARE = [
+    "servestatic.middleware.ServeStaticMiddleware",  # the only async one, hence outermost
+    "mqservice.lib.middleware.RequestIdMiddleware",
+    "mqservice.lib.middleware.SecurityHeadersMiddleware",
+    "mqservice.lib.middleware.ProblemMiddleware",
+    "django.middleware.security.SecurityMiddleware",
+    "django.contrib.sessions.middleware.SessionMiddleware",
+    "django.middleware.common.CommonMiddleware",
+    "django.middleware.csrf.CsrfViewMiddleware",
+    "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "django.middleware.clickjacking.XFrameOptionsMiddleware",
+]
+TEMPLATES = [
+    {
+        "BACKEND": "django.template.backends.django.DjangoTemplates",
+        "DIRS": [BASE_DIR / "frontend" / "templates"],
+        "APP_DIRS": False,
+        "OPTIONS": {
+            "context_processors": [
+                "django.template.context_processors.request",
+                "django.contrib.auth.context_processors.auth",
+            ],
+            "builtins": ["mqservice.console.templatetags.units"],
+        },
+    }
+]
+APPEND_SLASH = False
+DATA_UPLOAD_MAX_MEMORY_SIZE = 1024 * 1024  # forms and settings; messages do not come this way
+DATA_UPLOAD_MAX_NUMBER_FIELDS = 200
+USE_TZ = True
+TIME_ZONE = "UTC"
+USE_I18N = True
+LANGUAGE_CODE = "en"
+
+# ---- PostgreSQL --------------------------------------------------------------------------------
+
+MQ_DATABASE_URL = envsecret("DATABASE_URL", chars_min=1)
+_database = envurl("DATABASE_URL", "postgresql", "postgres", default=MQ_DATABASE_URL)
+_database_options: dict[str, Any] = {  # Any: Django hands them to psycopg as they are
+    "connect_timeout": 3,
+    "application_name": f"mqservice {MQ_PROCESS}",
+    "options": "-c statement_timeout=15000 -c lock_timeout=5000",
+    **dict(parse_qsl(_database.query)),
+}
+if MQ_PROCESS == "web":
+    _database_options["pool"] = {"min_size": 1, "max_size": 4, "timeout": 5}
+DATABASES = {
+    "default": {
+        "ENGINE": "django.db.backends.postgresql",
+        "HOST": _database.hostname or "",
+        "PORT": str(_database.port or ""),
+        "USER": unquote(_database.username or ""),
+        "PASSWORD": unquote(_database.password or ""),
+        "NAME": unquote(_database.path.lstrip("/")),
+        "CONN_MAX_AGE": 0,
+        "OPTIONS": _database_options,
+    }
+}
+DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
+
+# ---- People ------------------------------------------------------------------------------------
+
+AUTH_USER_MODEL = "accounts.User"
+PASSWORD_HASHERS = [
+    "django.contrib.auth.hashers.Argon2PasswordHasher",
+    "django.contrib.auth.hashers.PBKDF2PasswordHasher",
+]
+AUTH_PASSWORD_VALIDATORS = [
+    {"NAME": "django.contrib.auth.password_validation.UserAttributeSimilarityValidator"},
+    {
+        "NAME": "django.contrib.auth.password_validation.MinimumLengthValidator",
+        "OPTIONS": {"min_length": 12},
+    },
+    {"NAME": "django.contrib.auth.password_validation.CommonPasswordValidator"},
+]
+LOGIN_URL = "console:login"
+LOGIN_REDIRECT_URL = "console:overview"
+LOGOUT_REDIRECT_URL = "console:login"
+# Kept in PostgreSQL, so that losing all of Valkey signs nobody out.
+SESSION_ENGINE = "django.contrib.sessions.backends.db"
+SESSION_COOKIE_AGE = 12 * 60 * 60
+SESSION_COOKIE_NAME = "__Host-mq_session" if _is_https else "mq_session"
+SESSION_COOKIE_SECURE = _is_https
+SESSION_COOKIE_SAMESITE = "Lax"
+CSRF_COOKIE_NAME = "__Host-mq_csrf" if _is_https else "mq_csrf"
+CSRF_COOKIE_SECURE = _is_https
+CSRF_COOKIE_HTTPONLY = True
+CSRF_TRUSTED_ORIGINS = [f"{_base_url.scheme}://{_base_url.netloc}"]
+
+# ---- HTTP safety -------------------------------------------------------------------------------
+
+# An API request over plain HTTP is not redirected: its key would already have been sent in the
+# clear.
+SECURE_SSL_REDIRECT = False
+SECURE_HSTS_SECONDS = 365 * 24 * 60 * 60 if _is_https else 0
+SECURE_HSTS_INCLUDE_SUBDOMAINS = False
+SECURE_CONTENT_TYPE_NOSNIFF = True
+SECURE_REFERRER_POLICY = "same-origin"
+SECURE_CROSS_ORIGIN_OPENER_POLICY = "same-origin"
+X_FRAME_OPTIONS = "DENY"
+if envbool("MQ_TRUST_PROXY", False):
+    SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https")
+
+# ---- Static files ------------------------------------------------------------------------------
+
+STATIC_URL = "/static/"
+STATIC_ROOT = MQ_DATA_DIR / "static"
+STATICFILES_DIRS = [BASE_DIR / "frontend" / "static"]
+SERVESTATIC_USE_FINDERS = True  # read from frontend/static at the start; no collecting step
+SERVESTATIC_AUTOREFRESH = DEBUG
+SERVESTATIC_MAX_AGE = 300
+SERVESTATIC_ALLOW_ALL_ORIGINS = False
+
+# ---- Logs --------------------------------------------------------------------------------------
+
+LOGGING = {
+    "version": 1,
+    "disable_existing_loggers": False,
+    "formatters": {"json": {"()": "mqservice.lib.json_logs.JsonFormatter"}},
+    "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "json"}},
+    "root": {"handlers": ["stderr"], "level": envtext("MQ_LOG_LEVEL", "INFO")},
+    "loggers": {
+        "django": {"handlers": [], "level": "INFO", "propagate": True},
+        # Refusals are answers, not events; 5xx are logged where they arise.
+        "django.request": {"handlers": [], "level": "ERROR", "propagate": True},
+        "django.server": {"handlers": [], "level": "INFO", "propagate": True},
+    },
+}

@@ -1,0 +1,61 @@
+"""Topics over REST: ``/v1/ns/{ns}/topics`` and ``/v1/ns/{ns}/topics/{topic}``."""
+
+from __future__ import annotations
+
+from django.http import HttpResponse
+from ninja import Body, Query, Router, Status
+
+from mqservice.accounts.access import Scope
+from mqservice.accounts.queries import get_namespace
+from mqservice.accounts.rest import AuthedRequest
+from mqservice.lib.etags import etag, revision_of
+from mqservice.store import blocking_client
+from mqservice.topics.queries import TOPICS_PAGE_MAX, get_topic, queue_stats, topics_of
+from mqservice.topics.schemas import TopicIn, TopicListOut, TopicOut
+from mqservice.topics.services import put_topic
+
+router = Router(tags=["topics"])
+
+
+@router.get("/ns/{ns}/topics", response=TopicListOut)
+def list_topics(
+    request: AuthedRequest,
+    ns: str,
+    after: str = "",
+    limit: int = Query(TOPICS_PAGE_MAX, ge=1, le=TOPICS_PAGE_MAX),
+) -> TopicListOut:
+    """A page of topics by name. Two queries."""
+    namespace = get_namespace(request.auth, ns)
+    topics = topics_of(namespace, after=after, limit=limit)
+    return TopicListOut(
+        topics=[TopicOut.of(topic) for topic in topics],
+        next=topics[-1].name if len(topics) == limit else None,
+    )
+
+
+@router.get("/ns/{ns}/topics/{topic}", response=TopicOut)
+def read_topic(request: AuthedRequest, response: HttpResponse, ns: str, topic: str) -> TopicOut:
+    """One topic with the offsets of its queues. Two queries, one call to the engine."""
+    row = get_topic(get_namespace(request.auth, ns), topic)
+    with blocking_client() as client:
+        offsets = queue_stats(client, row)
+    response["ETag"] = etag(row.revision)
+    return TopicOut.of(row, offsets)
+
+
+@router.put("/ns/{ns}/topics/{topic}", response={200: TopicOut, 201: TopicOut})
+def write_topic(
+    request: AuthedRequest,
+    response: HttpResponse,
+    ns: str,
+    topic: str,
+    settings: TopicIn = Body(TopicIn()),  # noqa: B008 - ninja reads the default
+) -> Status[TopicOut]:
+    """Create or change a topic: 201 when it is new. ``If-Match`` guards against a lost update."""
+    namespace = get_namespace(request.auth, ns)
+    request.auth.require(Scope.MANAGE)
+    row, is_new = put_topic(
+        namespace, topic, settings.change(), revision=revision_of(request.headers.get("If-Match"))
+    )
+    response["ETag"] = etag(row.revision)
+    return Status(201 if is_new else 200, TopicOut.of(row))

@@ -1,0 +1,34 @@
+"""Reads of topics, with what the engine says of them."""
+
+from __future__ import annotations
+
+from mqservice.accounts.models import Namespace
+from mqservice.lib.problem import Problem
+from mqservice.store import QueueStats, StoreClient, StoreError, TopicRef
+from mqservice.topics.models import Topic
+
+TOPICS_PAGE_MAX = 1_000
+
+
+def topics_of(
+    namespace: Namespace, *, after: str = "", limit: int = TOPICS_PAGE_MAX
+) -> list[Topic]:
+    """Topics whose name comes after ``after``, by name, at most ``limit``. One query."""
+    rows = Topic.objects.filter(namespace=namespace, name__gt=after).select_related("namespace")
+    return list(rows.order_by("name")[: min(limit, TOPICS_PAGE_MAX)])
+
+
+def get_topic(namespace: Namespace, name: str) -> Topic:
+    """Raises Problem TOPIC_NOT_FOUND. One query."""
+    topic = Topic.objects.select_related("namespace").filter(namespace=namespace, name=name).first()
+    if topic is None:
+        raise Problem.of("TOPIC_NOT_FOUND", f"{name} does not exist in {namespace.name}")
+    return topic
+
+
+def queue_stats(client: StoreClient, topic: Topic) -> list[QueueStats] | None:
+    """Offsets per queue; None when the engine cannot tell. One call to the engine."""
+    try:
+        return client.topic_stats(TopicRef(topic=topic.engine_name)).queues
+    except StoreError:
+        return None

@@ -1,0 +1,89 @@
+"""Topics on the wire of the control plane."""
+
+from __future__ import annotations
+
+from ninja import Schema
+from pydantic import ConfigDict, Field
+
+from mqservice.lib.durations import format_duration_ms
+from mqservice.lib.wire import moment, picked_duration_ms
+from mqservice.store import QueueStats
+from mqservice.topics.models import Durability, MessageType, Topic
+from mqservice.topics.services import TopicChange
+
+
+class TopicIn(Schema):
+    """Settings of a topic; what is left out stays as it is, or takes its default on a new topic."""
+
+    model_config = ConfigDict(extra="forbid", strict=False)
+
+    type: MessageType | None = None
+    queues: int | None = Field(default=None, strict=True)
+    durability: Durability | None = None
+    retention: str | None = None
+    retention_ms: int | None = Field(default=None, strict=True)
+    body_bytes_max: int | None = Field(default=None, strict=True)
+
+    def change(self) -> TopicChange:
+        """Raises Problem when a duration cannot be read."""
+        return TopicChange(
+            message_type=self.type,
+            queue_count=self.queues,
+            durability=self.durability,
+            retention_age_ms=picked_duration_ms("retention", self.retention, self.retention_ms),
+            body_bytes_max=self.body_bytes_max,
+        )
+
+
+class QueueOut(Schema):
+    """Readable range [min_offset, max_offset) of one queue."""
+
+    queue: int
+    min_offset: int
+    max_offset: int
+
+
+class TopicOut(Schema):
+    """``queue_offsets`` is null in lists, and when the engine cannot tell."""
+
+    name: str
+    namespace: str
+    type: MessageType
+    queues: int
+    durability: Durability
+    retention: str
+    retention_ms: int
+    body_bytes_max: int
+    created_at: str
+    updated_at: str
+    queue_offsets: list[QueueOut] | None = None
+
+    @classmethod
+    def of(cls, topic: Topic, offsets: list[QueueStats] | None = None) -> TopicOut:
+        return cls(
+            name=topic.name,
+            namespace=topic.namespace.name,
+            type=MessageType(topic.message_type),
+            queues=topic.queue_count,
+            durability=Durability(topic.durability),
+            retention=format_duration_ms(topic.retention_age_ms),
+            retention_ms=topic.retention_age_ms,
+            body_bytes_max=topic.body_bytes_max,
+            created_at=moment(topic.created_at),
+            updated_at=moment(topic.updated_at),
+            queue_offsets=None
+            if offsets is None
+            else [
+                QueueOut(
+                    queue=each.queue_id, min_offset=each.min_offset, max_offset=each.max_offset
+                )
+                for each in offsets
+            ],
+        )
+
+
+class TopicListOut(Schema):
+    """A page, by name; ``next`` is the ``after`` of the following page, null on the last one."""
+
+    topics: list[TopicOut]
+    next: str | None

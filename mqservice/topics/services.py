@@ -1,0 +1,118 @@
+"""Verbs that change topics; the only writers of their rows, and of topics in the engine.
+
+    put_topic ── row (locked, not committed) ──▶ engine TOPIC_PUT ──▶ commit
+
+The engine is told inside the transaction. A crash in between leaves at most a topic in the engine
+that no route leads to; the same call made again finishes the work, because the engine's put is
+idempotent.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from django.db import transaction
+
+from mqservice.accounts.models import Namespace
+from mqservice.errors import problem_from_store
+from mqservice.lib.names import name_fault
+from mqservice.lib.problem import Problem, ProblemItem
+from mqservice.store import Durability as EngineDurability
+from mqservice.store import StoreError, TopicConfig, blocking_client
+from mqservice.topics.models import (
+    BODY_BYTES_MAX_MAX,
+    BODY_BYTES_MAX_MIN,
+    QUEUE_COUNT_MAX,
+    RETENTION_AGE_MS_MAX,
+    RETENTION_AGE_MS_MIN,
+    Durability,
+    MessageType,
+    Topic,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicChange:
+    """What to set; None leaves the setting as it is, or at its default on a new topic."""
+
+    message_type: MessageType | None = None
+    queue_count: int | None = None
+    durability: Durability | None = None
+    retention_age_ms: int | None = None
+    body_bytes_max: int | None = None
+
+
+@transaction.atomic
+def put_topic(
+    namespace: Namespace, name: str, change: TopicChange, *, revision: int | None = None
+) -> tuple[Topic, bool]:
+    """Create or change a topic; the second value says whether it is new. One call to the engine.
+
+    Args:
+        revision: refuse with PRECONDITION_FAILED unless the topic exists in this revision.
+
+    Raises:
+        Problem: ILLEGAL_TOPIC, ILLEGAL_SETTING, PRECONDITION_FAILED, or what the engine's failure
+            means.
+    """
+    fault = name_fault(name)
+    if fault is not None:
+        raise Problem.of("ILLEGAL_TOPIC", fault)
+    Namespace.objects.select_for_update().get(pk=namespace.pk)  # two creators of one name: in turn
+    topic = Topic.objects.filter(namespace=namespace, name=name).first()
+    is_new = topic is None
+    if revision is not None and (topic is None or topic.revision != revision):
+        raise Problem.of("PRECONDITION_FAILED", "the topic is not in the revision of If-Match")
+    if topic is None:
+        topic = Topic(namespace=namespace, name=name)
+    _refuse_bad_change(change, topic.queue_count if not is_new else 1)
+    is_changed = _apply(change, topic)
+    if is_new or is_changed:
+        topic.revision = 1 if is_new else topic.revision + 1
+        topic.save()
+    topic.namespace = namespace
+    put_in_engine(topic)
+    return topic, is_new
+
+
+def put_in_engine(topic: Topic) -> None:
+    """Make the engine know the topic as the row says. Idempotent. Raises Problem."""
+    config = TopicConfig(
+        topic=topic.engine_name,
+        queue_count=topic.queue_count,
+        durability=EngineDurability(topic.durability),
+    )
+    try:
+        with blocking_client() as client:
+            client.topic_put(config)
+    except StoreError as exc:
+        raise problem_from_store(exc) from exc
+
+
+def _refuse_bad_change(change: TopicChange, queue_count_min: int) -> None:
+    """Raises Problem with one item per setting that is out of range."""
+    ranges = [
+        ("/queues", change.queue_count, queue_count_min, QUEUE_COUNT_MAX),
+        ("/retention_ms", change.retention_age_ms, RETENTION_AGE_MS_MIN, RETENTION_AGE_MS_MAX),
+        ("/body_bytes_max", change.body_bytes_max, BODY_BYTES_MAX_MIN, BODY_BYTES_MAX_MAX),
+    ]
+    faults = [
+        ProblemItem(pointer, "ILLEGAL_SETTING", f"must be in [{low}, {high}], found {value}")
+        for pointer, value, low, high in ranges
+        if value is not None and not low <= value <= high
+    ]
+    if faults:
+        raise Problem.of("ILLEGAL_SETTING", "a setting is out of its range", errors=faults)
+
+
+def _apply(change: TopicChange, topic: Topic) -> bool:
+    """Set what ``change`` gives; whether anything became different."""
+    is_changed = False
+    for field in (
+        "message_type", "queue_count", "durability", "retention_age_ms", "body_bytes_max",
+    ):  # fmt: skip
+        value = getattr(change, field)
+        if value is not None and value != getattr(topic, field):
+            setattr(topic, field, value)
+            is_changed = True
+    return is_changed

@@ -1,0 +1,22 @@
+"""Which app answers which path. The data plane's paths never come here: see ``asgi``."""
+
+from __future__ import annotations
+
+from django.urls import include, path
+from django.views.generic import RedirectView
+
+from mqservice.api import api
+from mqservice.console.views_errors import error_page
+from mqservice.monitoring.views import healthz, readyz
+
+urlpatterns = [
+    path("", RedirectView.as_view(pattern_name="console:overview")),
+    path("healthz", healthz, name="healthz"),
+    path("readyz", readyz, name="readyz"),
+    # /v1/
+    path("v1/", api.urls),
+    # /errors/<slug>: what the ``type`` of a problem document leads to
+    path("errors/<slug:slug>", error_page, name="error-page"),
+    # /console/
+    path("console/", include("mqservice.console.urls")),
+]

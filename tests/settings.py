@@ -1,0 +1,10 @@
+"""The service's settings with harmless values for what a test run or a type check does not give."""
+
+from __future__ import annotations
+
+import os
+
+os.environ.setdefault("MQ_SECRET_KEY", "only-for-tests-and-type-checks-0123456789")
+os.environ.setdefault("DATABASE_URL", "postgresql://postgres@127.0.0.1:5432/mqservice")
+
+from mqservice.settings import *  # noqa: F403
