@@ -1,6 +1,7 @@
 """``python -m storage_engine``: one engine for one store, until SIGTERM.
 
-Exit codes: 0 stopped in order, 2 configuration invalid, 3 directory in use, 4 store cannot be opened.
+Exit codes: 0 stopped in order, 2 configuration invalid, 3 directory in use, 4 store cannot be
+opened.
 """
 
 from __future__ import annotations

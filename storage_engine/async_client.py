@@ -5,8 +5,9 @@
     futures ◀── matched by request_id ◀── reply frames ◀── engine
 
 Promises: nothing is sent twice by itself. A call while disconnected fails at once with
-``StoreUnavailable`` (nothing was sent); one whose connection breaks, or that waits longer than its limit,
-fails with ``OutcomeUnknown``. Bytes in flight are bounded. Not thread-safe: one event loop owns it.
+``StoreUnavailable`` (nothing was sent); one whose connection breaks, or that waits longer than its
+limit, fails with ``OutcomeUnknown``. Bytes in flight are bounded. Not thread-safe: one event loop
+owns it.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import asyncio
 import contextlib
 import logging
 import random
+from functools import partial
 from typing import Any, Final, NamedTuple, TypeVar, cast
 
 import msgspec
@@ -92,6 +94,16 @@ class PutResult(NamedTuple):
     physical_offset: int
     store_timestamp_ms: int
     error: StoreError | None = None
+
+
+def put_results(store_timestamp_ms: int, offsets: list[tuple[int, int]]) -> list[PutResult]:
+    """Results of a PUT reply; a negative queue offset is the code of a refusal."""
+    return [
+        PutResult(queue_offset, physical_offset, store_timestamp_ms)
+        if queue_offset >= 0
+        else PutResult(-1, -1, 0, error_from_code(-queue_offset, "refused by the engine"))
+        for queue_offset, physical_offset in offsets
+    ]
 
 
 class Received(NamedTuple):
@@ -175,8 +187,8 @@ class AsyncStoreClient:
         """Append records of ``encode_record``; all puts of one loop tick travel together.
 
         Returns:
-            a future of one result per record, in order; done when the engine calls them stored, which
-            for a ``sync`` topic means that the disk has them (part of one fsync).
+            a future of one result per record, in order; done when the engine calls them stored,
+            which for a ``sync`` topic means that the disk has them (part of one fsync).
 
         Raises (from the future):
             StoreUnavailable, OutcomeUnknown, StoreBusy, DiskFull, SyncFailed, ShuttingDown.
@@ -198,7 +210,9 @@ class AsyncStoreClient:
         return future
 
     async def receive(self, request: ReceiveRequest) -> Received:
-        """Lease messages, parked up to ``request.wait_ms``. Cancelling gives the place and leases back."""
+        """Lease messages, parked up to ``request.wait_ms``. Cancelling gives the place and leases
+        back.
+        """
         payload = await self._request(Op.RECEIVE, request, extra_wait_ms=request.wait_ms)
         head, at = decode_receive_reply(payload)
         return Received(head, decode_records(payload, at))
@@ -259,8 +273,12 @@ class AsyncStoreClient:
         try:
             return await future
         except asyncio.CancelledError:
-            if entry.origin is not None and request_id in self._inflight:
-                self._cancel(request_id)
+            if entry.origin is not None:
+                if request_id in self._inflight:
+                    self._cancel(request_id)
+                elif not future.cancelled() and future.exception() is None:
+                    # The reply came in the same tick as the cancellation: nobody will see it.
+                    self._give_back(entry.origin, future.result())
             raise
 
     def _register(
@@ -384,7 +402,7 @@ class AsyncStoreClient:
             connection = _Connection(self, self._config.frame_bytes_max)
             try:
                 transport, _ = await loop.create_unix_connection(
-                    lambda c=connection: c, self._socket_path
+                    partial(_same, connection), self._socket_path
                 )
             except OSError as exc:
                 self._last_failure = f"{exc.strerror or exc}"
@@ -473,6 +491,10 @@ class _Connection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._client.connection_failed(str(exc) if exc else "the engine closed the connection")
         self.ended.set()
+
+
+def _same(connection: _Connection) -> _Connection:
+    return connection
 
 
 def _fail(future: asyncio.Future[Any], error: StoreError) -> None:  # Any: only its error is set

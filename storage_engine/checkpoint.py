@@ -4,14 +4,14 @@
          0      8  physicMsgTimestamp        RocketMQ's: store time of the last flushed record, ms
          8      8  logicsMsgTimestamp        RocketMQ's: the same for consume queues
         16      8  indexMsgTimestamp         RocketMQ's: the same for index files
-        24      8  flushed_offset            every log byte below is durable (RocketMQ: masterFlushedOffset)
+        24      8  flushed_offset            log below is durable (RocketMQ: masterFlushedOffset)
         32      8  dispatched_offset         every record below is in durable consume queues
         40      4  format version            ours
         44      4  CRC-32 of bytes 0 to 43   ours
         48   4048  zeros
 
-Written whole by rename, so it is never torn. A missing or damaged one only makes recovery read the log
-from its start; times in it are never used to choose where to begin.
+Written whole by rename, so it is never torn. A missing or damaged one only makes recovery read the
+log from its start; times in it are never used to choose where to begin.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
 """The one log of all topics: appends whole batches, reads by physical offset.
 
-    store.put ── payload, entries ──▶ [CommitLog] ──▶ active segment (one copy), holes filled in place
+    store.put ── payload, entries ──▶ [CommitLog] ──▶ active segment, holes filled there
     flusher ── sync(to) ──▶ msync of what was appended since
     dispatcher, readers ── read(physical_offset, record_bytes) ──▶ bytes
 
-A record, or the whole batch, needs its bytes + 8 free in the segment; else an 8-byte BLANK (remaining
-bytes, BLANK magic) ends the segment and the batch goes to the next one. Invariants: flushed_offset <=
-append_offset; store timestamps never decrease along the log. Appends: loop thread. ``sync``: one
-flusher thread at a time.
+A record, or the whole batch, needs its bytes + 8 free in the segment; else an 8-byte BLANK
+(remaining bytes, BLANK magic) ends the segment and the batch goes to the next one. Invariants:
+flushed_offset <= append_offset; store timestamps never decrease along the log. Appends: loop
+thread. ``sync``: one flusher thread at a time.
 """
 
 from __future__ import annotations
@@ -130,7 +130,9 @@ class CommitLog:
         return segment, position
 
     def prefault(self) -> None:
-        """Make the next pages ready; called off the loop thread, so that appends never wait for one."""
+        """Make the next pages ready; called off the loop thread, so that appends never wait for
+        one.
+        """
         segment = self._active
         ahead = self._config.prefault_bytes
         if segment is None or not ahead:
@@ -160,7 +162,9 @@ class CommitLog:
         self.flushed_offset = max(self.flushed_offset, to)
 
     def sync_all(self) -> None:
-        """Make everything durable that recovery took over: the page cache may know more than the disk."""
+        """Make everything durable that recovery took over: the page cache may know more than the
+        disk.
+        """
         for segment in self._run.files:
             end = min(self.append_offset - segment.base_offset, segment.size_bytes)
             segment.sync(0, max(end, 0))
@@ -168,7 +172,9 @@ class CommitLog:
     # Reading --------------------------------------------------------------------------------
 
     def read_many(self, records: list[tuple[int, int]]) -> bytes:
-        """Records given by (physical_offset, record_bytes), back to back; neighbours in one slice."""
+        """Records given by (physical_offset, record_bytes), back to back; neighbours in one
+        slice.
+        """
         parts: list[bytes | memoryview] = []
         start = end = -1
         for physical_offset, record_bytes in records:

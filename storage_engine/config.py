@@ -1,4 +1,5 @@
-"""Every limit of the engine, with its unit, its default and why it is that; read from the environment.
+"""Every limit of the engine, with its unit, its default and why it is that; read from the
+environment.
 
 ``MQ_ENGINE_<NAME>`` sets the field of that name, upper case, for example
 ``MQ_ENGINE_SEGMENT_BYTES=67108864``.
@@ -93,7 +94,8 @@ def config_from_env(env: Mapping[str, str]) -> StoreConfig:
     """The configuration that ``MQ_ENGINE_*`` describes.
 
     Raises:
-        ConfigInvalid: a name that no field has, a value of the wrong kind, or limits that do not fit.
+        ConfigInvalid: a name that no field has, a value of the wrong kind, or limits that do not
+        fit.
     """
     fields = {field.name: field for field in msgspec.structs.fields(StoreConfig)}
     values: dict[str, Any] = {}  # Any: msgspec.convert below gives each its type

@@ -1,4 +1,5 @@
-"""Topics and groups as the engine knows them, in RocketMQ's ``topics.json`` and ``subscriptionGroup.json``.
+"""Topics and groups as the engine knows them, in RocketMQ's ``topics.json`` and
+``subscriptionGroup.json``.
 
     store ── put(config) ──▶ [TopicTable, GroupTable] ── whole file by rename ──▶ config/*.json
 

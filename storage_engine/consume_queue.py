@@ -1,11 +1,11 @@
 """One queue of one topic, as an array of fixed-size units over the commit log.
 
-    dispatcher ── put(unit) ──▶ [ConsumeQueue topic/queue_id] ── units(queue_offset, count) ──▶ store
+    dispatcher ── put(unit) ──▶ [ConsumeQueue topic/queue_id] ── units(offset, count) ──▶ store
 
     offset  width  field             meaning
          0      8  physical_offset   where the record starts in the commit log, bytes
          8      4  record_bytes      its whole length, so one read fetches it
-        12      8  tag_hash          0 when the message has no tag; lets a filter skip without reading
+        12      8  tag_hash          0 without a tag; lets a filter skip without reading
 
 Invariants: queue_offset of unit n is n; physical_offset grows strictly; every unit is below the
 dispatched offset. ``append_offset`` is the next queue offset to give to a record; it runs ahead of
@@ -131,8 +131,8 @@ class ConsumeQueue:
     def recover(self, dispatched_offset: int) -> None:
         """Take over the files; keep only units of records below ``dispatched_offset`` of the log.
 
-        Those were durable when the checkpoint was written and stand without a gap from the start, so
-        the first unit that is empty or lies higher ends the queue.
+        Those were durable when the checkpoint was written and stand without a gap from the start,
+        so the first unit that is empty or lies higher ends the queue.
         """
         self._run.load()
         self.min_offset = self._run.start_offset // UNIT_BYTES

@@ -18,7 +18,9 @@ from storage_engine.layout import CONSUME_QUEUE_DIR, consume_queue_dir
 
 
 class ConsumeQueues:
-    """See the module's docstring. ``by_topic`` is keyed by the topic's UTF-8 bytes, as records hold it."""
+    """See the module's docstring. ``by_topic`` is keyed by the topic's UTF-8 bytes, as records hold
+    it.
+    """
 
     def __init__(self, config: StoreConfig, files: Files) -> None:
         self._config = config

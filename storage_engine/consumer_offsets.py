@@ -3,9 +3,10 @@
     delivery ── settle(progress, offsets) ──▶ [ConsumerOffsets] ── one entry ──▶ offset_journal
     checkpoint ── save() ──▶ config/consumerOffset.json, in RocketMQ's form; the journal starts anew
 
-Truth, like the commit log: nothing can rebuild it. ``consumer_offset`` moves only over the contiguous
-settled prefix, so a crash redelivers and never skips. A settle is in the journal before it is answered:
-kill -9 loses none, a power cut at most those of the last sync interval. Loop thread only.
+Truth, like the commit log: nothing can rebuild it. ``consumer_offset`` moves only over the
+contiguous settled prefix, so a crash redelivers and never skips. A settle is in the journal before
+it is answered: kill -9 loses none, a power cut at most those of the last sync interval. Loop thread
+only.
 """
 
 from __future__ import annotations

@@ -4,9 +4,9 @@
        └─ nothing ready: parked ── new message, nack delay, lease end ──▶ served in order of arrival
     settle ──▶ [Delivery] ──▶ consumer_offsets (journal) ──▶ reply
 
-Shared dispatch: any member of a group may lease from any queue. Leases and parked receives are looked
-at every tick; a lease that ends makes its messages available again with one attempt more. Every wait,
-lease and number in flight has a maximum in ``StoreConfig``. Loop thread only.
+Shared dispatch: any member of a group may lease from any queue. Leases and parked receives are
+looked at every tick; a lease that ends makes its messages available again with one attempt more.
+Every wait, lease and number in flight has a maximum in ``StoreConfig``. Loop thread only.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from __future__ import annotations
 import itertools
 from collections import OrderedDict
 from collections.abc import Callable
+from functools import partial
 from typing import Final, NamedTuple
 
 from storage_engine.clock import Clock
@@ -110,7 +111,8 @@ class Delivery:
         config = self._config
         if not 1 <= request.messages_max <= config.receive_messages_max:
             raise BadRequest(
-                f"messages_max is {request.messages_max}, 1 to {config.receive_messages_max} is allowed"
+                f"messages_max is {request.messages_max}, "
+                f"1 to {config.receive_messages_max} is allowed"
             )
         if not config.lease_ms_min <= request.lease_ms <= config.lease_ms_max:
             raise BadRequest(
@@ -141,7 +143,8 @@ class Delivery:
         if subscription is None:
             subscription = self._subscriptions[group.group, topic] = Subscription([])
         if len(subscription.queues) < len(queues):
-            # Positions are fixed when the group first reads the topic; queues added later start at 0.
+            # Positions are fixed when the group first reads the topic; queues added later start at
+            # 0.
             has_started = self._consumer_offsets.has_started(group.group, topic)
             for queue in queues[len(subscription.queues) :]:
                 progress = self._consumer_offsets.find(group.group, topic, queue.queue_id)
@@ -152,7 +155,7 @@ class Delivery:
                         group.group, topic, queue.queue_id, start
                     )
                 subscription.queues.append(ProcessQueue(queue, progress))
-                queue.arrivals.append(lambda s=subscription: self._serve(s))
+                queue.arrivals.append(partial(self._serve, subscription))
         return subscription
 
     def _take(self, subscription: Subscription, request: ReceiveRequest) -> Delivered | None:
@@ -212,7 +215,8 @@ class Delivery:
     def settle(self, request: SettleRequest) -> SettleReply:
         """Ack, give back, extend; each message on its own, failures listed.
 
-        Acks are journaled (one write) before anything changes. Raises ``DiskFull``, nothing settled.
+        Acks are journaled (one write) before anything changes. Raises ``DiskFull``, nothing
+        settled.
         """
         failures: list[SettleFailure] = []
         settled: list[tuple[Progress, list[Run]]] = []
@@ -299,7 +303,8 @@ class Delivery:
             lease_ms = min(
                 max(extend.lease_ms, self._config.lease_ms_min), self._config.lease_ms_max
             )
-            # Same generation, so receipts stay good; an own lease, since the others end when they did.
+            # Same generation, so receipts stay good; an own lease, since the others end when they
+            # did.
             longer = Lease(lease.generation, lease.member_id)
             process_queue.move(extend.queue_offset, longer)
             self._leases.push(now_ms + lease_ms, longer)
@@ -313,7 +318,9 @@ class Delivery:
         return subscription.queues[queue_id]
 
     def restore(self, group: GroupConfig, topic: str, queues: list[ConsumeQueue]) -> None:
-        """Know a group's progress again after a start, so that receipts from before can be settled."""
+        """Know a group's progress again after a start, so that receipts from before can be
+        settled.
+        """
         self._subscribe(group, topic, queues)
 
     # Time -----------------------------------------------------------------------------------

@@ -1,10 +1,10 @@
 """Follows the commit log and makes its records visible: the only writer of consume queues.
 
-    store.put ── appended batch ──▶ [Dispatcher] ── when the log is durable up to its end ──▶ consume queues
+    store.put ── appended batch ──▶ [Dispatcher] ── when durable ──▶ consume queues
 
-Batches become visible in log order, and in sync mode only once the disk has them, so that nobody ever
-consumes what a power cut can take back. A full disk stops it between two units; ``dispatch_to`` goes on
-there when it is called again. Loop thread only.
+Batches become visible in log order, and in sync mode only once the disk has them, so that nobody
+ever consumes what a power cut can take back. A full disk stops it between two units;
+``dispatch_to`` goes on there when it is called again. Loop thread only.
 """
 
 from __future__ import annotations
@@ -16,7 +16,9 @@ from storage_engine.consume_queue import ConsumeQueue
 
 
 class Dispatcher:
-    """See the module's docstring. ``dispatched_offset``: all records below are in consume queues."""
+    """See the module's docstring. ``dispatched_offset``: all records below are in consume
+    queues.
+    """
 
     def __init__(self, dispatched_offset: int) -> None:
         self.dispatched_offset = dispatched_offset
@@ -34,7 +36,8 @@ class Dispatcher:
     def dispatch_to(self, offset: int) -> list[ConsumeQueue]:
         """Make every batch that ends at or below ``offset`` visible; the queues that grew.
 
-        Raises ``DiskFull`` when a consume queue cannot grow; nothing is lost and a later call goes on.
+        Raises ``DiskFull`` when a consume queue cannot grow; nothing is lost and a later call goes
+        on.
         """
         pending = self._pending
         grown: set[ConsumeQueue] = set()

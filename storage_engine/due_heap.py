@@ -2,8 +2,8 @@
 
     push(due_ms, item) ──▶ [DueHeap] ── pop_due(now_ms) ──▶ items still alive, in order of time
 
-Items that died early are dropped when the heap has doubled since it was last cleaned, so memory stays
-within twice the living, at amortised O(log n) a push.
+Items that died early are dropped when the heap has doubled since it was last cleaned, so memory
+stays within twice the living, at amortised O(log n) a push.
 """
 
 from __future__ import annotations

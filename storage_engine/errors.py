@@ -22,8 +22,8 @@
     └── StoreReadOnly        19  a sync failed earlier; no puts until the engine is started again
 
 ``code`` travels in reply frames and never changes its meaning. ``retriable`` says whether the same
-request may succeed later. ``stored`` says what became of a put: False is a promise that nothing of it
-will ever be delivered, None that nobody knows.
+request may succeed later. ``stored`` says what became of a put: False is a promise that nothing of
+it will ever be delivered, None that nobody knows.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""All file access of the engine that changes something: one small door, so that tests can injure it.
+"""All file access of the engine that changes something: one small door, so that tests can injure
+it.
 
 Real files: posix_fallocate, mmap, msync, rename. Every method maps the operating system's errors:
 no room becomes ``DiskFull``, a sync that failed ``SyncFailed``; anything else stays an OSError.
@@ -57,7 +58,8 @@ class Files:
         self.sync_dir(path.parent)
 
     def create(self, path: Path, size_bytes: int, allocate_bytes: int) -> None:
-        """A new file of zeros whose first ``allocate_bytes`` have disk behind them; durable on return.
+        """A new file of zeros whose first ``allocate_bytes`` have disk behind them; durable on
+        return.
 
         Two fsyncs. Raises ``DiskFull`` and leaves no file.
         """
@@ -92,7 +94,9 @@ class Files:
             os.close(descriptor)
 
     def prefault(self, mapping: Mapping, offset: int, length_bytes: int) -> None:
-        """Give pages their memory ahead of use. Only a help: does nothing where the kernel cannot."""
+        """Give pages their memory ahead of use. Only a help: does nothing where the kernel
+        cannot.
+        """
         start = offset - offset % PAGE_BYTES
         _libc.madvise(mapping.address + start, offset + length_bytes - start, _MADV_POPULATE_WRITE)
 
@@ -119,7 +123,9 @@ class Files:
             os.close(descriptor)
 
     def replace(self, path: Path, content: bytes) -> None:
-        """Give a file new content, all or nothing, durable on return: write aside, fsync, rename."""
+        """Give a file new content, all or nothing, durable on return: write aside, fsync,
+        rename.
+        """
         aside = path.with_name(path.name + TEMPORARY_SUFFIX)
         try:
             descriptor = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
@@ -140,7 +146,9 @@ class Files:
         return os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
 
     def append(self, descriptor: int, path: Path, content: bytes) -> None:
-        """Append ``content`` whole, to the page cache; undone when there is no room for all of it."""
+        """Append ``content`` whole, to the page cache; undone when there is no room for all of
+        it.
+        """
         size_bytes = os.fstat(descriptor).st_size
         view = memoryview(content)
         try:

@@ -3,8 +3,8 @@
     store ── request() ──▶ [Flusher thread] ── commit_log.sync(all appended so far) ──▶ disk
     store ◀── flushed(to) or failed(error), on the loop ──┘
 
-What is appended while a sync runs is covered by the next one: the target is read before the sync starts,
-so a put is answered only by a sync that began after its bytes were in the map.
+What is appended while a sync runs is covered by the next one: the target is read before the sync
+starts, so a put is answered only by a sync that began after its bytes were in the map.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""Bytes of the socket ⇄ frames of ``protocol``, without any I/O: both ends and all tests share this.
+"""Bytes of the socket ⇄ frames of ``protocol``, without any I/O: both ends and all tests share
+this.
 
-    transport ── chunks ──▶ [FrameDecoder] ── Frame(op, status, request_id, payload) ──▶ client, server
+    transport ── chunks ──▶ [FrameDecoder] ── Frame ──▶ client, server
     client, server ── op, payload ──▶ [encode_frame] ── bytes ──▶ transport
 
 A decoder that raised is finished: the connection has lost its place and must be closed.
@@ -166,7 +167,9 @@ def decode_put_reply(payload: bytes) -> tuple[int, list[tuple[int, int]]]:
 
 
 def encode_records_reply(head: ReceiveHead | PullHead, records: bytes) -> bytes:
-    """Reply of RECEIVE and PULL: the head, its length before it, and the records as they are stored."""
+    """Reply of RECEIVE and PULL: the head, its length before it, and the records as they are
+    stored.
+    """
     encoded = _encoder.encode(head)
     return b"".join((len(encoded).to_bytes(4), encoded, records))
 

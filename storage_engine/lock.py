@@ -45,7 +45,8 @@ class StoreLock:
 def next_epoch(files: Files, store_path: Path) -> int:
     """The number of this run of the engine, one higher than any before; durable on return.
 
-    Lease generations begin with it, so that a receipt of an earlier run is never taken for a new one.
+    Lease generations begin with it, so that a receipt of an earlier run is never taken for a new
+    one.
     """
     path = store_path / CONFIG_DIR / _EPOCH_FILE
     try:

@@ -1,9 +1,11 @@
 """Ids that producers give their messages: unique without asking anybody.
 
-    01 | node 6 bytes | pid 2 | seconds since 2021-01-01 UTC 4 | sequence 4     as 34 upper-case hex digits
+    01 | node 6 bytes | pid 2 | seconds since 2021-01-01 UTC 4 | sequence 4
 
-Form of RocketMQ's gRPC clients. The node part is random for each process instead of a MAC address, so
-that two containers with the same address and pid still differ.
+written as 34 upper-case hex digits.
+
+Form of RocketMQ's gRPC clients. The node part is random for each process instead of a MAC address,
+so that two containers with the same address and pid still differ.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
 """The journal of settled offsets: an append-only file between two checkpoints.
 
-    consumer_offsets ── entries ──▶ [OffsetJournal offsets.journal] ── replay on start ──▶ consumer_offsets
+    consumer_offsets ── entries ──▶ [OffsetJournal offsets.journal] ── replay ──▶ consumer_offsets
 
     offset  width  field
          0      4  crc        CRC-32 of the rest of the entry
          4      1  kind       1 name, 2 settled, 3 position
          5      3  zeros
-         8      4  name_id    which ``topic@group``; numbered from 0 in the order of their kind-1 entries
+         8      4  name_id    which ``topic@group``, numbered from 0 in the order of kind 1
         12      4  queue_id   for kind 1: length of the name in bytes, which follows the entry
         16      8  first      queue offset; for kind 3: the consumer offset to start from
         24      4  count      settled offsets ``[first, first + count)``
@@ -21,8 +21,9 @@ import os
 import struct
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
+import msgspec
 from isal.isal_zlib import crc32
 
 from storage_engine.files import Files
@@ -42,7 +43,7 @@ _SETTLED: Final = 2
 _POSITION: Final = 3
 
 
-class JournalEntry(NamedTuple):
+class JournalEntry(msgspec.Struct, frozen=True):
     """One replayed entry: settled offsets, or the position at which a group began."""
 
     group: str

@@ -5,9 +5,10 @@
       ▲                   │
       └── again ◀─────────┘  nack (after its delay), lease end
 
-RocketMQ keeps this in its clients; here the engine has it, so that members may come and go. Invariants:
-consumer_offset <= position <= max_offset of the queue; every offset in ``[consumer_offset, position)`` is
-in exactly one of in flight, again, settled. A message has at most one lease. Loop thread only.
+RocketMQ keeps this in its clients; here the engine has it, so that members may come and go.
+Invariants: consumer_offset <= position <= max_offset of the queue; every offset in
+``[consumer_offset, position)`` is in exactly one of in flight, again, settled. A message has at
+most one lease. Loop thread only.
 """
 
 from __future__ import annotations

@@ -12,16 +12,18 @@
         12      4  payload_crc   CRC-32 of the payload
         16      n  payload       by opcode, below
 
-PUT request     records, back to back, in the bytes of ``record.py``; the engine fills in queue offset,
+PUT request     records, back to back, as in ``record.py``; the engine fills in queue offset,
                 physical offset, store time, store host and ``__CRC32#``.
-PUT reply       ``store_timestamp_ms`` i64, then per record ``queue_offset`` i64, ``physical_offset`` i64.
-                A refused record has queue_offset = -StoreError.code; the others of the frame are stored.
+PUT reply       ``store_timestamp_ms`` i64, then for each record ``queue_offset`` i64 and
+                ``physical_offset`` i64. A refused record has queue_offset = -StoreError.code; the
+                others of the frame are stored.
 RECEIVE reply   u32 length, MessagePack ``ReceiveHead``, then the records back to back.
 PULL reply      u32 length, MessagePack ``PullHead``, then the records back to back.
 all others      one MessagePack struct each way, as listed in ``REQUEST_TYPES`` and ``REPLY_TYPES``.
 error reply     MessagePack ``ErrorReply``.
 
-A frame is read only after its length has been checked against the limit. All integers are big-endian.
+A frame is read only after its length has been checked against the limit. All integers are
+big-endian.
 """
 
 from __future__ import annotations
@@ -88,14 +90,14 @@ class Wire(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     """Base of all structs on the socket."""
 
 
-class HelloRequest(Wire):
+class HelloRequest(Wire, frozen=True, kw_only=True):
     """First frame of a connection. ``proof`` is empty on a unix socket."""
 
     client: str
     proof: bytes = b""
 
 
-class HelloReply(Wire):
+class HelloReply(Wire, frozen=True, kw_only=True):
     """``store_host`` is what the engine writes into STOREHOST: 8 bytes, IPv4 and port."""
 
     broker: str
@@ -105,17 +107,17 @@ class HelloReply(Wire):
     store_host: bytes
 
 
-class Empty(Wire):
+class Empty(Wire, frozen=True, kw_only=True):
     """A request or reply without content."""
 
 
-class CancelRequest(Wire):
+class CancelRequest(Wire, frozen=True, kw_only=True):
     """Give up a parked RECEIVE; its reply comes at once, with what was found."""
 
     request_id: int
 
 
-class TopicConfig(Wire):
+class TopicConfig(Wire, frozen=True, kw_only=True):
     """A topic as the engine knows it. ``topic`` is the full name, ``namespace%name``."""
 
     topic: str
@@ -123,15 +125,15 @@ class TopicConfig(Wire):
     durability: Durability = Durability.SYNC
 
 
-class TopicList(Wire):
+class TopicList(Wire, frozen=True, kw_only=True):
     topics: list[TopicConfig]
 
 
-class TopicRef(Wire):
+class TopicRef(Wire, frozen=True, kw_only=True):
     topic: str
 
 
-class QueueStats(Wire):
+class QueueStats(Wire, frozen=True, kw_only=True):
     """Readable range [min_offset, max_offset) of one queue."""
 
     queue_id: int
@@ -139,12 +141,12 @@ class QueueStats(Wire):
     max_offset: int
 
 
-class TopicStats(Wire):
+class TopicStats(Wire, frozen=True, kw_only=True):
     topic: str
     queues: list[QueueStats]
 
 
-class GroupConfig(Wire):
+class GroupConfig(Wire, frozen=True, kw_only=True):
     """Consumer group as the engine knows it. ``group`` is the full name, ``namespace%name``."""
 
     group: str
@@ -153,15 +155,15 @@ class GroupConfig(Wire):
     max_reconsume_times: int = 16
 
 
-class GroupList(Wire):
+class GroupList(Wire, frozen=True, kw_only=True):
     groups: list[GroupConfig]
 
 
-class GroupRef(Wire):
+class GroupRef(Wire, frozen=True, kw_only=True):
     group: str
 
 
-class GroupQueueStats(Wire):
+class GroupQueueStats(Wire, frozen=True, kw_only=True):
     """Progress of a group on one queue. lag = max_offset - consumer_offset."""
 
     topic: str
@@ -172,16 +174,16 @@ class GroupQueueStats(Wire):
     inflight_count: int
 
 
-class GroupStats(Wire):
+class GroupStats(Wire, frozen=True, kw_only=True):
     group: str
     queues: list[GroupQueueStats]
 
 
-class ReceiveRequest(Wire):
+class ReceiveRequest(Wire, frozen=True, kw_only=True):
     """Lease up to ``messages_max`` messages of ``topic`` to ``member_id`` of ``group``.
 
-    Parks for ``wait_ms`` when nothing is ready. ``bytes_max`` counts whole records; the first one is
-    delivered whatever its size.
+    Parks for ``wait_ms`` when nothing is ready. ``bytes_max`` counts whole records; the first one
+    is delivered whatever its size.
     """
 
     group: str
@@ -193,7 +195,7 @@ class ReceiveRequest(Wire):
     lease_ms: int
 
 
-class ReceiveHead(Wire):
+class ReceiveHead(Wire, frozen=True, kw_only=True):
     """What comes before the records of a RECEIVE reply.
 
     ``attempts[i]`` is the delivery count of record i, from 1. All records of a reply share one
@@ -205,7 +207,7 @@ class ReceiveHead(Wire):
     attempts: list[int]
 
 
-class LeaseRef(Wire):
+class LeaseRef(Wire, frozen=True, kw_only=True):
     """Leased messages of one queue: which delivery, and their queue offsets."""
 
     topic: str
@@ -214,7 +216,7 @@ class LeaseRef(Wire):
     queue_offsets: list[int]
 
 
-class Nack(Wire):
+class Nack(Wire, frozen=True, kw_only=True):
     """Give one message back, to be delivered again after ``delay_ms``."""
 
     topic: str
@@ -225,7 +227,7 @@ class Nack(Wire):
     reason: str = ""
 
 
-class Extend(Wire):
+class Extend(Wire, frozen=True, kw_only=True):
     """Let the lease of one message end ``lease_ms`` from now."""
 
     topic: str
@@ -235,14 +237,14 @@ class Extend(Wire):
     lease_ms: int
 
 
-class SettleRequest(Wire):
+class SettleRequest(Wire, frozen=True, kw_only=True):
     group: str
     acks: list[LeaseRef] = []
     nacks: list[Nack] = []
     extends: list[Extend] = []
 
 
-class SettleFailure(Wire):
+class SettleFailure(Wire, frozen=True, kw_only=True):
     """A message whose settle had no effect; ``code`` is a ``StoreError.code``."""
 
     topic: str
@@ -251,7 +253,7 @@ class SettleFailure(Wire):
     code: int
 
 
-class SettleReply(Wire):
+class SettleReply(Wire, frozen=True, kw_only=True):
     """``extended_until_ms`` is in the order of the request; 0 where the extend failed."""
 
     acked_count: int
@@ -260,7 +262,7 @@ class SettleReply(Wire):
     failures: list[SettleFailure]
 
 
-class PullRequest(Wire):
+class PullRequest(Wire, frozen=True, kw_only=True):
     """Read records of one queue from ``queue_offset`` on; changes no delivery state."""
 
     topic: str
@@ -270,19 +272,19 @@ class PullRequest(Wire):
     bytes_max: int
 
 
-class PullHead(Wire):
+class PullHead(Wire, frozen=True, kw_only=True):
     status: PullStatus
     next_offset: int
     min_offset: int
     max_offset: int
 
 
-class CheckpointReply(Wire):
+class CheckpointReply(Wire, frozen=True, kw_only=True):
     flushed_offset: int
     consumer_offset_count: int
 
 
-class StatsReply(Wire):
+class StatsReply(Wire, frozen=True, kw_only=True):
     """Counters since the engine started, and where its log stands."""
 
     broker: str
@@ -302,7 +304,7 @@ class StatsReply(Wire):
     is_writable: bool
 
 
-class ErrorReply(Wire):
+class ErrorReply(Wire, frozen=True, kw_only=True):
     message: str
 
 

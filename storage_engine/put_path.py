@@ -3,8 +3,8 @@
     payload ──▶ [PutPath.put] ── entries ──▶ commit_log.append ──▶ dispatcher.follow
                      └─ a record that breaks a rule: its code in the reply, the others go on
 
-Only the engine's own rules are checked here (layout, topic, queue, body size); names, rights and quotas
-are the caller's. Loop thread only.
+Only the engine's own rules are checked here (layout, topic, queue, body size); names, rights and
+quotas are the caller's. Loop thread only.
 """
 
 from __future__ import annotations
@@ -135,7 +135,8 @@ class PutPath:
             offsets = self._commit_log.append(payload, entries)
             self._dispatcher.follow(self._commit_log.append_offset, entries, offsets)
             return offsets
-        # More than a segment holds: record by record. Only configurations with tiny segments do this.
+        # More than a segment holds: record by record. Only configurations with tiny segments do
+        # this.
         offsets = []
         for entry in entries:
             record = payload[entry.at : entry.at + entry.record_bytes]

@@ -2,13 +2,13 @@
 
     offset  width  field                       filled by   notes
          0      4  TOTALSIZE                   producer    the whole record
-         4      4  MAGICCODE                   producer    V1, or V2 when the topic is longer than 127 bytes
+         4      4  MAGICCODE                   producer    V2 when the topic has more than 127 bytes
          8      4  BODYCRC                     producer    CRC-32 of the body & 0x7FFFFFFF
         12      4  QUEUEID                     producer
         16      4  FLAG                        producer
         20      8  QUEUEOFFSET                 engine
         28      8  PHYSICALOFFSET              engine
-        36      4  SYSFLAG                     producer    bit 4: born host is IPv6; bit 5: store host is IPv6
+        36      4  SYSFLAG                     producer    bit 4: born host v6; bit 5: store host v6
         40      8  BORNTIMESTAMP               producer    ms
         48      8  BORNHOST                    producer    address and port; 20 bytes when IPv6
         56      8  STORETIMESTAMP              engine      ms, never decreasing along the log
@@ -17,11 +17,11 @@
         76      8  PREPAREDTRANSACTIONOFFSET   producer
         84    4+n  BODYLENGTH, body            producer
               1+n  TOPICLENGTH, topic          producer    2+n in V2
-              2+n  PROPERTIESLENGTH, properties            ``name 0x01 value 0x02`` each, <= 32,767 bytes
+              2+n  PROPERTIESLENGTH, properties            ``name 0x01 value 0x02`` each, <= 32,767
 
-The last property is always ``__CRC32#``: ten decimal digits, least significant first, of the CRC-32 of
-everything before that property (& 0x7FFFFFFF), so header, topic and properties are covered as well as
-the body. Layout from RocketMQ 5.3 ``MessageExtEncoder``, ``MessageDecoder.createCrc32``.
+The last property is always ``__CRC32#``: ten decimal digits, least significant first, of the CRC-32
+of everything before that property (& 0x7FFFFFFF), so header, topic and properties are covered as
+well as the body. Layout from RocketMQ 5.3 ``MessageExtEncoder``, ``MessageDecoder.createCrc32``.
 
 A producer's record has holes (zeros) where the engine writes; ``commit_log`` fills them while it
 appends. All integers are big-endian.
@@ -162,7 +162,9 @@ SYSTEM_PROPERTIES: Final = frozenset(
 
 
 class StoreMessage(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """A message on its way in. ``topic`` is the full engine name; ``born_host`` is (address, port)."""
+    """A message on its way in. ``topic`` is the full engine name; ``born_host`` is (address,
+    port).
+    """
 
     topic: str
     queue_id: int
@@ -179,7 +181,9 @@ class StoreMessage(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Record(msgspec.Struct, frozen=True, gc=False):
-    """A message as it stands in the log. ``properties`` are the producer's own; system ones are fields."""
+    """A message as it stands in the log. ``properties`` are the producer's own; system ones are
+    fields.
+    """
 
     topic: str
     queue_id: int
@@ -197,7 +201,9 @@ class Record(msgspec.Struct, frozen=True, gc=False):
 
 
 class RecordHead(msgspec.Struct, frozen=True, gc=False):
-    """Where the parts of a record are, for readers that do not want the body. Positions are relative."""
+    """Where the parts of a record are, for readers that do not want the body. Positions are
+    relative.
+    """
 
     record_bytes: int
     queue_id: int
@@ -213,7 +219,8 @@ def encode_record(message: StoreMessage) -> bytes:
     """The record of a message, with zeros where the engine will write.
 
     Raises:
-        RecordRefused: the topic or the properties are longer than the layout can hold, or a property
+        RecordRefused: the topic or the properties are longer than the layout can hold, or a
+        property
             contains one of the two separators.
     """
     topic = message.topic.encode()
@@ -306,7 +313,9 @@ def host_bytes(host: tuple[str, int]) -> bytes:
 
 
 def decode_record(buffer: bytes | memoryview, at: int = 0) -> Record:
-    """The message that starts at ``buffer[at]``. Trusts the bytes: check them with ``verify_record``."""
+    """The message that starts at ``buffer[at]``. Trusts the bytes: check them with
+    ``verify_record``.
+    """
     sysflag = int.from_bytes(buffer[at + SYSFLAG_AT : at + SYSFLAG_AT + 4])
     if sysflag & (SYSFLAG_BORN_HOST_V6 | SYSFLAG_STORE_HOST_V6):
         head = _HEADS[bool(sysflag & SYSFLAG_BORN_HOST_V6), bool(sysflag & SYSFLAG_STORE_HOST_V6)]

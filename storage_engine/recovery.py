@@ -1,9 +1,10 @@
-"""From whatever files a stop left behind to a log with a clean end and the queues that belong to it.
+"""From whatever files a stop left behind to a log with a clean end and the queues that belong to
+it.
 
     checkpoint, commit log, consume queues ──▶ [recover] ──▶ append_offset, flushed_offset, queues
 
-The log is scanned from ``dispatched_offset`` of the checkpoint; each whole record goes into its consume
-queue again. What stops the scan decides:
+The log is scanned from ``dispatched_offset`` of the checkpoint; each whole record goes into its
+consume queue again. What stops the scan decides:
 
     found                          below flushed_offset        at or above it
     whole record                   dispatch, go on             dispatch, go on
@@ -13,9 +14,9 @@ queue again. What stops the scan decides:
 
     corruption                     refuse to start with where and why; nothing is changed
 
-Without a believable checkpoint everything is scanned and ``flushed_offset`` is 0, so every oddity is
-judged as a torn tail. Times are never used to choose where to begin. Running it twice changes nothing
-the second time. Rate: about 1,000,000 records of 1 KiB in a few seconds.
+Without a believable checkpoint everything is scanned and ``flushed_offset`` is 0, so every oddity
+is judged as a torn tail. Times are never used to choose where to begin. Running it twice changes
+nothing the second time. Rate: about 1,000,000 records of 1 KiB in a few seconds.
 """
 
 from __future__ import annotations
@@ -88,8 +89,8 @@ def recover(
             break
     if reason and offset < mark.flushed_offset:
         raise StoreCorrupt(
-            f"the record at physical offset {offset} is damaged ({reason}), although everything below "
-            f"{mark.flushed_offset} was durable; the store is left as it is"
+            f"the record at physical offset {offset} is damaged ({reason}), although everything "
+            f"below {mark.flushed_offset} was durable; the store is left as it is"
         )
     truncated_bytes = _dirty_bytes(commit_log, offset)
     if truncated_bytes:
@@ -119,8 +120,8 @@ def _dispatch(
         return  # it was dispatched and durable already
     if head.queue_offset != queue.max_offset:
         raise StoreCorrupt(
-            f"record at {offset} has queue offset {head.queue_offset} of {queue.topic}/{queue.queue_id}, "
-            f"whose next is {queue.max_offset}"
+            f"record at {offset} has queue offset {head.queue_offset} of "
+            f"{queue.topic}/{queue.queue_id}, whose next is {queue.max_offset}"
         )
     properties_at = at + head.properties_at
     tag_hash = tag_hash_of(bytes(view[properties_at : properties_at + head.properties_bytes]))

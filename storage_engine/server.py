@@ -3,14 +3,15 @@
     connection ── frames ──▶ [Server] ── call ──▶ Store
     connection ◀── frames ── [Server] ◀── answer, at once or when the disk has it
 
-Back-pressure: a connection whose replies pile up, or all of them while too much waits for the disk, are
-not read from until it is better. A broken frame ends the connection; a bad request is answered.
+Back-pressure: a connection whose replies pile up, or all of them while too much waits for the disk,
+are not read from until it is better. A broken frame ends the connection; a bad request is answered.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import os
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -62,12 +63,10 @@ class Server:
 
     async def start(self, socket_path: str) -> None:
         """Listen on a unix socket that only this user can reach; a stale file is replaced."""
-        path = Path(socket_path)
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        path.unlink(missing_ok=True)
+        _make_way(Path(socket_path))
         loop = asyncio.get_running_loop()
         self._listener = await loop.create_unix_server(partial(_Connection, self), socket_path)
-        path.chmod(0o600)
+        os.chmod(socket_path, 0o600)
 
     async def stop(self) -> None:
         """Take no more connections and end those that are there."""
@@ -254,6 +253,11 @@ class _Connection(asyncio.Protocol):
     def _group_put(self, request: Wire) -> Wire:
         self._store.group_put(cast("GroupConfig", request))
         return Empty()
+
+
+def _make_way(path: Path) -> None:
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    path.unlink(missing_ok=True)
 
 
 def _log_failure(task: asyncio.Task[None]) -> None:

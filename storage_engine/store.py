@@ -3,9 +3,9 @@
     server ── put, receive, settle, pull, … ──▶ [Store] ──▶ put_path, delivery, commit_log
     flusher ── flushed(to) ──▶ [Store] ── dispatch, then answer all who waited ──▶ server
 
-A put to a ``sync`` topic is answered when a sync has covered it, to an ``async`` one at once. After a
-sync that failed nothing more is acknowledged: the engine says so and takes no further puts until it is
-started again. Loop thread only, unless said otherwise.
+A put to a ``sync`` topic is answered when a sync has covered it, to an ``async`` one at once. After
+a sync that failed nothing more is acknowledged: the engine says so and takes no further puts until
+it is started again. Loop thread only, unless said otherwise.
 """
 
 from __future__ import annotations
@@ -172,7 +172,8 @@ class Store:
     # Puts -----------------------------------------------------------------------------------
 
     def put(self, payload: bytes, answer: PutAnswer) -> None:
-        """Append the records of a PUT frame; ``answer(appended, store_timestamp_ms, error)`` comes once.
+        """Append the records of a PUT frame; ``answer(appended, store_timestamp_ms, error)`` comes
+        once.
 
         Raises (then ``answer`` is not called, and nothing was stored):
             BadRequest, DiskFull, StoreBusy, StoreReadOnly, ShuttingDown.
@@ -276,7 +277,7 @@ class Store:
         if offset < low or offset > high:
             correct = low if offset < low else high
             return _pull_head(PullStatus.OFFSET_ILLEGAL, correct, queue), []
-        records = []
+        records: list[tuple[int, int]] = []
         bytes_left = min(request.bytes_max, self.config.receive_bytes_max)
         for physical_offset, record_bytes, _ in queue.units(offset, request.messages_max):
             if records and record_bytes > bytes_left:
@@ -302,7 +303,8 @@ class Store:
             return
         if not 1 <= config.queue_count <= self.config.queue_count_max:
             raise BadRequest(
-                f"queue_count is {config.queue_count}, 1 to {self.config.queue_count_max} is allowed"
+                f"queue_count is {config.queue_count}, "
+                f"1 to {self.config.queue_count_max} is allowed"
             )
         if known is None and len(self._topics.topics) >= self.config.topic_count_max:
             raise BadRequest(f"there are {self.config.topic_count_max} topics already")
@@ -320,9 +322,9 @@ class Store:
         check_group_name(config.group)
         if self._groups.groups.get(config.group) == config:
             return
-        if config.group not in self._groups.groups:
-            if len(self._groups.groups) >= self.config.group_count_max:
-                raise BadRequest(f"there are {self.config.group_count_max} groups already")
+        is_new = config.group not in self._groups.groups
+        if is_new and len(self._groups.groups) >= self.config.group_count_max:
+            raise BadRequest(f"there are {self.config.group_count_max} groups already")
         self._groups.put(config)
 
     def topics(self) -> list[TopicConfig]:
@@ -371,7 +373,8 @@ class Store:
     async def checkpoint(self) -> CheckpointReply:
         """Make derived files durable and write down how far; consumer offsets too.
 
-        Calls that overlap share one run. Several fsyncs, off the loop thread where they may be long.
+        Calls that overlap share one run. Several fsyncs, off the loop thread where they may be
+        long.
         """
         if self._checkpointing is None or self._checkpointing.done():
             self._checkpointing = asyncio.ensure_future(self._checkpoint())

@@ -1,7 +1,7 @@
 """Blocking door to an engine, for code without an event loop: Django views, Celery tasks, tools.
 
-One request at a time on one connection, opened when first needed and again after a failure. Frames and
-errors are those of ``async_client``. Thread-safe: a lock serialises the calls.
+One request at a time on one connection, opened when first needed and again after a failure. Frames
+and errors are those of ``async_client``. Thread-safe: a lock serialises the calls.
 """
 
 from __future__ import annotations
@@ -12,12 +12,11 @@ import threading
 from types import TracebackType
 from typing import Final, Self, TypeVar
 
-from storage_engine.async_client import PutResult, Received
+from storage_engine.async_client import PutResult, Received, put_results
 from storage_engine.errors import (
     BadFrame,
     OutcomeUnknown,
     StoreUnavailable,
-    error_from_code,
 )
 from storage_engine.frames import (
     Frame,
@@ -91,12 +90,7 @@ class StoreClient:
     def put(self, records: list[bytes]) -> list[PutResult]:
         """Append records of ``encode_record``; one result per record, in order."""
         store_timestamp_ms, offsets = decode_put_reply(self._request(Op.PUT, b"".join(records)))
-        return [
-            PutResult(queue_offset, physical_offset, store_timestamp_ms)
-            if queue_offset >= 0
-            else PutResult(-1, -1, 0, error_from_code(-queue_offset, "refused by the engine"))
-            for queue_offset, physical_offset in offsets
-        ]
+        return put_results(store_timestamp_ms, offsets)
 
     def receive(self, request: ReceiveRequest) -> Received:
         payload = self._request(Op.RECEIVE, encode_struct(request), extra_wait_ms=request.wait_ms)
@@ -151,7 +145,9 @@ class StoreClient:
 
     @staticmethod
     def _has_ended(connection: socket.socket) -> bool:
-        """True when the engine has closed an idle connection, so that no request is wasted on it."""
+        """True when the engine has closed an idle connection, so that no request is wasted on
+        it.
+        """
         connection.settimeout(0)
         try:
             return connection.recv(1, socket.MSG_PEEK) == b""

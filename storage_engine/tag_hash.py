@@ -1,4 +1,6 @@
-"""Java's string hash, which consume queues and index files use for tags and keys; pure functions."""
+"""Java's string hash, which consume queues and index files use for tags and keys; pure
+functions.
+"""
 
 from __future__ import annotations
 

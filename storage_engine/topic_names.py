@@ -1,4 +1,6 @@
-"""What the engine accepts as the name of a topic or group: RocketMQ's rule, and safe as a directory."""
+"""What the engine accepts as the name of a topic or group: RocketMQ's rule, and safe as a
+directory.
+"""
 
 from __future__ import annotations
 
