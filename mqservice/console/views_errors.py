@@ -1,4 +1,4 @@
-"""``/errors/<slug>``: what the ``type`` of a problem document leads to, for people who follow it."""
+"""``/errors/<slug>``: the page that the ``type`` of a problem document leads to."""
 
 from __future__ import annotations
 

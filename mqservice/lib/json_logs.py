@@ -1,6 +1,6 @@
 """Log records as one JSON object a line, with the id of the request they belong to.
 
-    log.info("sentence", extra={"action": ..., ...}) ──▶ {"at":…,"level":…,"logger":…,"message":…,"action":…}
+    log.info("sentence", extra={"action": ..., ...}) ──▶ {"at":…,"level":…,"message":…,"action":…}
 
 Only names given in ``extra`` are added: no request, settings or local variables, hence no bodies
 and no secrets. Control characters are escaped by the JSON encoding.

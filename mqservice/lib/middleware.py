@@ -107,7 +107,7 @@ class ProblemMiddleware:
         return answer
 
     def process_exception(self, request: HttpRequest, exception: Exception) -> HttpResponse | None:
-        """A ``Problem`` raised by a view becomes the answer; under ``/v1/`` so does a fault of ours."""
+        """A ``Problem`` raised by a view becomes the answer."""
         if isinstance(exception, Problem):
             return problem_response(request, exception)
         return None

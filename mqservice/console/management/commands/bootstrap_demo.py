@@ -1,6 +1,6 @@
 """Creates what a first visitor needs and prints it as one JSON line. Safe to run at every start.
 
-    MQ_BOOTSTRAP_PASSWORD, MQ_BOOTSTRAP_API_KEY ──▶ tenant, namespace, user, key, topic, group ──▶ stdout
+    MQ_BOOTSTRAP_* ──▶ tenant, namespace, user, key, topic, group ──▶ one line on stdout
 
 What exists is left as it is: a changed password stays changed, a revoked key stays revoked. The
 engine must be running, and is told of the topic and the group each time.
