@@ -53,8 +53,9 @@ from storage_engine.protocol import (
     TopicRef,
     TopicStats,
 )
-from storage_engine.record import SYSTEM_PROPERTIES, Record, StoreMessage, encode_record
+from storage_engine.record import Record, StoreMessage, encode_record
 from storage_engine.sync_client import StoreClient
+from storage_engine.system_properties import SYSTEM_PROPERTIES
 
 __all__ = [
     "SYSTEM_PROPERTIES",

@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import os
 import struct
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -63,29 +62,16 @@ class OffsetJournal:
         self._descriptor = -1
         self._names: dict[tuple[str, str], int] = {}
 
-    def open(self) -> Iterator[JournalEntry]:
-        """Open for appending and yield what stands in it; a torn tail is cut off."""
+    def open(self) -> list[JournalEntry]:
+        """Open for appending; what stands in it. A torn tail is cut off."""
         is_new = not self._path.exists()
         self._descriptor = self._files.open_append(self._path)
         if is_new:
             self._files.sync_dir(self._path.parent)
-        content = self._path.read_bytes()
-        names: list[tuple[str, str]] = []
-        at = 0
-        while at + ENTRY_BYTES <= len(content):
-            crc, kind, name_id, queue_id, first, count = _ENTRY.unpack_from(content, at)
-            end = at + ENTRY_BYTES + (queue_id if kind == _NAME else 0)
-            if end > len(content) or crc32(content[at + 4 : end]) != crc:
-                break
-            if kind == _NAME:
-                topic, _, group = content[at + ENTRY_BYTES : end].decode().rpartition("@")
-                names.append((group, topic))
-            else:
-                group, topic = names[name_id]
-                yield JournalEntry(group, topic, queue_id, first, count, kind == _POSITION)
-            at = end
-        os.ftruncate(self._descriptor, at)
+        entries, names, end = read_entries(self._path.read_bytes())
+        os.ftruncate(self._descriptor, end)
         self._names = {name: name_id for name_id, name in enumerate(names)}
+        return entries
 
     def write_settled(self, settled: list[tuple[Progress, list[tuple[int, int]]]]) -> None:
         """Append runs of settled offsets; one write to the page cache. Raises ``DiskFull``."""
@@ -138,6 +124,26 @@ class OffsetJournal:
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
+
+
+def read_entries(content: bytes) -> tuple[list[JournalEntry], list[tuple[str, str]], int]:
+    """(entries, (group, topic) by name id, where the whole entries end)."""
+    entries: list[JournalEntry] = []
+    names: list[tuple[str, str]] = []
+    at = 0
+    while at + ENTRY_BYTES <= len(content):
+        crc, kind, name_id, queue_id, first, count = _ENTRY.unpack_from(content, at)
+        end = at + ENTRY_BYTES + (queue_id if kind == _NAME else 0)
+        if end > len(content) or crc32(content[at + 4 : end]) != crc:
+            break
+        if kind == _NAME:
+            topic, _, group = content[at + ENTRY_BYTES : end].decode().rpartition("@")
+            names.append((group, topic))
+        else:
+            group, topic = names[name_id]
+            entries.append(JournalEntry(group, topic, queue_id, first, count, kind == _POSITION))
+        at = end
+    return entries, names, at
 
 
 def _name_bytes(name: tuple[str, str], names: dict[tuple[str, str], int]) -> tuple[bytes, int]:
