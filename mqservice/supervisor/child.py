@@ -58,6 +58,7 @@ class ChildSpec:
     account: Account | None = None
     stdin: bytes = b""
     is_fatal: bool = False
+    is_echoed: bool = True  # databases talk at length; their log files are enough
     start_timeout_ms: int = 60_000
     stop_signal: signal.Signals = signal.SIGTERM
     stop_timeout_ms: int = 10_000
@@ -231,7 +232,7 @@ class Child:
     def _write_line(self, line: bytes) -> None:
         text = line.decode("utf-8", "replace").rstrip("\r")
         self._tail.append(text)
-        self._output.write(self.spec.name, text)
+        self._output.write(self.spec.name, text, is_echoed=self.spec.is_echoed)
 
 
 def _die_with_parent(parent: int, orphan_signal: signal.Signals) -> None:

@@ -24,10 +24,10 @@ class Output:
         self._has_colours = sys.stdout.isatty()
         self._files: dict[str, IO[str]] = {}
 
-    def write(self, name: str, line: str) -> None:
+    def write(self, name: str, line: str, *, is_echoed: bool = True) -> None:
         """One line of the child ``name``."""
         self._log(name, line)
-        if not self._is_quiet:
+        if is_echoed and not self._is_quiet:
             self._print(name, line)
 
     def note(self, line: str) -> None:

@@ -101,6 +101,7 @@ class PostgresServer:
             cwd=self.directory,
             account=self.account,
             is_fatal=True,
+            is_echoed=False,
             stop_signal=signal.SIGINT,
             stop_timeout_ms=30_000,
             # Killing the postmaster alone would leave its backends holding the shared memory.
@@ -134,19 +135,21 @@ class PostgresServer:
         fresh = self.directory.with_name(self.directory.name + ".new")
         if fresh.exists():
             shutil.rmtree(fresh)  # an initdb that was interrupted
-        fresh.mkdir(mode=0o700)
+        data = fresh / "data"
+        for directory in (fresh, data):
+            directory.mkdir(mode=0o700)
         password_file = fresh / "password"
         password_file.write_text(self.admin_password + "\n", encoding="ascii")
         password_file.chmod(0o600)
         switch: dict[str, object] = {}
         if self.account is not None:
-            for path in (password_file, fresh):
+            for path in (password_file, data, fresh):
                 os.chown(path, self.account.uid, self.account.gid)
             switch = {"user": self.account.uid, "group": self.account.gid, "extra_groups": []}
         argv = [
             str(self.programs.initdb),
-            f"--pgdata={OWN_DIRECTORY}/data",
-            f"--pwfile={OWN_DIRECTORY}/password",
+            f"--pgdata={OWN_DIRECTORY}",
+            f"--pwfile={OWN_DIRECTORY}/../password",
             f"--username={SUPERUSER}",
             "--auth=scram-sha-256",
             "--encoding=UTF8",
@@ -155,7 +158,7 @@ class PostgresServer:
         ]
         done = subprocess.run(  # type: ignore[call-overload]  # the stub wants all keywords
             argv,
-            cwd=fresh,
+            cwd=data,
             env={"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C.UTF-8", "TZ": "UTC"},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -167,7 +170,7 @@ class PostgresServer:
         )
         if done.returncode != 0:
             raise StartFailed(f"initdb ended with exit code {done.returncode}:\n{done.stdout}")
-        (fresh / "data").rename(self.directory)
+        data.rename(self.directory)
         shutil.rmtree(fresh)
 
     def _end_orphan(self) -> None:

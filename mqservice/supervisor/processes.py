@@ -16,6 +16,8 @@ CELERY_QUEUES: Final = "control,delay,persist,analytics"
 CELERY_CONCURRENCY: Final = 2
 # -P: the working directory is the data directory, and nothing in it may be imported.
 PYTHON: Final = (sys.executable, "-P", "-m")
+# In a container there is often only root, and Celery's advice against it would come each time.
+_CELERY: Final = (sys.executable, "-W", "ignore:You're running the worker", "-P", "-m", "celery")
 
 
 def service_env(
@@ -95,7 +97,7 @@ def celery_specs(env: Mapping[str, str], data_dir: DataDir) -> list[ChildSpec]:
     return [
         ChildSpec(
             name=arguments[0],
-            argv=(*PYTHON, "celery", "-A", "mqservice", *arguments),
+            argv=(*_CELERY, "--quiet", "-A", "mqservice", *arguments),
             env={**env, "MQ_PROCESS": arguments[0]},
             gate=has_not_ended,
             cwd=data_dir.path,

@@ -64,4 +64,5 @@ class ValkeyServer:
             account=self.account,
             stdin=lines.encode(),
             is_fatal=True,
+            is_echoed=False,
         )

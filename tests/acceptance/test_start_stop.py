@@ -1,0 +1,147 @@
+"""Starting, stopping and surviving, seen from outside: real processes, real files."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import stat
+from pathlib import Path
+
+import httpx
+import pytest
+
+from mqservice.supervisor.quickstart import Quickstart
+from tests.services import Service, pids_using, run_up, running_service, wait_until
+
+pytestmark = pytest.mark.acceptance
+
+
+def test_quickstart_names_every_process_and_is_private(service: Service) -> None:
+    facts = service.facts
+
+    assert set(facts.pids) == {
+        "postgres", "valkey", "engine", "web-1", "worker", "beat", "supervisor",
+    }  # fmt: skip
+    assert all(Path(f"/proc/{pid}").exists() for pid in facts.pids.values())
+    for name in ("quickstart.json", "secrets.toml"):
+        assert stat.S_IMODE((service.data_dir / name).stat().st_mode) == 0o600
+
+
+def test_second_supervisor_of_a_data_directory_is_refused_by_the_owners_pid(
+    service: Service,
+) -> None:
+    before = service.facts.pids
+
+    refused = run_up(service.data_dir)
+
+    assert refused.returncode == 3
+    assert str(service.process.pid) in refused.stderr
+    assert len(refused.stderr.strip().splitlines()) == 1
+    assert service.facts.pids == before
+    assert _is_ready(service.facts)
+
+
+def test_taken_port_is_named_and_nothing_is_left_running(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+
+        refused = run_up(tmp_path, MQ_PORT=str(port))
+
+    assert refused.returncode == 4
+    assert str(port) in refused.stderr
+    assert "MQ_PORT" in refused.stderr
+    assert len(refused.stderr.strip().splitlines()) == 1
+    assert pids_using(tmp_path) == set()
+
+
+def test_second_start_reuses_key_password_ports_and_messages(tmp_path: Path) -> None:
+    with running_service(tmp_path) as first:
+        facts = first.facts
+        ports = (tmp_path / "ports.json").read_bytes()
+        _produce(facts, b"written before the restart")
+        assert first.stop() == 0
+
+    assert pids_using(tmp_path) == set()
+
+    with running_service(tmp_path) as second:
+        again = second.facts
+        assert (again.api_key, again.username, again.password) == (
+            facts.api_key, facts.username, facts.password,
+        )  # fmt: skip
+        assert (tmp_path / "ports.json").read_bytes() == ports
+        assert _receive_bodies(again) == ["written before the restart"]
+
+
+def test_engine_killed_by_force_is_started_again_with_its_messages(tmp_path: Path) -> None:
+    with running_service(tmp_path) as service:
+        facts = service.facts
+        _produce(facts, b"acknowledged before the crash")
+
+        os.kill(facts.pids["engine"], signal.SIGKILL)
+
+        wait_until(
+            lambda: service.facts.pids.get("engine") not in (None, facts.pids["engine"]),
+            30, "the engine has a new pid",
+        )  # fmt: skip
+        wait_until(lambda: _is_ready(facts), 30, "the service is ready again")
+        assert _receive_bodies(facts) == ["acknowledged before the crash"]
+        unchanged = {"postgres", "valkey", "web-1", "supervisor"}
+        assert {n: service.facts.pids[n] for n in unchanged} == {
+            n: facts.pids[n] for n in unchanged
+        }
+
+
+def test_supervisor_killed_by_force_takes_everything_along_and_starts_again(
+    tmp_path: Path,
+) -> None:
+    with running_service(tmp_path) as service:
+        key = service.facts.api_key
+        service.kill()
+        wait_until(lambda: pids_using(tmp_path) == set(), 20, "no process is left")
+
+    with running_service(tmp_path) as again:
+        assert again.facts.api_key == key
+        assert again.stop() == 0
+
+
+def test_dead_database_stops_the_service_with_a_reason(tmp_path: Path) -> None:
+    with running_service(tmp_path) as service:
+        os.kill(service.facts.pids["postgres"], signal.SIGKILL)
+
+        assert service.process.wait(60) == 6
+
+        last_line = service.log.read_text().strip().splitlines()[-1]
+        assert "postgres ended with signal SIGKILL" in last_line
+    wait_until(lambda: pids_using(tmp_path) == set(), 20, "no process is left")
+
+
+def _is_ready(facts: Quickstart) -> bool:
+    try:
+        return httpx.get(f"{facts.base_url}/readyz", timeout=5, trust_env=False).is_success
+    except httpx.TransportError:
+        return False
+
+
+def _produce(facts: Quickstart, body: bytes) -> None:
+    answer = httpx.post(
+        f"{facts.base_url}/v1/ns/{facts.namespace}/topics/{facts.topic}/messages",
+        content=body,
+        headers={"authorization": f"Bearer {facts.api_key}", "content-type": "text/plain"},
+        timeout=10,
+        trust_env=False,
+    )
+    assert answer.status_code == 201, answer.text
+
+
+def _receive_bodies(facts: Quickstart) -> list[str]:
+    answer = httpx.post(
+        f"{facts.base_url}/v1/ns/{facts.namespace}/topics/{facts.topic}"
+        f"/groups/{facts.group}:receive",
+        json={"max": 10, "wait": "5s"},
+        headers={"authorization": f"Bearer {facts.api_key}"},
+        timeout=20,
+        trust_env=False,
+    )
+    assert answer.status_code == 200, answer.text
+    return [message["body"] for message in answer.json()["messages"]]

@@ -1,0 +1,16 @@
+"""Fixtures that every test may use; servers and coroutine tests are in ``tests.plugin``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.services import Service, running_service
+
+
+@pytest.fixture(scope="session")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    """One whole service for all acceptance tests that neither stop nor harm it."""
+    with running_service(tmp_path_factory.mktemp("service") / "data") as running:
+        yield running

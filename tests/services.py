@@ -1,0 +1,129 @@
+"""The whole service as real processes, for acceptance tests.
+
+running_service(data_dir) ──▶ `mqservice up` ──▶ quickstart.json appears ──▶ Service
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from mqservice.supervisor.ports import find_free_port
+from mqservice.supervisor.quickstart import Quickstart, find_quickstart
+
+START_WAIT_S = 90
+STOP_WAIT_S = 60
+POLL_WAIT_S = 0.05
+
+
+class Service:
+    """A running ``mqservice up``; ``facts`` is read anew each time, since pids change."""
+
+    def __init__(self, data_dir: Path, process: subprocess.Popen[bytes], log: Path) -> None:
+        self.data_dir = data_dir
+        self.process = process
+        self.log = log
+
+    @property
+    def facts(self) -> Quickstart:
+        facts = find_quickstart(self.data_dir / "quickstart.json")
+        assert facts is not None, "the service has written no facts"
+        return facts
+
+    def stop(self) -> int:
+        """Ordered stop. Returns the exit code."""
+        self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(STOP_WAIT_S)
+
+    def kill(self) -> None:
+        """Ends the supervisor, and only it, without a chance to tidy up."""
+        self.process.kill()
+        self.process.wait(STOP_WAIT_S)
+
+
+def service_environment(data_dir: Path, **env: str) -> dict[str, str]:
+    """This process's environment without what the tests set for themselves; a free port."""
+    ours = ("MQ_", "DATABASE_URL", "VALKEY_URL", "DJANGO_SETTINGS_MODULE", "PYTEST_")
+    clean = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
+    return {
+        **clean,
+        "MQ_DATA_DIR": str(data_dir),
+        "MQ_PORT": str(find_free_port()),
+        "MQ_WEB_WORKERS": "1",
+        **env,
+    }
+
+
+def run_up(data_dir: Path, **env: str) -> subprocess.CompletedProcess[str]:
+    """``mqservice up`` for cases in which it must end by itself."""
+    return subprocess.run(
+        [sys.executable, "-m", "mqservice.cli.main", "up"],
+        env=service_environment(data_dir, **env),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=START_WAIT_S,
+        check=False,
+    )
+
+
+@contextmanager
+def running_service(data_dir: Path, **env: str) -> Iterator[Service]:
+    """A service that is ready; stopped at the end unless the test has done so."""
+    data_dir.mkdir(parents=True, exist_ok=True)
+    log = data_dir / "up.log"
+    with log.open("ab") as output:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "mqservice.cli.main", "up"],
+            env=service_environment(data_dir, **env),
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+    service = Service(data_dir, process, log)
+    try:
+        wait_until(lambda: _is_ready(service), START_WAIT_S, "the service is ready")
+        yield service
+    finally:
+        if process.poll() is None:
+            service.stop()
+
+
+def wait_until(condition: Callable[[], bool], timeout_s: float, what: str) -> None:
+    """Looks until ``condition`` holds; fails with ``what`` when the time is over."""
+    never = threading.Event()
+    for _ in range(int(timeout_s / POLL_WAIT_S)):
+        if condition():
+            return
+        never.wait(POLL_WAIT_S)
+    raise AssertionError(f"after {timeout_s} s it is still not true that {what}")
+
+
+def pids_using(data_dir: Path) -> set[int]:
+    """Every process whose environment or working directory names ``data_dir``."""
+    found = set()
+    wanted = f"MQ_DATA_DIR={data_dir}".encode()
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdigit() or int(entry.name) == os.getpid():
+            continue
+        try:
+            is_ours = wanted in (entry / "environ").read_bytes().split(b"\0")
+            if is_ours or (entry / "cwd").readlink().is_relative_to(data_dir):
+                found.add(int(entry.name))
+        except OSError:
+            continue  # it ended while we looked, or belongs to somebody else
+    return found
+
+
+def _is_ready(service: Service) -> bool:
+    if service.process.poll() is not None:
+        raise AssertionError(f"it ended early:\n{service.log.read_text(errors='replace')}")
+    facts = find_quickstart(service.data_dir / "quickstart.json")
+    return facts is not None and facts.pids.get("supervisor") == service.process.pid
