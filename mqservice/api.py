@@ -49,7 +49,8 @@ def refuse_content(request: HttpRequest, exc: ValidationError) -> HttpResponse:
         ProblemItem(_pointer(fault["loc"]), "BAD_REQUEST", str(fault["msg"]))
         for fault in exc.errors[:FAULTS_MAX]
     ]
-    detail = f"{faults[0].pointer}: {faults[0].detail}" if faults else "the request is not valid"
+    first = faults[0] if faults else ProblemItem("", "BAD_REQUEST", "the request is not valid")
+    detail = f"{first.pointer}: {first.detail}" if first.pointer else first.detail
     return problem_response(request, Problem.of("BAD_REQUEST", detail, errors=faults))
 
 

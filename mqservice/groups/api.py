@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 from django.http import HttpResponse
-from ninja import Body, Query, Router, Status
+from ninja import Router, Status
+from pydantic import Field
 
 from mqservice.accounts.access import Scope
 from mqservice.accounts.queries import get_namespace
@@ -22,7 +25,7 @@ def list_groups(
     request: AuthedRequest,
     ns: str,
     after: str = "",
-    limit: int = Query(GROUPS_PAGE_MAX, ge=1, le=GROUPS_PAGE_MAX),
+    limit: Annotated[int, Field(ge=1, le=GROUPS_PAGE_MAX)] = GROUPS_PAGE_MAX,
 ) -> GroupListOut:
     """A page of groups by name. Two queries."""
     namespace = get_namespace(request.auth, ns)
@@ -49,13 +52,13 @@ def write_group(
     response: HttpResponse,
     ns: str,
     group: str,
-    settings: GroupIn = Body(GroupIn()),  # noqa: B008 - ninja reads the default
+    settings: GroupIn | None = None,
 ) -> Status[GroupOut]:
     """Create or change a group: 201 when it is new. ``If-Match`` guards against a lost update."""
     namespace = get_namespace(request.auth, ns)
     request.auth.require(Scope.MANAGE)
-    row, is_new = put_group(
-        namespace, group, settings.change(), revision=revision_of(request.headers.get("If-Match"))
-    )
+    change = (settings or GroupIn()).change()
+    revision = revision_of(request.headers.get("If-Match"))
+    row, is_new = put_group(namespace, group, change, revision=revision)
     response["ETag"] = etag(row.revision)
     return Status(201 if is_new else 200, GroupOut.of(row))

@@ -1,4 +1,4 @@
-"""Topic rows: what tenants chose. The engine keeps what it must know of it under ``engine_name``."""
+"""Topic rows: what tenants chose. The engine knows a topic by its ``engine_name``."""
 
 from __future__ import annotations
 

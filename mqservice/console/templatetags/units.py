@@ -23,7 +23,7 @@ def uptime(ms: int | None) -> str:
     if ms is None:
         return "unknown"
     seconds = ms // 1000
-    parts = []
+    parts: list[str] = []
     for unit, length in (("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1)):
         count, seconds = divmod(seconds, length)
         if count or (unit == "s" and not parts):
