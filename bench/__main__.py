@@ -1,0 +1,71 @@
+"""``python -m bench [--quick] [--only NAME]...``: run workloads, print the table, keep the JSON."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+import uvloop
+
+from bench import disk, engine
+from bench.machine import find_machine
+from bench.measure import QUICK, Plan, Row, Skipped
+from bench.report import make_report, print_table, write_json
+
+RESULTS: Final = Path(__file__).parent / "results"
+WORKLOADS: Final[dict[str, Callable[[Plan, Path], Awaitable[list[Row]]]]] = {
+    "disk": disk.measure,
+    "engine": engine.measure,
+}
+
+
+def main(
+    only: Annotated[
+        list[str] | None,
+        typer.Option("--only", help=f"One of {', '.join(WORKLOADS)} (repeatable)."),
+    ] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="Short runs, once: a smoke test.")] = False,
+    directory: Annotated[
+        Path | None,
+        typer.Option(help="Where stores are put while measured. Default: the temporary directory."),
+    ] = None,
+    seconds: Annotated[float | None, typer.Option(min=0.5, help="Length of a run.")] = None,
+    repeats: Annotated[int | None, typer.Option(min=1, help="Runs a figure.")] = None,
+) -> None:
+    """Measure the engine and the service on this machine."""
+    names = only or list(WORKLOADS)
+    unknown = [name for name in names if name not in WORKLOADS]
+    if unknown:
+        raise typer.BadParameter(f"{unknown[0]} is none of {', '.join(WORKLOADS)}")
+    standard = QUICK if quick else Plan()
+    plan = Plan(
+        warm_up_ms=standard.warm_up_ms,
+        duration_ms=standard.duration_ms if seconds is None else round(seconds * 1000),
+        repeats=repeats or standard.repeats,
+    )
+    base = directory or Path(tempfile.gettempdir())
+    rows: list[Row] = []
+    skipped: dict[str, str] = {}
+    for name in names:
+        typer.echo(f"measuring {name} ...", err=True)
+        try:
+            rows += uvloop.run(_measure(name, plan, base))
+        except Skipped as exc:
+            skipped[name] = str(exc)
+    report = make_report(find_machine(base), plan, rows, skipped)
+    print_table(report)
+    path = write_json(report, RESULTS)
+    typer.echo(f"written to {path}", err=True)
+    if any(row.is_met is False for row in rows):
+        typer.echo("some figures are below what is wanted", err=True)
+
+
+async def _measure(name: str, plan: Plan, base: Path) -> list[Row]:
+    return await WORKLOADS[name](plan, base)
+
+
+if __name__ == "__main__":
+    typer.run(main)

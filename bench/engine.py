@@ -1,0 +1,221 @@
+"""The engine alone, over its socket: puts with and without group commit, reads, leases."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from pathlib import Path
+from typing import Final
+
+from bench.engine_flood import PutFlood
+from bench.measure import Meter, Plan, Row, Run, repeated
+from bench.payloads import make_records
+from bench.processes import EngineProcess, engine_running
+from storage_engine.client import (
+    AsyncStoreClient,
+    Durability,
+    GroupConfig,
+    LeaseRef,
+    PullRequest,
+    ReceiveRequest,
+    SettleRequest,
+    TopicConfig,
+)
+
+WORKLOAD: Final = "engine"
+QUEUES: Final = 4
+RECORDS: Final = 20_000
+ONE_TARGET: Final = 60_000.0
+HUNDRED_TARGET: Final = 200_000.0
+WINDOWS: Final = {1: 2_048, 100: 64}
+PULL_MESSAGES: Final = 64
+PULL_BYTES: Final = 1024 * 1024
+RECEIVE_MESSAGES: Final = 64
+LEASE_MS: Final = 60_000
+FILL_MS_MAX: Final = 30_000
+
+
+async def measure(plan: Plan, base: Path) -> list[Row]:
+    rows = []
+    for records_a_frame, durability, target in (
+        (1, Durability.SYNC, ONE_TARGET),
+        (100, Durability.SYNC, HUNDRED_TARGET),
+        (1, Durability.ASYNC, None),
+        (100, Durability.ASYNC, None),
+    ):
+        window = WINDOWS[records_a_frame]
+
+        async def once(
+            count: int = records_a_frame, mode: Durability = durability, window: int = window
+        ) -> Run:
+            async with engine_running(base) as engine:
+                return await _flood(plan, engine, mode, count, window)
+
+        rows.append(
+            await repeated(
+                once,
+                plan,
+                workload=WORKLOAD,
+                name=f"put, {records_a_frame} a frame, {durability}",
+                unit="msg/s",
+                setting=(
+                    f"1 KiB bodies, {QUEUES} queues, one connection, {window} frames in flight, "
+                    f"new store each run; {plan.text}"
+                ),
+                target=target,
+            )
+        )
+    rows.append(await _reads(plan, base, "pull"))
+    rows.append(await _reads(plan, base, "receive and ack"))
+    return rows
+
+
+async def _flood(
+    plan: Plan, engine: EngineProcess, durability: Durability, records_a_frame: int, window: int
+) -> Run:
+    topic = "bench%put"
+    client = AsyncStoreClient(engine.socket_path, client_name="bench")
+    await client.wait_connected(plan.duration_ms)
+    await client.topic_put(TopicConfig(topic=topic, queue_count=QUEUES, durability=durability))
+    records = make_records(topic, QUEUES, RECORDS)
+    _, flood = await asyncio.get_running_loop().create_unix_connection(
+        lambda: PutFlood(records, records_a_frame=records_a_frame, window=window),
+        engine.socket_path,
+    )
+    await _sleep_unless_failed(plan.warm_up_ms, flood)
+    before, stats_before = flood.frames_done, await client.stats()
+    meter = Meter({"engine": engine.pid})
+    await _sleep_unless_failed(plan.duration_ms, flood)
+    done = flood.frames_done - before
+    seconds, cpu = meter.stop()
+    stats = await client.stats()
+    flood.close()
+    await client.aclose()
+    syncs = stats.sync_count - stats_before.sync_count
+    return Run(
+        rate=done * records_a_frame / seconds,
+        cpu=cpu,
+        extra={
+            "syncs_per_s": round(syncs / seconds, 1),
+            "mib_per_s": round(
+                (stats.put_bytes - stats_before.put_bytes) / seconds / 1024 / 1024, 1
+            ),
+        },
+    )
+
+
+async def _sleep_unless_failed(ms: int, flood: PutFlood) -> None:
+    await asyncio.wait({flood.failure}, timeout=ms / 1000)
+    if flood.failure.done():
+        flood.failure.result()
+
+
+async def fill(socket_path: str, topic: str, queue_count: int, message_count: int) -> None:
+    """Put ``message_count`` 1 KiB messages into a topic, as fast as the engine takes them."""
+    records = make_records(topic, queue_count, RECORDS)
+    _, flood = await asyncio.get_running_loop().create_unix_connection(
+        lambda: PutFlood(records, records_a_frame=100, window=WINDOWS[100]), socket_path
+    )
+    deadline = time.perf_counter() + FILL_MS_MAX / 1000
+    while flood.frames_done * 100 < message_count and time.perf_counter() < deadline:
+        await _sleep_unless_failed(20, flood)
+    flood.close()
+
+
+async def _reads(plan: Plan, base: Path, kind: str) -> Row:
+    async def once() -> Run:
+        async with engine_running(base) as engine:
+            return await _read(plan, engine, kind)
+
+    what = (
+        f"{PULL_MESSAGES} a request, one request a queue in flight"
+        if kind == "pull"
+        else f"{RECEIVE_MESSAGES} a request, one at a time, each acked before the next"
+    )
+    return await repeated(
+        once,
+        plan,
+        workload=WORKLOAD,
+        name=kind,
+        unit="msg/s",
+        setting=f"1 KiB bodies, {QUEUES} queues, {what}, records decoded; {plan.text}",
+    )
+
+
+async def _read(plan: Plan, engine: EngineProcess, kind: str) -> Run:
+    topic = "bench%read"
+    client = AsyncStoreClient(engine.socket_path, client_name="bench")
+    await client.wait_connected(plan.duration_ms)
+    await client.topic_put(
+        TopicConfig(topic=topic, queue_count=QUEUES, durability=Durability.ASYNC)
+    )
+    await client.group_put(GroupConfig(group="bench%readers"))
+    # Enough for the whole run at a rate that no engine of this kind reaches.
+    await fill(engine.socket_path, topic, QUEUES, 150 * (plan.warm_up_ms + plan.duration_ms))
+    counts = [0]
+    if kind == "pull":
+        work = [
+            asyncio.create_task(_pull_for_ever(client, topic, queue, counts))
+            for queue in range(QUEUES)
+        ]
+    else:
+        work = [asyncio.create_task(_receive_for_ever(client, topic, counts))]
+    await asyncio.wait(work, timeout=plan.warm_up_ms / 1000)
+    before = counts[0]
+    meter = Meter({"engine": engine.pid})
+    await asyncio.wait(work, timeout=plan.duration_ms / 1000)
+    done = counts[0] - before
+    seconds, cpu = meter.stop()
+    for task in work:
+        task.cancel()
+    for result in await asyncio.gather(*work, return_exceptions=True):
+        if isinstance(result, Exception):
+            raise result
+    await client.aclose()
+    return Run(rate=done / seconds, cpu=cpu)
+
+
+async def _pull_for_ever(
+    client: AsyncStoreClient, topic: str, queue_id: int, counts: list[int]
+) -> None:
+    offset = 0
+    while True:
+        head, records = await client.pull(
+            PullRequest(
+                topic=topic,
+                queue_id=queue_id,
+                queue_offset=offset,
+                messages_max=PULL_MESSAGES,
+                bytes_max=PULL_BYTES,
+            )
+        )
+        counts[0] += len(records)
+        offset = head.next_offset if records else 0
+
+
+async def _receive_for_ever(client: AsyncStoreClient, topic: str, counts: list[int]) -> None:
+    request = ReceiveRequest(
+        group="bench%readers",
+        topic=topic,
+        member_id="bench",
+        messages_max=RECEIVE_MESSAGES,
+        bytes_max=PULL_BYTES,
+        wait_ms=1_000,
+        lease_ms=LEASE_MS,
+    )
+    while True:
+        head, records = await client.receive(request)
+        by_queue: dict[int, list[int]] = {}
+        for record in records:
+            by_queue.setdefault(record.queue_id, []).append(record.queue_offset)
+        acks = [
+            LeaseRef(
+                topic=topic,
+                queue_id=queue_id,
+                lease_generation=head.lease_generation,
+                queue_offsets=offsets,
+            )
+            for queue_id, offsets in by_queue.items()
+        ]
+        reply = await client.settle(SettleRequest(group="bench%readers", acks=acks))
+        counts[0] += reply.acked_count

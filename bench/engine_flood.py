@@ -1,0 +1,95 @@
+"""A client of the engine's socket that costs next to nothing: frames made before, replies counted.
+
+    prepared frames ─▶ [Flood] ─▶ engine       a fixed number in flight, refilled as replies come
+                        ◀─ replies: length, status and count are checked, nothing is decoded
+
+The service's own client would coalesce and decode; this one shows what the engine itself can do.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final, cast
+
+from storage_engine.frames import encode_frame, encode_struct
+from storage_engine.protocol import (
+    FRAME_HEAD_BYTES,
+    PUT_REPLY_ENTRY,
+    PUT_REPLY_HEAD,
+    HelloRequest,
+    Op,
+)
+
+STATUS_AT: Final = 6
+LENGTH_LOW_AT: Final = 3
+HELLO_ID: Final = 0
+
+
+class PutFlood(asyncio.Protocol):
+    """Keeps ``window`` PUT frames of ``records_a_frame`` records each in flight for ever."""
+
+    def __init__(self, records: list[bytes], *, records_a_frame: int, window: int) -> None:
+        chunks = [
+            b"".join(records[start : start + records_a_frame])
+            for start in range(0, len(records), records_a_frame)
+        ]
+        assert len(chunks) >= 2 * window, "request ids in flight must differ"
+        self._frames = [
+            encode_frame(Op.PUT, number, chunk) for number, chunk in enumerate(chunks, start=1)
+        ]
+        self._reply_bytes = FRAME_HEAD_BYTES + PUT_REPLY_HEAD.size
+        self._reply_bytes += records_a_frame * PUT_REPLY_ENTRY.size
+        self._window = window
+        self._next = 0
+        self._bytes_seen = 0
+        self._is_welcome = False
+        self._transport: asyncio.Transport
+        self.frames_done = 0
+        self.failure: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)
+        hello = encode_struct(HelloRequest(client="bench"))
+        self._transport.write(encode_frame(Op.HELLO, HELLO_ID, hello))
+
+    def data_received(self, data: bytes) -> None:
+        if not self._is_welcome:
+            # The answer to hello comes alone: nothing else was asked for yet.
+            self._is_welcome = True
+            self._send(self._window)
+            return
+        size = self._reply_bytes
+        phase = self._bytes_seen % size
+        statuses = data[(STATUS_AT - phase) % size :: size]
+        lengths = data[(LENGTH_LOW_AT - phase) % size :: size]
+        # Each reply has the same length; one that has not is an error frame or a refused record.
+        if any(statuses) or lengths.strip(bytes([(size - 4) & 0xFF])):
+            self._fail(RuntimeError("the engine refused a put"))
+            return
+        self._bytes_seen += len(data)
+        done = self._bytes_seen // size
+        if done > self.frames_done:
+            fresh = done - self.frames_done
+            self.frames_done = done
+            self._send(fresh)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._fail(ConnectionError(f"the engine's connection ended: {exc}"))
+
+    def close(self) -> None:
+        self.failure.cancel()
+        self._transport.abort()
+
+    def _send(self, count: int) -> None:
+        end = self._next + count
+        frames = self._frames[self._next : end]
+        if end >= len(self._frames):
+            end -= len(self._frames)
+            frames += self._frames[:end]
+        self._next = end
+        self._transport.write(b"".join(frames))
+
+    def _fail(self, exc: Exception) -> None:
+        if not self.failure.done():
+            self.failure.set_exception(exc)
+        self._transport.abort()

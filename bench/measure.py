@@ -1,0 +1,136 @@
+"""Runs, their medians, and the CPU that processes used meanwhile.
+
+workload ─▶ measured(window) ─▶ Run ─▶ repeated ─▶ Row ─▶ report
+"""
+
+from __future__ import annotations
+
+import os
+import statistics
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+CLOCK_TICKS_PER_S: Final = os.sysconf("SC_CLK_TCK")
+# Fields of /proc/PID/stat after the command's closing parenthesis, from 0.
+USER_TICKS_AT: Final = 11
+SYSTEM_TICKS_AT: Final = 12
+
+
+class Plan(msgspec.Struct, frozen=True, kw_only=True):
+    """How long each run takes, and how often it is repeated."""
+
+    warm_up_ms: int = 2_000
+    duration_ms: int = 8_000
+    repeats: int = 3
+
+    @property
+    def text(self) -> str:
+        return (
+            f"{self.repeats} runs of {self.duration_ms / 1000:g} s after "
+            f"{self.warm_up_ms / 1000:g} s of warm-up each; the median counts"
+        )
+
+
+QUICK = Plan(warm_up_ms=500, duration_ms=2_000, repeats=1)
+
+
+class Run(msgspec.Struct, frozen=True, kw_only=True):
+    """One run. ``cpu`` is in cores, by process name; ``extra`` further figures by name and unit."""
+
+    rate: float
+    cpu: dict[str, float] = {}
+    extra: dict[str, float] = {}
+
+
+class Row(msgspec.Struct, frozen=True, kw_only=True):
+    """A line of the result. ``target`` is the least that is wanted, None where nothing is."""
+
+    workload: str
+    name: str
+    unit: str
+    median: float
+    runs: list[float]
+    setting: str
+    cpu: dict[str, float] = {}
+    extra: dict[str, float] = {}
+    target: float | None = None
+
+    @property
+    def is_met(self) -> bool | None:
+        return None if self.target is None else self.median >= self.target
+
+
+class Skipped(Exception):
+    """A workload that cannot run on this machine; says why."""
+
+
+class Meter:
+    """CPU and wall time of named processes between two moments."""
+
+    def __init__(self, pids: dict[str, int]) -> None:
+        self._pids = {**pids, "generator": os.getpid()}
+        self._before = {name: cpu_seconds(pid) for name, pid in self._pids.items()}
+        self._started = time.perf_counter()
+
+    def stop(self) -> tuple[float, dict[str, float]]:
+        """(seconds passed, cores used by each process that used any)."""
+        seconds = time.perf_counter() - self._started
+        used = {
+            name: (cpu_seconds(pid) - self._before[name]) / seconds
+            for name, pid in self._pids.items()
+        }
+        return seconds, {name: round(cores, 2) for name, cores in used.items() if cores >= 0.01}
+
+
+def cpu_seconds(pid: int) -> float:
+    """CPU time of a process and its ended children's threads so far; 0 when it is gone."""
+    try:
+        content = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return 0.0
+    fields = content.rpartition(")")[2].split()
+    return (int(fields[USER_TICKS_AT]) + int(fields[SYSTEM_TICKS_AT])) / CLOCK_TICKS_PER_S
+
+
+async def repeated(
+    once: Callable[[], Awaitable[Run]],
+    plan: Plan,
+    *,
+    workload: str,
+    name: str,
+    unit: str,
+    setting: str,
+    target: float | None = None,
+) -> Row:
+    """Run ``once`` as often as planned; the row shows the run in the middle."""
+    runs = [await once() for _ in range(plan.repeats)]
+    runs_by_rate = sorted(runs, key=lambda run: run.rate)
+    middle = runs_by_rate[len(runs_by_rate) // 2]
+    return Row(
+        workload=workload,
+        name=name,
+        unit=unit,
+        median=statistics.median(run.rate for run in runs),
+        runs=[round(run.rate, 3) for run in runs],
+        setting=setting,
+        cpu=middle.cpu,
+        extra=middle.extra,
+        target=target,
+    )
+
+
+def ratio_row(workload: str, name: str, part: Row, whole: Row, *, target: float | None) -> Row:
+    """``part`` as a share of ``whole``, both of this run."""
+    return Row(
+        workload=workload,
+        name=name,
+        unit="ratio",
+        median=part.median / whole.median,
+        runs=[],
+        setting=f"{part.name} / {whole.name}",
+        target=target,
+    )
