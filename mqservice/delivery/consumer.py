@@ -23,7 +23,15 @@ from channels.exceptions import StopConsumer
 from mqservice.accounts.access import Principal, unauthenticated
 from mqservice.delivery.codec import CODECS, JSON_NAME, Codec
 from mqservice.delivery.context import DeliveryContext
-from mqservice.delivery.http import Message, Scope, Send, request_id_of, send_problem
+from mqservice.delivery.http import (
+    UPGRADE_REFUSAL_EXTENSION,
+    Message,
+    Receive,
+    Scope,
+    Send,
+    refuse_upgrade,
+    request_id_of,
+)
 from mqservice.delivery.limits import RECONNECT_MS
 from mqservice.delivery.session import Session, SessionEnded
 from mqservice.lib.problem import Problem
@@ -33,7 +41,6 @@ log = logging.getLogger(__name__)
 AUTH_CODE: Final = 4401
 NOT_FOUND_CODE: Final = 4404
 TRY_LATER_CODE: Final = 1013
-_REFUSAL_EXTENSION: Final = "websocket.http.response"
 _CLOSE_CODES: Final = {401: AUTH_CODE, 403: 4403, 404: NOT_FOUND_CODE, 503: TRY_LATER_CODE}
 _BAD_FRAME_CODE: Final = 4400
 
@@ -48,6 +55,7 @@ class DeliveryConsumer(AsyncConsumer):
         super().__init__()
         self._context = context()
         self._scope: Scope = {}
+        self._receive: Receive
         self._send: Send
         self._session: Session | None = None
         self._reader: asyncio.Task[Any] | None = None  # Any: the server's task, result unused
@@ -62,6 +70,7 @@ class DeliveryConsumer(AsyncConsumer):
         self.scope = scope
         self.base_send = send
         self._scope = scope
+        self._receive = receive
         self._send = send
         self._reader = asyncio.current_task()
         ending: SessionEnded | None = None
@@ -176,13 +185,13 @@ class DeliveryConsumer(AsyncConsumer):
 
     async def _refuse(self, problem: Problem, request_id: str) -> None:
         """With an HTTP status where the server can, else with a close code."""
-        if _REFUSAL_EXTENSION in self._scope.get("extensions", {}):
-            await send_problem(
+        if UPGRADE_REFUSAL_EXTENSION in (self._scope.get("extensions") or {}):
+            await refuse_upgrade(
+                self._receive,
                 self._send,
                 problem,
                 path=self._scope["path"],
                 request_id=request_id,
-                kind=_REFUSAL_EXTENSION,
             )
             return
         code = _CLOSE_CODES.get(problem.status, _BAD_FRAME_CODE)

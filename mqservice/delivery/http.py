@@ -9,6 +9,7 @@ there is no length. Each answer carries ``x-request-id``.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable, MutableMapping
 from itertools import count
 from typing import Any, Final, NamedTuple
@@ -32,6 +33,8 @@ _PROBLEM_HEADER: Final = (b"content-type", CONTENT_TYPE.encode())
 _CLOSE_HEADER: Final = (b"connection", b"close")
 _NO_CLIENT: Final = ("0.0.0.0", 0)
 _LENGTH_DIGITS_MAX: Final = 19
+UPGRADE_REFUSAL_EXTENSION: Final = "websocket.http.response"
+_GONE_SECONDS_MAX: Final = 1.0
 
 # The ids of a process differ in their second half only; that is enough to find a request, and saves
 # the hot path 26 look-ups.
@@ -220,3 +223,18 @@ async def send_problem(
         headers.append(_CLOSE_HEADER)
     await send({"type": f"{kind}.start", "status": problem.status, "headers": headers})
     await send({"type": f"{kind}.body", "body": body})
+
+
+async def refuse_upgrade(
+    receive: Receive, send: Send, problem: Problem, *, path: str, request_id: str
+) -> None:
+    """Answer a WebSocket handshake with ``problem`` instead of an upgrade."""
+    await send_problem(
+        send, problem, path=path, request_id=request_id, kind=UPGRADE_REFUSAL_EXTENSION
+    )
+    # uvicorn calls it an error when the application is done before the connection is: it reports the
+    # end of the answer first and then the end of the connection.
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(_GONE_SECONDS_MAX):
+            await receive()
+            await receive()

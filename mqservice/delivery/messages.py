@@ -90,7 +90,7 @@ class ProduceMessage(msgspec.Struct, frozen=True, forbid_unknown_fields=True, gc
 class PackedMessage(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     """The MessagePack form: positions instead of names, and the body as it is."""
 
-    body: bytes | str
+    body: bytes
     tag: str | None = None
     keys: list[str] = []
     message_group: str | None = None
@@ -98,15 +98,9 @@ class PackedMessage(msgspec.Struct, frozen=True, array_like=True, forbid_unknown
     queue: int | None = None
 
     def offer(self) -> Offer:
-        body = self.body.encode() if isinstance(self.body, str) else self.body
+        """The counterpart of ``ProduceMessage.offer``."""
         return Offer(
-            body,
-            False,
-            self.tag,
-            self.keys or [],
-            self.message_group,
-            self.properties or {},
-            self.queue,
+            self.body, False, self.tag, self.keys, self.message_group, self.properties, self.queue
         )
 
 

@@ -1,0 +1,41 @@
+"""A server with an engine in memory, one per module; each test has topics and keys of its own."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+
+import httpx
+import pytest
+
+from tests.mqservice.delivery.serving import Server, serving
+from tests.mqservice.delivery.store_double import StoreDouble
+
+_numbers = itertools.count()
+
+
+@pytest.fixture(scope="module")
+def store() -> StoreDouble:
+    return StoreDouble()
+
+
+@pytest.fixture(scope="module")
+def server(store: StoreDouble) -> Iterator[Server]:
+    with serving(store) as running:
+        yield running
+
+
+@pytest.fixture
+def topic(server: Server) -> str:
+    """The name of a topic in namespace acme, with a group ``billing`` beside it."""
+    name = f"orders{next(_numbers)}"
+    server.topic(name)
+    server.group("billing")
+    return name
+
+
+@pytest.fixture
+def api(server: Server) -> Iterator[httpx.Client]:
+    """An HTTP client with a key for namespace acme."""
+    with httpx.Client(base_url=server.url, headers={"authorization": server.key()}) as client:
+        yield client

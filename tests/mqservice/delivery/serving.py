@@ -1,0 +1,184 @@
+"""A real server for tests: uvicorn on a thread, real sockets, keys and routes without PostgreSQL.
+
+    with serving(store) as server: ──▶ server.url, server.ws_url, server.topic(...), server.key(...)
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+from collections.abc import Callable, Iterator
+from random import Random
+from typing import Any, TypeVar
+
+from mqservice.accounts.access import KeyCache, Principal, Scope
+from mqservice.asgi import Application
+from mqservice.caches import Caches, RouteCache, RouteKey
+from mqservice.delivery.context import DeliveryContext, SessionTimes
+from mqservice.delivery.drain import Drain
+from mqservice.delivery.queues import QueueChooser
+from mqservice.delivery.receipts import Receipts
+from mqservice.groups.routes import GroupRoute
+from mqservice.lib.api_keys import generate_api_key
+from mqservice.lib.clock import SystemClock
+from mqservice.lib.lookup_cache import CacheLimits
+from mqservice.lib.names import engine_name
+from mqservice.lib.signing import Signer
+from mqservice.store import Store
+from mqservice.topics.routes import TopicRoute
+from mqservice.web import WebServer, bind_socket, server_config
+
+T = TypeVar("T")
+START_SECONDS_MAX = 10.0
+ALL_SCOPES = frozenset(Scope)
+
+
+class Server:
+    """One running server and what it knows of keys, topics and groups."""
+
+    def __init__(self, store: Store, times: SessionTimes) -> None:
+        self.store = store
+        self.keys: dict[bytes, Principal] = {}
+        self.topics: dict[RouteKey, TopicRoute] = {}
+        self.groups: dict[RouteKey, GroupRoute] = {}
+        fresh = CacheLimits(fresh_ms=100, absent_ms=1)
+        caches = Caches(
+            KeyCache(self._find_key, limits=fresh),
+            RouteCache(self._find_topic, self._find_group, limits=fresh),
+        )
+        self.context = DeliveryContext(
+            store=store,
+            caches=caches,
+            receipts=Receipts(Signer("a secret of at least 32 characters", "receipt")),
+            queues=QueueChooser(Random(7)),
+            clock=SystemClock(),
+            drain=Drain(),
+            times=times,
+        )
+        self.application = Application(lambda: self.context)
+        self._listener = bind_socket("127.0.0.1", 0, is_shared=False)
+        self.port: int = self._listener.getsockname()[1]
+        self.url = f"http://127.0.0.1:{self.port}"
+        self.ws_url = f"ws://127.0.0.1:{self.port}/v1/ws"
+        self._server = WebServer(server_config(self.application), self.application)
+        self._thread = threading.Thread(target=self._run, name="test-server")
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._is_ready = threading.Event()
+
+    def key(
+        self,
+        *,
+        tenant_id: int = 1,
+        namespace: str | None = "acme",
+        scopes: frozenset[Scope] = ALL_SCOPES,
+    ) -> str:
+        """A new key's Authorization header."""
+        header = f"Bearer {generate_api_key()}"
+        self.keys[header.encode()] = Principal(
+            key_id=f"k{len(self.keys)}",
+            tenant_id=tenant_id,
+            tenant=f"tenant{tenant_id}",
+            namespace_id=None,
+            namespace=namespace,
+            scopes=scopes,
+        )
+        return header
+
+    def topic(
+        self,
+        name: str,
+        *,
+        tenant_id: int = 1,
+        namespace: str = "acme",
+        queue_count: int = 4,
+        body_bytes_max: int = 64 * 1024,
+        durability: str = "sync",
+        message_type: str = "mixed",
+    ) -> TopicRoute:
+        route = TopicRoute(
+            namespace=namespace,
+            name=name,
+            engine_name=engine_name(namespace=namespace, name=name),
+            queue_count=queue_count,
+            body_bytes_max=body_bytes_max,
+            durability=durability,
+            message_type=message_type,
+        )
+        self.topics[tenant_id, namespace, name] = route
+        return route
+
+    def group(
+        self, name: str, *, tenant_id: int = 1, namespace: str = "acme", lease_ms: int = 60_000
+    ) -> GroupRoute:
+        route = GroupRoute(
+            namespace=namespace,
+            name=name,
+            engine_name=engine_name(namespace=namespace, name=name),
+            lease_ms=lease_ms,
+            max_reconsume_times=16,
+        )
+        self.groups[tenant_id, namespace, name] = route
+        return route
+
+    def call(self, work: Callable[[], T]) -> T:
+        """``work`` on the server's loop, where the store and the sessions live."""
+        assert self._loop is not None
+
+        async def run() -> T:
+            return work()
+
+        return asyncio.run_coroutine_threadsafe(run(), self._loop).result(START_SECONDS_MAX)
+
+    def start(self) -> None:
+        self._thread.start()
+        assert self._is_ready.wait(START_SECONDS_MAX), "the server did not start"
+
+    def ask_to_stop(self) -> None:
+        """As SIGTERM does."""
+        self._server.should_exit = True
+
+    def stop(self) -> None:
+        self.ask_to_stop()
+        self._thread.join(START_SECONDS_MAX)
+        assert not self._thread.is_alive(), "the server did not stop"
+        self._listener.close()
+
+    def _run(self) -> None:
+        with asyncio.Runner(loop_factory=self._server.config.get_loop_factory()) as runner:
+            runner.run(self._serve())
+
+    async def _serve(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._loop.call_soon(self._announce)
+        await self._server.serve(sockets=[self._listener])
+
+    def _announce(self) -> None:
+        if self._server.started:
+            self._is_ready.set()
+        else:
+            assert self._loop is not None
+            self._loop.call_later(0.005, self._announce)
+
+    async def _find_key(self, authorization: bytes) -> Principal | None:
+        return self.keys.get(authorization)
+
+    async def _find_topic(self, key: RouteKey) -> TopicRoute | None:
+        return self.topics.get(key)
+
+    async def _find_group(self, key: RouteKey) -> GroupRoute | None:
+        return self.groups.get(key)
+
+
+@contextlib.contextmanager
+def serving(store: Store, times: SessionTimes | None = None) -> Iterator[Server]:
+    """A server around ``store`` for the length of the block."""
+    server = Server(store, times or SessionTimes())
+    server.start()
+    try:
+        yield server
+    finally:
+        server.stop()
+
+
+Json = dict[str, Any]  # Any: answers are looked into by tests, field by field

@@ -1,0 +1,209 @@
+"""The engine in memory, as far as the data plane can see it: puts, leases, settles, parked polls."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import dataclass, field
+
+import msgspec
+
+from mqservice.store import (
+    LeaseExpired,
+    OutcomeUnknown,
+    PutResult,
+    Received,
+    ReceiveHead,
+    ReceiveRequest,
+    Record,
+    SettleFailure,
+    SettleReply,
+    SettleRequest,
+    StoreError,
+    StoreUnavailable,
+)
+from storage_engine.record import decode_record
+
+POLL_SECONDS = 0.02
+
+
+def now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+@dataclass
+class Progress:
+    """What a group has done with one queue."""
+
+    next_offset: int = 0
+    leases: dict[int, tuple[int, int]] = field(default_factory=dict)
+    ready: list[int] = field(default_factory=list)
+    attempts: dict[int, int] = field(default_factory=dict)
+    settled: set[int] = field(default_factory=set)
+
+
+class StoreDouble:
+    """Same methods as the asynchronous client; used on one event loop, looked at from any thread."""
+
+    def __init__(self) -> None:
+        self.is_connected = True
+        self.put_error: StoreError | None = None
+        self.refused_bodies: dict[bytes, StoreError] = {}
+        self.queues: dict[tuple[str, int], list[Record]] = {}
+        self.progress: dict[tuple[str, str, int], Progress] = {}
+        self.parked_count = 0
+        self.receives: list[ReceiveRequest] = []
+        self.settles: list[SettleRequest] = []
+        self._generation = 0
+        self._changed = asyncio.Event()
+
+    def records(self, topic: str) -> list[Record]:
+        """Everything stored in ``topic``, by queue and offset."""
+        return [r for (name, _), log in sorted(self.queues.items()) if name == topic for r in log]
+
+    def leased_count(self, group: str) -> int:
+        return sum(len(p.leases) for (name, _, _), p in self.progress.items() if name == group)
+
+    def settled_count(self, group: str) -> int:
+        return sum(len(p.settled) for (name, _, _), p in self.progress.items() if name == group)
+
+    def put(self, records: list[bytes]) -> asyncio.Future[list[PutResult]]:
+        future: asyncio.Future[list[PutResult]] = asyncio.get_running_loop().create_future()
+        if not self.is_connected:
+            future.set_exception(StoreUnavailable("no engine answers at /a/secret/path"))
+        elif self.put_error is not None:
+            future.set_exception(self.put_error)
+        else:
+            future.set_result([self._append(decode_record(record)) for record in records])
+            self._wake()
+        return future
+
+    def _append(self, record: Record) -> PutResult:
+        error = self.refused_bodies.get(record.body)
+        if error is not None:
+            return PutResult(-1, -1, 0, error)
+        log = self.queues.setdefault((record.topic, record.queue_id), [])
+        stored_ms = now_ms()
+        log.append(
+            msgspec.structs.replace(record, queue_offset=len(log), store_timestamp_ms=stored_ms)
+        )
+        return PutResult(len(log) - 1, 0, stored_ms)
+
+    async def receive(self, request: ReceiveRequest) -> Received:
+        self.receives.append(request)
+        deadline = time.monotonic() + request.wait_ms / 1_000
+        self.parked_count += 1
+        try:
+            while True:
+                if not self.is_connected:
+                    raise StoreUnavailable("no engine answers")
+                received = self._lease(request)
+                if received.records or time.monotonic() >= deadline:
+                    return received
+                changed = self._changed
+                try:
+                    async with asyncio.timeout(POLL_SECONDS):
+                        await changed.wait()
+                except TimeoutError:
+                    continue
+        finally:
+            self.parked_count -= 1
+
+    def _lease(self, request: ReceiveRequest) -> Received:
+        self._generation += 1
+        until_ms = now_ms() + request.lease_ms
+        records: list[Record] = []
+        attempts: list[int] = []
+        total_bytes = 0
+        for (topic, queue_id), log in self.queues.items():
+            if topic != request.topic:
+                continue
+            progress = self._progress(request.group, topic, queue_id)
+            for offset, (_, lease_until_ms) in list(progress.leases.items()):
+                if lease_until_ms <= now_ms():
+                    del progress.leases[offset]
+                    progress.ready.append(offset)
+            while len(records) < request.messages_max:
+                if progress.ready:
+                    offset = progress.ready[0]
+                elif progress.next_offset < len(log):
+                    offset = progress.next_offset
+                else:
+                    break
+                record = log[offset]
+                if records and total_bytes + len(record.body) > request.bytes_max:
+                    break
+                if progress.ready:
+                    progress.ready.pop(0)
+                else:
+                    progress.next_offset += 1
+                total_bytes += len(record.body)
+                progress.attempts[offset] = progress.attempts.get(offset, 0) + 1
+                progress.leases[offset] = (self._generation, until_ms)
+                records.append(record)
+                attempts.append(progress.attempts[offset])
+        head = ReceiveHead(
+            lease_generation=self._generation, lease_until_ms=until_ms, attempts=attempts
+        )
+        return Received(head, records)
+
+    async def settle(self, request: SettleRequest) -> SettleReply:
+        if not self.is_connected:
+            raise OutcomeUnknown("the connection broke")
+        self.settles.append(request)
+        acked = nacked = 0
+        failures: list[SettleFailure] = []
+        extended: list[int] = []
+        for lease in request.acks:
+            for offset in lease.queue_offsets:
+                progress = self._progress(request.group, lease.topic, lease.queue_id)
+                held = progress.leases.get(offset)
+                if held is not None and held[0] != lease.lease_generation:
+                    failures.append(_failure(lease.topic, lease.queue_id, offset))
+                    continue
+                progress.leases.pop(offset, None)
+                if offset in progress.ready:
+                    progress.ready.remove(offset)
+                progress.settled.add(offset)
+                acked += 1
+        for nack in request.nacks:
+            progress = self._progress(request.group, nack.topic, nack.queue_id)
+            held = progress.leases.get(nack.queue_offset)
+            if held is None or held[0] != nack.lease_generation:
+                failures.append(_failure(nack.topic, nack.queue_id, nack.queue_offset))
+                continue
+            del progress.leases[nack.queue_offset]
+            progress.ready.append(nack.queue_offset)
+            nacked += 1
+        for extend in request.extends:
+            progress = self._progress(request.group, extend.topic, extend.queue_id)
+            held = progress.leases.get(extend.queue_offset)
+            if held is None or held[0] != extend.lease_generation:
+                failures.append(_failure(extend.topic, extend.queue_id, extend.queue_offset))
+                extended.append(0)
+                continue
+            until_ms = now_ms() + extend.lease_ms
+            progress.leases[extend.queue_offset] = (held[0], until_ms)
+            extended.append(until_ms)
+        self._wake()
+        return SettleReply(
+            acked_count=acked, nacked_count=nacked, extended_until_ms=extended, failures=failures
+        )
+
+    async def wait_connected(self, timeout_ms: int) -> None:
+        if not self.is_connected:
+            await asyncio.sleep(min(timeout_ms, 20) / 1_000)
+            raise StoreUnavailable("no engine answers")
+
+    def _progress(self, group: str, topic: str, queue_id: int) -> Progress:
+        return self.progress.setdefault((group, topic, queue_id), Progress())
+
+    def _wake(self) -> None:
+        changed, self._changed = self._changed, asyncio.Event()
+        changed.set()
+
+
+def _failure(topic: str, queue_id: int, queue_offset: int) -> SettleFailure:
+    return SettleFailure(
+        topic=topic, queue_id=queue_id, queue_offset=queue_offset, code=LeaseExpired.code
+    )

@@ -1,0 +1,78 @@
+"""Receipts hold what they were made with, and nothing else is taken for one."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mqservice.delivery.limits import RECEIPT_LIFE_MS
+from mqservice.delivery.receipts import Receipt, Receipts
+from mqservice.lib.signing import Signer
+
+NOW_MS = 1_800_000_000_000
+RECEIPTS = Receipts(Signer("a secret of at least 32 characters", "receipt"))
+
+
+def written(group: str = "acme%billing", expires_ms: int = NOW_MS) -> str:
+    write = RECEIPTS.writer(group=group, lease_generation=7, expires_ms=expires_ms)
+    return write("acme%orders", 3, 88_123)
+
+
+@given(
+    topic=st.text(st.characters(codec="utf-8"), min_size=1, max_size=60),
+    queue_id=st.integers(0, 2**31),
+    queue_offset=st.integers(0, 2**62),
+    lease_generation=st.integers(0, 2**62),
+)
+def test_a_receipt_reads_back(
+    topic: str, queue_id: int, queue_offset: int, lease_generation: int
+) -> None:
+    write = RECEIPTS.writer(group="g", lease_generation=lease_generation, expires_ms=NOW_MS)
+
+    text = write(topic, queue_id, queue_offset)
+
+    assert RECEIPTS.read(text, group="g", now_ms=NOW_MS) == Receipt(
+        topic, queue_id, queue_offset, lease_generation, NOW_MS
+    )
+
+
+@given(st.text(max_size=200))
+def test_no_text_is_taken_for_a_receipt(text: str) -> None:
+    assert RECEIPTS.read(text, group="acme%billing", now_ms=NOW_MS) is None
+
+
+@given(position=st.integers(0, 200), letter=st.sampled_from("ABCxyz059-_"))
+def test_a_changed_letter_makes_it_worthless(position: int, letter: str) -> None:
+    good = written()
+    position %= len(good) - 1  # the last letter has bits that mean nothing
+    changed = good[:position] + letter + good[position + 1 :]
+
+    read = RECEIPTS.read(changed, group="acme%billing", now_ms=NOW_MS)
+
+    assert (read is not None) == (changed == good)
+
+
+def test_another_group_or_another_secret_cannot_read_it() -> None:
+    stranger = Receipts(Signer("another secret of 32 characters or more", "receipt"))
+
+    assert RECEIPTS.read(written(), group="acme%audit", now_ms=NOW_MS) is None
+    assert stranger.read(written(), group="acme%billing", now_ms=NOW_MS) is None
+
+
+def test_a_former_secret_is_still_good_during_a_rotation() -> None:
+    rotated = Receipts(
+        Signer(
+            "the new secret of 32 characters or so",
+            "receipt",
+            ["a secret of at least 32 characters"],
+        )
+    )
+
+    assert rotated.read(written(), group="acme%billing", now_ms=NOW_MS) is not None
+
+
+def test_a_receipt_outlives_its_lease_but_not_the_longest_retention() -> None:
+    end_ms = NOW_MS + RECEIPT_LIFE_MS
+
+    assert RECEIPTS.read(written(), group="acme%billing", now_ms=end_ms) is not None
+    assert RECEIPTS.read(written(), group="acme%billing", now_ms=end_ms + 1) is None
