@@ -13,12 +13,13 @@ import os
 from typing import Any, Final
 
 from celery import Celery, signals
-from kombu import Queue
+from kombu import Exchange, Queue
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "mqservice.settings")
 
 from django.conf import settings
 
+QUEUES: Final = ("control", "delay", "persist", "analytics")
 CHECKPOINT_SECONDS: Final = 5.0
 SAMPLE_SECONDS: Final = 10.0
 
@@ -30,8 +31,10 @@ app.conf.update(
     event_serializer="json",
     task_ignore_result=True,
     result_expires=None,
-    task_queues=[Queue(name) for name in ("control", "delay", "persist", "analytics")],
+    task_queues=[Queue(name, Exchange("mqservice"), routing_key=name) for name in QUEUES],
     task_default_queue="control",
+    task_default_exchange="mqservice",
+    task_default_routing_key="control",
     task_create_missing_queues=False,
     task_routes={"monitoring.checkpoint_engine": {"queue": "persist"}},
     task_time_limit=60,

@@ -186,5 +186,10 @@ LOGGING = {
         # Refusals are answers, not events; 5xx are logged where they arise.
         "django.request": {"handlers": [], "level": "ERROR", "propagate": True},
         "django.server": {"handlers": [], "level": "INFO", "propagate": True},
+        # Several lines a tick, each a second apart, would bury what matters.
+        **{
+            name: {"level": "WARNING"}
+            for name in ("celery.beat", "celery.app.trace", "celery.worker.strategy")
+        },
     },
 }
