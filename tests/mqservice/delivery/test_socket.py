@@ -1,0 +1,455 @@
+"""The WebSocket protocol, command by command, in both subprotocols over real sockets."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import httpx
+import msgspec
+import pytest
+from websockets.exceptions import ConnectionClosed, InvalidStatus
+from websockets.sync.client import connect
+
+from mqservice.accounts.access import Scope
+from tests.mqservice.delivery.peers import BOTH, JSON, MSGPACK, Peer
+from tests.mqservice.delivery.serving import Server
+from tests.mqservice.delivery.store_double import StoreDouble
+
+
+@pytest.fixture(params=BOTH)
+def peer(server: Server, request: pytest.FixtureRequest) -> Iterator[Peer]:
+    with Peer(server, request.param) as connected:
+        yield connected
+
+
+def closed(peer: Peer) -> tuple[int, str]:
+    """Code and reason of the close that is next."""
+    with pytest.raises(ConnectionClosed) as caught:
+        while True:
+            peer.recv()
+    assert caught.value.rcvd is not None
+    return caught.value.rcvd.code, caught.value.rcvd.reason
+
+
+def subscribe(peer: Peer, topic: str, sid: int = 1, **fields: object) -> None:
+    answer = peer.ask("sub", sid=sid, topic=topic, group="billing", **fields)
+    assert answer["op"] == "ok", answer
+
+
+def test_hello_tells_the_limits(peer: Peer) -> None:
+    welcome = peer.welcome
+
+    assert welcome["session"].startswith("s_")
+    assert (welcome["resumed"], welcome["ping_ms"], welcome["pong_ms"]) == (False, 25_000, 10_000)
+    assert welcome["limits"] == {
+        "credit_msgs": 1_000,
+        "credit_bytes": 8 * 1024 * 1024,
+        "max_frame": 4 * 1024 * 1024,
+    }
+
+
+def test_without_a_subprotocol_it_is_json(server: Server) -> None:
+    with connect(server.ws_url, additional_headers={"authorization": server.key()}) as socket:
+        socket.send('{"op":"hello","id":1}')
+
+        assert json.loads(socket.recv(5))["op"] == "welcome"
+        assert socket.subprotocol is None
+
+
+@pytest.mark.parametrize(
+    ("headers", "query", "subprotocol", "status", "code"),
+    [
+        ({}, "", JSON, 401, "UNAUTHENTICATED"),
+        ({"authorization": "Bearer wrong"}, "", JSON, 401, "UNAUTHENTICATED"),
+        (None, "?ns=other", JSON, 404, "NAMESPACE_NOT_FOUND"),
+        (None, "", "mq.v9", 400, "BAD_REQUEST"),
+    ],
+)
+def test_refused_before_the_upgrade_with_a_problem(
+    server: Server,
+    headers: dict[str, str] | None,
+    query: str,
+    subprotocol: str,
+    status: int,
+    code: str,
+) -> None:
+    if headers is None:
+        headers = {"authorization": server.key()}
+
+    with pytest.raises(InvalidStatus) as caught:
+        Peer(
+            server,
+            subprotocol,
+            url=server.ws_url + query,
+            key=headers.get("authorization", "none"),
+        )
+
+    response = caught.value.response
+    assert response.status_code == status
+    assert response.body is not None
+    assert json.loads(bytes(response.body))["code"] == code
+    assert response.headers["content-type"] == "application/problem+json"
+    assert response.headers["x-request-id"]
+
+
+def test_a_key_of_the_whole_tenant_names_its_namespace(server: Server, topic: str) -> None:
+    key = server.key(namespace=None)
+
+    with pytest.raises(InvalidStatus) as caught:
+        Peer(server, key=key)
+    with Peer(server, key=key, url=server.ws_url + "?ns=acme") as peer:
+        answer = peer.ask("pub", topic=topic, m=[{"body": "x"}])
+
+    assert caught.value.response.status_code == 400
+    assert answer["op"] == "ok"
+
+
+def test_other_sockets_are_404(server: Server) -> None:
+    with pytest.raises(InvalidStatus) as caught:
+        Peer(server, url=server.ws_url + "x")
+
+    assert caught.value.response.status_code == 404
+
+
+def test_pub_stores_and_answers_like_a_batch(peer: Peer, topic: str, store: StoreDouble) -> None:
+    answer = peer.ask(
+        "pub", topic=topic, m=[{"body": "a", "tag": "t", "keys": ["k"], "queue": 1}, {"body": "b"}]
+    )
+
+    results = answer["r"]["results"]
+    assert [(r["index"], r["status"]) for r in results] == [(0, 201), (1, 201)]
+    by_id = {record.message_id: record for record in store.records(f"acme%{topic}")}
+    first = by_id[results[0]["id"]]
+    assert (first.body, first.tag, first.keys, first.queue_id) == (b"a", "t", ["k"], 1)
+
+
+def test_bodies_arrive_as_they_were(peer: Peer, api: httpx.Client, topic: str) -> None:
+    bodies = [b"text", "ünï\n".encode(), bytes(range(256)), b'{"a":1}']
+    for body in bodies:
+        api.post(f"/v1/-/topics/{topic}/messages", content=body, headers={"mq-queue": "0"})
+    subscribe(peer, topic)
+
+    messages = peer.take(len(bodies))
+
+    assert [peer.body(message) for message in messages] == bodies
+    assert [message["t"] for message in messages] == [1, 2, 3, 4]
+    assert [message["o"] for message in messages] == [0, 1, 2, 3]
+
+
+def test_a_json_body_is_json_again_on_one_line(
+    server: Server, api: httpx.Client, topic: str
+) -> None:
+    api.post(
+        f"/v1/-/topics/{topic}/messages",
+        content=b'{"body_json": {"a":\n 1}, "properties": {"p": "1"}}',
+        headers={"content-type": "application/json"},
+    )
+    with Peer(server) as peer:
+        subscribe(peer, topic)
+        [message] = peer.take(1)
+
+    assert (message["e"], message["b"], message["p"]) == ("json", {"a": 1}, {"p": "1"})
+
+
+def test_a_message_carries_all_its_fields(peer: Peer, api: httpx.Client, topic: str) -> None:
+    message = {
+        "body": "x",
+        "tag": "t",
+        "keys": ["k1", "k2"],
+        "message_group": "g",
+        "properties": {"p": "1"},
+        "queue": 3,
+    }
+    stored = api.post(f"/v1/-/topics/{topic}/messages", json=message).json()
+    subscribe(peer, topic)
+
+    [pushed] = peer.take(1)
+
+    assert pushed["id"] == stored["id"]
+    assert (pushed["q"], pushed["o"], pushed["a"]) == (3, 0, 1)
+    assert pushed["s"] > 1_700_000_000_000
+    assert (pushed["tag"], pushed["keys"], pushed["g"], pushed["p"]) == (
+        "t",
+        ["k1", "k2"],
+        "g",
+        {"p": "1"},
+    )
+
+
+def test_an_ack_with_an_id_is_confirmed_and_settles(
+    peer: Peer, topic: str, store: StoreDouble
+) -> None:
+    peer.ask("pub", topic=topic, m=[{"body": str(n), "queue": n % 2} for n in range(6)])
+    subscribe(peer, topic)
+    tags = [message["t"] for message in peer.take(6)]
+
+    answer = peer.ask("ack", sid=1, t=tags[:4])
+    again = peer.ask("ack", sid=1, t=tags[:4])
+    unknown = peer.ask("ack", sid=1, t=[999])
+    upto = peer.ask("ack", sid=1, upto=tags[-1])
+
+    assert answer["r"] == {"acked": 4, "failed": []}
+    assert again["r"] == {"acked": 0, "failed": []}
+    assert unknown["r"] == {"acked": 0, "failed": [{"t": 999, "code": "UNKNOWN_TAG"}]}
+    assert upto["r"] == {"acked": 2, "failed": []}
+    assert all(len(request.acks) <= 2 for request in store.settles), "one lease ref per queue"
+
+
+def test_acks_of_one_frame_are_one_settle(peer: Peer, topic: str, store: StoreDouble) -> None:
+    peer.ask("pub", topic=topic, m=[{"body": str(n), "queue": 0} for n in range(4)])
+    subscribe(peer, topic)
+    tags = [message["t"] for message in peer.take(4)]
+    before = len(store.settles)
+    parts = [peer.encode("ack", id=100 + tag, sid=1, t=[tag]) for tag in tags]
+
+    if peer.is_json:
+        peer.socket.send("\n".join(str(part) for part in parts))
+    else:
+        peer.socket.send(b"\x94" + b"".join(p for p in parts if isinstance(p, bytes)))
+    answers = [peer.answer(100 + tag) for tag in tags]
+
+    assert all(answer["r"]["acked"] == 1 for answer in answers)
+    assert len(store.settles) == before + 1
+    assert [lease.queue_offsets for lease in store.settles[-1].acks] == [[0, 1, 2, 3]]
+
+
+def test_an_ack_without_an_id_is_not_answered(
+    peer: Peer, topic: str, store: StoreDouble
+) -> None:
+    peer.ask("pub", topic=topic, m=[{"body": "x"}])
+    subscribe(peer, topic)
+    [message] = peer.take(1)
+
+    peer.send("ack", sid=1, t=[message["t"]])
+    peer.send("ping")
+
+    assert peer.recv()["op"] == "pong"
+    assert store.settles[-1].acks[0].queue_offsets == [message["o"]]
+
+
+def test_a_nack_brings_the_message_back(peer: Peer, topic: str, store: StoreDouble) -> None:
+    peer.ask("pub", topic=topic, m=[{"body": "x"}])
+    subscribe(peer, topic)
+    [first] = peer.take(1)
+
+    peer.send("nack", sid=1, t=[[first["t"], 0, "db down"]])
+    [second] = peer.take(1)
+    nack = store.settles[-1].nacks[0]
+    answer = peer.ask("nack", sid=1, t=[[second["t"], 0, None], [77]])
+
+    assert (second["id"], second["a"]) == (first["id"], 2)
+    assert second["t"] > first["t"]
+    assert nack.reason == "db down"
+    assert answer["r"] == {"nacked": 1, "failed": [{"t": 77, "code": "UNKNOWN_TAG"}]}
+
+
+def test_extend_moves_the_end_of_the_lease(peer: Peer, topic: str, store: StoreDouble) -> None:
+    peer.ask("pub", topic=topic, m=[{"body": "x"}])
+    subscribe(peer, topic, lease_ms=1_500)
+    [message] = peer.take(1)
+
+    answer = peer.ask("extend", sid=1, t=[message["t"], 50], ms=60_000)
+
+    assert answer["r"] == {"extended": 1, "failed": [{"t": 50, "code": "LEASE_EXPIRED"}]}
+    assert store.settles[-1].extends[0].lease_ms == 60_000
+
+
+def test_unsub_gives_back_and_drain_lets_settle(
+    peer: Peer, topic: str, store: StoreDouble
+) -> None:
+    peer.ask("pub", topic=topic, m=[{"body": "x"}, {"body": "y"}])
+    subscribe(peer, topic, sid=5)
+    tags = [message["t"] for message in peer.take(2)]
+
+    draining = peer.ask("unsub", sid=5, drain=True)
+    acked = peer.ask("ack", sid=5, t=tags[:1])
+    ended = peer.ask("unsub", sid=5)
+    gone = peer.ask("ack", sid=5, t=tags)
+
+    assert draining["r"] == {"outstanding": 2}
+    assert acked["r"]["acked"] == 1
+    assert ended["r"] == {"outstanding": 0}
+    assert (gone["op"], gone["code"]) == ("err", "NOT_FOUND")
+    assert store.leased_count("acme%billing") == 0
+
+
+def test_ping_is_answered_by_pong(peer: Peer) -> None:
+    peer.send("ping")
+
+    assert peer.recv()["op"] == "pong"
+
+
+def test_an_unknown_op_is_an_err_and_the_socket_goes_on(server: Server) -> None:
+    with Peer(server, JSON) as peer:
+        peer.socket.send('{"op":"dance","id":7}')
+        json_err = peer.recv()
+        assert peer.ask("pub", topic="x y", m=[])["code"] == "ILLEGAL_TOPIC"
+    with Peer(server, MSGPACK) as peer:
+        peer.socket.send(msgspec.msgpack.encode([99, 7]))
+        pack_err = peer.recv()
+
+    for err in (json_err, pack_err):
+        assert (err["op"], err["id"], err["code"], err["retryable"]) == (
+            "err",
+            7,
+            "UNKNOWN_OP",
+            False,
+        )
+        assert "hello 1, pub 3" in err["msg"]
+    assert "'dance'" in json_err["msg"]
+
+
+@pytest.mark.parametrize(
+    ("content", "command_id", "detail"),
+    [
+        ('{"op":"ack","id":3,"sid":1,"t":["x"]}', 3, "Expected `int`, got `str` at /t/0"),
+        ('{"op":"ack","id":3,"t":[1]}', 3, "missing required field `sid` at /sid"),
+        ('{"op":"ack","sid":1,"colour":2}', None, "unknown field `colour` at /colour"),
+        ('{"op":"sub","id":4,"sid":1,"topic":"a","group":"b","from":{}}', 4, "at /from"),
+        ('{"op":"pub","id":5,"topic":"a","m":[{}],"key":"k"}', 5, "at /key"),
+        ('{"op":"hello","id":6}', 6, "hello was said before"),
+        ('{"op":"credit","sid":1,"msgs":-1}', None, "must not be negative"),
+    ],
+)
+def test_a_wrong_field_is_an_err_with_its_place(
+    server: Server, content: str, command_id: int | None, detail: str
+) -> None:
+    with Peer(server) as peer:
+        peer.socket.send(content)
+        err = peer.recv()
+
+    assert (err["op"], err["id"], err["code"]) == ("err", command_id, "BAD_REQUEST")
+    assert detail in err["msg"]
+
+
+def test_a_wrong_position_is_an_err_with_its_id(server: Server) -> None:
+    with Peer(server, MSGPACK) as peer:
+        peer.socket.send(msgspec.msgpack.encode([7, 3, 1, ["x"]]))
+        err = peer.recv()
+
+    assert (err["id"], err["code"]) == (3, "BAD_REQUEST")
+    assert "/3/0" in err["msg"]
+
+
+@pytest.mark.parametrize(
+    ("fields", "code"),
+    [
+        ({"topic": "absent"}, "TOPIC_NOT_FOUND"),
+        ({"topic": "a.b"}, "ILLEGAL_TOPIC"),
+        ({"group": "absent"}, "GROUP_NOT_FOUND"),
+        ({"group": "%RETRY%x"}, "ILLEGAL_GROUP"),
+        ({"lease_ms": 10}, "ILLEGAL_LEASE"),
+        ({"filter": "a"}, "ILLEGAL_FILTER"),
+        ({"mode": "reader"}, "BAD_REQUEST"),
+        ({"credit": {"msgs": -1, "bytes": 0}}, "BAD_REQUEST"),
+    ],
+)
+def test_sub_refusals(peer: Peer, topic: str, fields: dict[str, object], code: str) -> None:
+    answer = peer.ask("sub", **{"sid": 1, "topic": topic, "group": "billing", **fields})
+
+    assert (answer["op"], answer["code"]) == ("err", code)
+
+
+def test_a_sid_is_used_once(peer: Peer, topic: str) -> None:
+    subscribe(peer, topic)
+
+    answer = peer.ask("sub", sid=1, topic=topic, group="billing")
+
+    assert (answer["op"], answer["code"]) == ("err", "CONFLICT")
+
+
+def test_pub_refusals_point_into_the_frame(peer: Peer, topic: str, store: StoreDouble) -> None:
+    illegal = peer.ask("pub", topic=topic, m=[{"body": "x"}, {"body": "x", "tag": "|"}])
+    empty = peer.ask("pub", topic=topic, m=[])
+
+    assert (illegal["code"], "/1/tag" in illegal["msg"]) == ("ILLEGAL_TAG", True)
+    assert empty["code"] == "BAD_REQUEST"
+    assert store.records(f"acme%{topic}") == []
+
+
+def test_scopes_hold_on_the_socket(server: Server, topic: str) -> None:
+    with Peer(server, key=server.key(scopes=frozenset({Scope.PRODUCE}))) as producer:
+        refused = producer.ask("sub", sid=1, topic=topic, group="billing")
+    with Peer(server, key=server.key(scopes=frozenset({Scope.CONSUME}))) as consumer:
+        refused_pub = consumer.ask("pub", topic=topic, m=[{"body": "x"}])
+
+    assert (refused["code"], refused_pub["code"]) == ("FORBIDDEN", "FORBIDDEN")
+
+
+def test_engine_down_is_a_retryable_err(peer: Peer, topic: str, store: StoreDouble) -> None:
+    peer.ask("pub", topic=topic, m=[{"body": "x"}])
+    subscribe(peer, topic)
+    [message] = peer.take(1)
+    store.is_connected = False
+    try:
+        pub = peer.ask("pub", topic=topic, m=[{"body": "y"}])
+        ack = peer.ask("ack", sid=1, t=[message["t"]])
+    finally:
+        store.is_connected = True
+    acked = peer.ask("ack", sid=1, t=[message["t"]])
+
+    assert (pub["code"], pub["retryable"]) == ("ENGINE_UNAVAILABLE", True)
+    assert (ack["code"], ack["retryable"]) == ("OUTCOME_UNKNOWN", True)
+    assert acked["r"]["acked"] == 1
+
+
+def test_a_subscription_survives_the_engine(peer: Peer, topic: str, store: StoreDouble) -> None:
+    subscribe(peer, topic)
+    store.is_connected = False
+    peer.send("ping")
+    assert peer.recv()["op"] == "pong"
+    store.is_connected = True
+
+    peer.ask("pub", topic=topic, m=[{"body": "after"}])
+
+    assert [peer.body(message) for message in peer.take(1)] == [b"after"]
+
+
+def test_a_command_before_hello_is_refused(server: Server, topic: str) -> None:
+    with Peer(server, hello=False) as peer:
+        answer = peer.ask("pub", topic=topic, m=[{"body": "x"}])
+
+        assert (answer["code"], "hello first" in answer["msg"]) == ("BAD_REQUEST", True)
+        assert peer.ask("hello")["op"] == "welcome"
+
+
+@pytest.mark.parametrize(
+    ("subprotocol", "content"),
+    [
+        (JSON, "nonsense"),
+        (JSON, '{"op":"ack"'),
+        (JSON, "[1,2]"),
+        (JSON, "[" * 50_000),
+        (MSGPACK, b"\xc1"),
+        (MSGPACK, b"\x93\x07\x01"),
+        (MSGPACK, b"\x81\xa2op\x07"),
+        (MSGPACK, b"\x91" * 50_000),
+        (MSGPACK, "text"),
+    ],
+)
+def test_a_broken_frame_closes_with_4400(
+    server: Server, subprotocol: str, content: str | bytes
+) -> None:
+    with Peer(server, subprotocol) as peer:
+        peer.socket.send(content)
+
+        code, reason = closed(peer)
+
+    assert code == 4400
+    assert reason
+
+
+def test_a_frame_too_large_closes_with_4413(peer: Peer) -> None:
+    peer.socket.send("x" * (4 * 1024 * 1024 + 1) if peer.is_json else b"x" * (4 * 1024 * 1024 + 1))
+
+    code, reason = closed(peer)
+
+    assert (code, "at most 4194304" in reason) == (4413, True)
+
+
+def test_a_frame_far_too_large_is_cut_off_by_the_protocol(server: Server) -> None:
+    with Peer(server) as peer, pytest.raises(ConnectionClosed):
+        peer.socket.send("x" * (8 * 1024 * 1024 + 1))
+        while True:
+            peer.recv()
