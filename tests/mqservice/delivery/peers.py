@@ -62,6 +62,7 @@ class Peer:
         max_frame: int | None = None,
     ) -> None:
         self.is_json = subprotocol == JSON
+        self.answers_pings = True
         self._id = 0
         self._stack = contextlib.ExitStack()
         self.socket: ClientConnection = self._stack.enter_context(
@@ -107,7 +108,13 @@ class Peer:
         return msgspec.msgpack.encode([number, *values])
 
     def recv(self, timeout: float = TIMEOUT_SECONDS) -> Json:
-        """The next frame, whatever it is."""
+        """The next frame, whatever it is; a ping is answered by the way."""
+        frame = self._recv(timeout)
+        if frame["op"] == "ping" and self.answers_pings:
+            self.send("pong")
+        return frame
+
+    def _recv(self, timeout: float) -> Json:
         content = self.socket.recv(timeout)
         if self.is_json:
             assert isinstance(content, str)

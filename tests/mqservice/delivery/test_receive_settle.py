@@ -5,8 +5,6 @@ from __future__ import annotations
 import base64
 import socket
 import threading
-import time
-from collections.abc import Callable
 
 import httpx
 import msgspec
@@ -15,15 +13,7 @@ import pytest
 from mqservice.delivery.drain import Drain
 from tests.mqservice.delivery.serving import Json, Server, serving
 from tests.mqservice.delivery.store_double import StoreDouble
-
-
-def wait_until(is_so: Callable[[], bool], seconds: float = 5.0) -> None:
-    """Until another thread has got there; fails when it does not."""
-    deadline = time.monotonic() + seconds
-    pause = threading.Event()
-    while not is_so():
-        assert time.monotonic() < deadline, "it did not happen in time"
-        pause.wait(0.005)
+from tests.mqservice.delivery.waiting import wait_until
 
 
 def put(api: httpx.Client, topic: str, *messages: Json) -> None:
