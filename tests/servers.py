@@ -41,6 +41,7 @@ class TestServers:
         self._dir: Path | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
+        self._output: Output | None = None
         self._children: dict[str, Child] = {}
 
     def environment(self) -> dict[str, str]:
@@ -95,6 +96,9 @@ class TestServers:
             self._thread.join()
             self._loop.close()
             self._loop = None
+        if self._output is not None:
+            self._output.close()
+            self._output = None
         if self._dir is not None:
             shutil.rmtree(self._dir, ignore_errors=True)
             self._dir = None
@@ -107,8 +111,9 @@ class TestServers:
 
     def _start(self, spec: ChildSpec) -> None:
         failures: list[str] = []
-        output = Output(self._directory() / "log", is_quiet=True)
-        child = Child(spec, output, on_change=lambda: None, on_fatal=failures.append)
+        if self._output is None:
+            self._output = Output(self._directory() / "log", is_quiet=True)
+        child = Child(spec, self._output, on_change=lambda: None, on_fatal=failures.append)
         self._run(child.start())
         self._children[spec.name] = child
 

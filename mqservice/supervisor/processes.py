@@ -91,9 +91,9 @@ def celery_specs(env: Mapping[str, str], data_dir: DataDir) -> list[ChildSpec]:
         f"--concurrency={CELERY_CONCURRENCY}",
         "--without-mingle",
         "--without-gossip",
-        "--loglevel=INFO",
+        "--loglevel=WARNING",  # beat sends a task every few seconds; only trouble is news
     )
-    beat = ("beat", "--loglevel=INFO")
+    beat = ("beat", "--loglevel=WARNING")
     return [
         ChildSpec(
             name=arguments[0],
