@@ -12,6 +12,7 @@ from typing import Any, Final
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from mqservice.env import envbool, envint, envlist, envsecret, envtext, envurl
+from mqservice.lib.middleware import add_static_headers
 
 BASE_DIR: Final = Path(__file__).resolve().parent.parent
 SECRET_CHARS_MIN: Final = 32
@@ -172,6 +173,7 @@ SERVESTATIC_USE_FINDERS = True  # read from frontend/static at the start; no col
 SERVESTATIC_AUTOREFRESH = DEBUG
 SERVESTATIC_MAX_AGE = 300
 SERVESTATIC_ALLOW_ALL_ORIGINS = False
+SERVESTATIC_ADD_HEADERS_FUNCTION = add_static_headers
 
 # ---- Logs --------------------------------------------------------------------------------------
 

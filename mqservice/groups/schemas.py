@@ -15,7 +15,10 @@ from mqservice.store import GroupQueueStats
 
 
 class GroupIn(Schema):
-    """Settings of a group; what is left out stays as it is, or takes its default on a new group."""
+    """Settings of a group; what is left out stays as it is, or takes its default on a new group.
+
+    ``max_attempts`` counts the first delivery too: one more than RocketMQ's reconsume times.
+    """
 
     model_config = ConfigDict(extra="forbid")
 
@@ -29,7 +32,7 @@ class GroupIn(Schema):
         return GroupChange(
             start_from=self.start_from,
             lease_ms=picked_duration_ms("lease", self.lease, self.lease_ms),
-            max_reconsume_times=self.max_attempts,
+            max_reconsume_times=None if self.max_attempts is None else self.max_attempts - 1,
         )
 
 
@@ -83,7 +86,7 @@ class GroupOut(Schema):
             start_from=StartFrom(group.start_from),
             lease=format_duration_ms(group.lease_ms),
             lease_ms=group.lease_ms,
-            max_attempts=group.max_reconsume_times,
+            max_attempts=group.max_reconsume_times + 1,
             created_at=moment(group.created_at),
             updated_at=moment(group.updated_at),
             lag=None

@@ -85,9 +85,11 @@ def put_in_engine(group: ConsumerGroup) -> None:
 
 def _refuse_bad_change(change: GroupChange) -> None:
     """Raises Problem with one item per setting that is out of range."""
+    times = change.max_reconsume_times
+    attempts = None if times is None else times + 1
     ranges = [
         ("/lease_ms", change.lease_ms, LEASE_MS_MIN, LEASE_MS_MAX),
-        ("/max_attempts", change.max_reconsume_times, 0, RECONSUME_TIMES_MAX),
+        ("/max_attempts", attempts, 1, RECONSUME_TIMES_MAX + 1),
     ]
     faults = [
         ProblemItem(pointer, "ILLEGAL_SETTING", f"must be in [{low}, {high}], found {value}")

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from wsgiref.headers import Headers
 from typing import Final
 
 from django.http import HttpRequest, HttpResponse
@@ -85,6 +86,13 @@ class SecurityHeadersMiddleware:
         response["Cross-Origin-Resource-Policy"] = "same-origin"
         response.setdefault("Cache-Control", "no-store")
         return response
+
+
+def add_static_headers(headers: Headers, path: str, url: str) -> None:
+    """The same for files, which are served before any other middleware is asked."""
+    headers["X-Content-Type-Options"] = "nosniff"
+    headers["Content-Security-Policy"] = CONTENT_SECURITY_POLICY
+    headers["Cross-Origin-Resource-Policy"] = "same-origin"
 
 
 class ProblemMiddleware:
