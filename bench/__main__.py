@@ -10,7 +10,7 @@ from typing import Annotated, Final
 import typer
 import uvloop
 
-from bench import disk, engine
+from bench import disk, engine, push, rest
 from bench.machine import find_machine
 from bench.measure import QUICK, Plan, Row, Skipped
 from bench.report import make_report, print_table, write_json
@@ -19,6 +19,8 @@ RESULTS: Final = Path(__file__).parent / "results"
 WORKLOADS: Final[dict[str, Callable[[Plan, Path], Awaitable[list[Row]]]]] = {
     "disk": disk.measure,
     "engine": engine.measure,
+    "rest": rest.measure,
+    "push": push.measure,
 }
 
 

@@ -1,0 +1,185 @@
+"""Consuming: WebSocket push with confirmed acks, and receive with settle over REST."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Final
+
+from bench.engine import fill
+from bench.http_client import LeanHttp
+from bench.measure import Meter, Plan, Row, Run, repeated
+from bench.processes import Service, service_running
+from bench.ws_client import BINARY, TEXT, LeanSocket
+from mqservice.cli import frames
+from mqservice.cli.frames import Subprotocol
+from mqservice.cli.messages import parse_received
+
+WORKLOAD: Final = "push"
+QUEUES: Final = 4
+PUSH_TARGET: Final = 60_000.0
+CREDIT_MSGS: Final = 1_000
+CREDIT_BYTES: Final = 8 * 1024 * 1024
+RECEIVE_MESSAGES: Final = 64
+RECEIVE_CONNECTIONS: Final = 4
+SID: Final = 1
+# Messages put in beforehand for each second of the run: more than can be consumed.
+BACKLOG_A_SECOND: Final = {"push": 120_000, "receive": 40_000}
+
+
+async def measure(plan: Plan, base: Path) -> list[Row]:
+    rows = []
+    for subprotocol in (Subprotocol.MSGPACK, Subprotocol.JSON):
+        rows.append(
+            await _row(
+                plan,
+                base,
+                _pushing(subprotocol),
+                "push",
+                name=f"WebSocket push with acks, {subprotocol.removeprefix('mq.v1.')}",
+                how=(
+                    f"one consumer, credit {CREDIT_MSGS} messages and 8 MiB, each frame decoded "
+                    "and acked with confirmation"
+                ),
+                target=PUSH_TARGET if subprotocol is Subprotocol.MSGPACK else None,
+            )
+        )
+    rows.append(
+        await _row(
+            plan,
+            base,
+            _receiving,
+            "receive",
+            name=f"REST receive {RECEIVE_MESSAGES} and settle",
+            how=f"{RECEIVE_CONNECTIONS} connections, each receives, then acks all of it",
+            target=None,
+        )
+    )
+    return rows
+
+
+Consuming = Callable[[Service, list[int]], Awaitable[None]]
+
+
+async def _row(
+    plan: Plan,
+    base: Path,
+    consume: Consuming,
+    kind: str,
+    *,
+    name: str,
+    how: str,
+    target: float | None,
+) -> Row:
+    async def once() -> Run:
+        async with service_running(base) as service:
+            return await _consume(plan, service, consume, kind)
+
+    return await repeated(
+        once,
+        plan,
+        workload=WORKLOAD,
+        name=name,
+        unit="msg/s",
+        setting=f"1 KiB bodies, {QUEUES} queues, {how}, new service each run; {plan.text}",
+        target=target,
+    )
+
+
+async def _consume(plan: Plan, service: Service, consume: Consuming, kind: str) -> Run:
+    seconds = (plan.warm_up_ms + plan.duration_ms) / 1000
+    await fill(
+        service.engine_socket,
+        f"{service.namespace}%{service.topic}",
+        QUEUES,
+        round(BACKLOG_A_SECOND[kind] * seconds),
+    )
+    counts = [0]
+    work = asyncio.ensure_future(consume(service, counts))
+    await asyncio.wait({work}, timeout=plan.warm_up_ms / 1000)
+    before = counts[0]
+    meter = Meter(service.measured_pids)
+    await asyncio.wait({work}, timeout=plan.duration_ms / 1000)
+    done = counts[0] - before
+    passed, cpu = meter.stop()
+    if work.done():
+        work.result()
+    work.cancel()
+    await asyncio.gather(work, return_exceptions=True)
+    return Run(rate=done / passed, cpu=cpu)
+
+
+def _pushing(subprotocol: Subprotocol) -> Consuming:
+    async def consume(service: Service, counts: list[int]) -> None:
+        socket = await LeanSocket.connect(
+            service.ws_url, subprotocol=subprotocol, key=service.api_key
+        )
+        try:
+            await _push(socket, subprotocol, service, counts)
+        finally:
+            socket.close()
+
+    return consume
+
+
+async def _push(
+    socket: LeanSocket, subprotocol: Subprotocol, service: Service, counts: list[int]
+) -> None:
+    opcode = BINARY if subprotocol is Subprotocol.MSGPACK else TEXT
+
+    def send(frame: frames.ClientFrame) -> None:
+        content = frames.encode(frame, subprotocol)
+        socket.send(content if isinstance(content, bytes) else content.encode(), opcode)
+
+    send(frames.Hello(id=1, client="bench"))
+    send(
+        frames.Subscribe(
+            id=2,
+            sid=SID,
+            topic=service.topic,
+            group=service.group,
+            credit=frames.Credit(CREDIT_MSGS, CREDIT_BYTES),
+        )
+    )
+    next_id = 3
+    unconfirmed: dict[int, int] = {}
+    while True:
+        for push in frames.decode(await socket.receive(), subprotocol):
+            if isinstance(push, frames.JsonMessages | frames.PackMessages):
+                assert all(message.body for message in push.m)
+                unconfirmed[next_id] = len(push.m)
+                send(frames.Ack(id=next_id, sid=SID, t=[message.t for message in push.m]))
+                next_id += 1
+            elif isinstance(push, frames.Ok):
+                # Only what the service confirmed counts.
+                counts[0] += unconfirmed.pop(push.id, 0)
+            elif isinstance(push, frames.Err):
+                raise RuntimeError(f"the service refused: {push.code} {push.msg}")
+            elif isinstance(push, frames.Ping):
+                send(frames.Pong())
+
+
+async def _receiving(service: Service, counts: list[int]) -> None:
+    async with asyncio.TaskGroup() as group:
+        for _ in range(RECEIVE_CONNECTIONS):
+            group.create_task(_receive(service, counts))
+
+
+async def _receive(service: Service, counts: list[int]) -> None:
+    root = f"/v1/ns/{service.namespace}"
+    http = await LeanHttp.connect(service.base_url, key=service.api_key)
+    try:
+        while True:
+            content = await http.post(
+                f"{root}/topics/{service.topic}/groups/{service.group}:receive",
+                b'{"max":%d,"wait":"1s"}' % RECEIVE_MESSAGES,
+            )
+            messages = parse_received(content)
+            if not messages:
+                continue
+            receipts = b",".join(b'"%s"' % message.receipt.encode() for message in messages)
+            await http.post(f"{root}/groups/{service.group}:settle", b'{"ack":[' + receipts + b"]}")
+            counts[0] += len(messages)
+    finally:
+        http.close()
