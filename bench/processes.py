@@ -23,11 +23,14 @@ from typing import Final
 import httpx
 import msgspec
 
+from bench.measure import Meter
 from storage_engine.client import AsyncStoreClient
 
 START_MS_MAX: Final = 120_000
 STOP_S_MAX: Final = 30
 POLL_S: Final = 0.05
+QUIET_WINDOW_S: Final = 1.0
+QUIET_CORES: Final = 0.1
 
 
 class EngineProcess(msgspec.Struct, frozen=True):
@@ -126,6 +129,7 @@ async def service_running(base: Path) -> AsyncIterator[Service]:
             quickstart = data_dir / "quickstart.json"
             await _until(quickstart.exists, "quickstart.json", process)
             facts = msgspec.json.decode(quickstart.read_bytes(), type=Service)
+            await _until_async(_Quiet(facts.measured_pids).is_quiet, "a quiet service", process)
             yield msgspec.structs.replace(
                 facts, engine_socket=_listening_socket(facts.pids["engine"])
             )
@@ -204,6 +208,19 @@ async def _until_async(
                 await asyncio.sleep(POLL_S)
     except TimeoutError as exc:
         raise ProcessFailed(f"{what} was not there within {START_MS_MAX} ms") from exc
+
+
+class _Quiet:
+    """Whether processes have stopped starting up: imports of the last ones would be measured."""
+
+    def __init__(self, pids: dict[str, int]) -> None:
+        self._pids = pids
+
+    async def is_quiet(self) -> bool:
+        meter = Meter(self._pids)
+        await asyncio.sleep(QUIET_WINDOW_S)
+        _, cpu = meter.stop()
+        return sum(cpu.get(name, 0.0) for name in self._pids) < QUIET_CORES
 
 
 def _short() -> Path:

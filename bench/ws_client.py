@@ -50,9 +50,10 @@ class LeanSocket(asyncio.Protocol):
         nonce = base64.b64encode(os.urandom(16)).decode()
         socket._transport.write(
             (
-                f"GET {parts.path} HTTP/1.1\r\nhost: {parts.netloc}\r\nupgrade: websocket\r\n"
-                f"connection: Upgrade\r\nsec-websocket-version: 13\r\nsec-websocket-key: {nonce}\r\n"
-                f"sec-websocket-protocol: {subprotocol}\r\nauthorization: Bearer {key}\r\n\r\n"
+                f"GET {parts.path} HTTP/1.1\r\nhost: {parts.netloc}\r\n"
+                "upgrade: websocket\r\nconnection: Upgrade\r\nsec-websocket-version: 13\r\n"
+                f"sec-websocket-key: {nonce}\r\nsec-websocket-protocol: {subprotocol}\r\n"
+                f"authorization: Bearer {key}\r\n\r\n"
             ).encode()
         )
         await socket._wait(lambda: socket._is_open)
