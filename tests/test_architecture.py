@@ -1,0 +1,171 @@
+"""Rules about the code itself: who imports whom, what every file has, what no file has."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+PACKAGES = ("mqservice", "storage_engine", "analytics", "bench")
+LINES_MAX = 400
+LOCKS = ("requirements.lock", "requirements-dev.lock", "requirements-bootstrap.lock")
+
+
+def _sources(*folders: str) -> list[Path]:
+    found = [path for folder in folders for path in sorted((ROOT / folder).rglob("*.py"))]
+    assert found, folders
+    return [path for path in found if "migrations" not in path.parts]
+
+
+def _names(paths: list[Path]) -> list[str]:
+    return [str(path.relative_to(ROOT)) for path in paths]
+
+
+def test_import_contracts_are_kept() -> None:
+    program = Path(sys.executable).with_name("lint-imports")
+
+    done = subprocess.run(
+        [program, "--no-cache"], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]
+    assert f"Contracts: {len(contracts['contracts'])} kept, 0 broken." in done.stdout
+
+
+def test_engine_starts_without_anything_of_the_service() -> None:
+    code = (
+        "import sys, storage_engine.__main__\n"
+        "wanted = {'django', 'celery', 'channels', 'redis', 'psycopg', 'mqservice'}\n"
+        "print(sorted(wanted & {name.partition('.')[0] for name in sys.modules}))"
+    )
+
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+
+    assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("folder", [*PACKAGES, "tests"])
+def test_every_module_says_what_it_is_for(folder: str) -> None:
+    silent = [
+        path
+        for path in _sources(folder)
+        if path.read_text().strip() and ast.get_docstring(ast.parse(path.read_text())) is None
+    ]
+
+    assert _names(silent) == []
+
+
+@pytest.mark.parametrize("folder", [*PACKAGES, "tests"])
+def test_every_module_postpones_its_annotations(folder: str) -> None:
+    without = [
+        path
+        for path in _sources(folder)
+        if path.name != "__init__.py"
+        and "\nfrom __future__ import annotations\n" not in path.read_text()
+    ]
+
+    assert _names(without) == []
+
+
+def test_no_file_holds_more_than_one_can_keep_in_mind() -> None:
+    long = {
+        str(path.relative_to(ROOT)): count
+        for path in _sources(*PACKAGES, "tests")
+        if (count := len(path.read_text().splitlines())) > LINES_MAX
+    }
+
+    assert long == {}
+
+
+def test_engine_asks_only_its_clock_for_the_time() -> None:
+    asking = [
+        path
+        for path in _sources("storage_engine")
+        if path.name != "clock.py" and _calls_time(ast.parse(path.read_text()))
+    ]
+
+    assert _names(asking) == []
+
+
+def test_tests_do_not_sleep_and_are_not_skipped() -> None:
+    banned = {"sleep": "time", "skip": "pytest", "skipif": "mark", "xfail": "mark"}
+    found = []
+    for path in _sources("tests"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if not isinstance(node, ast.Attribute) or node.attr not in banned:
+                continue
+            if banned[node.attr] == _last_name(node.value):
+                found.append(f"{path.relative_to(ROOT)}:{node.lineno}")
+
+    assert found == []
+
+
+@pytest.mark.parametrize("lock", LOCKS)
+def test_lock_pins_every_file_and_names_no_registry(lock: str) -> None:
+    text = (ROOT / lock).read_text()
+
+    lines = [line for line in text.splitlines() if line and not line.startswith("#")]
+    pins = [line for line in lines if not line.startswith("    ")]
+    assert pins
+    assert all("==" in pin and pin.endswith("\\") for pin in pins)
+    assert all("--hash=sha256:" in line for line in lines if line.startswith("    "))
+    assert "://" not in text
+    assert "--index" not in text
+    assert "--find-links" not in text
+
+
+def test_test_lock_contains_the_run_lock() -> None:
+    run, test = (
+        {
+            line.split()[0]
+            for line in (ROOT / name).read_text().splitlines()
+            if "==" in line and not line.startswith("#")
+        }
+        for name in ("requirements.lock", "requirements-dev.lock")
+    )
+
+    assert run <= test
+
+
+def test_no_committed_text_names_a_path_or_host_of_one_machine() -> None:
+    listed = subprocess.run(
+        ["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    words = ["/".join(("", "work", "")), "artifact" + "ory", "/".join(("", "root", ""))]
+    found = []
+    for name in filter(None, listed.stdout.split("\0")):
+        path = ROOT / name
+        if not path.is_file():
+            continue
+        text = path.read_bytes().decode("utf-8", "replace")
+        found += [f"{name}: {word}" for word in words if word in text]
+
+    assert found == []
+
+
+def _calls_time(tree: ast.Module) -> bool:
+    """Whether the module imports ``time`` in any form, or asks ``datetime`` for now."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import) and any(alias.name == "time" for alias in node.names):
+            return True
+        if isinstance(node, ast.ImportFrom) and node.module == "time":
+            return True
+        if isinstance(node, ast.Attribute) and node.attr in ("now", "utcnow", "today"):
+            return True
+    return False
+
+
+def _last_name(node: ast.expr) -> str | None:
+    if isinstance(node, ast.Name):
+        return node.id
+    if isinstance(node, ast.Attribute):
+        return node.attr
+    return None
