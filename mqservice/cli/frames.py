@@ -218,7 +218,7 @@ class JsonPing(Ping, tag_field="op", tag="ping"):
     pass
 
 
-class PackWelcome(Welcome, array_like=True, tag=2):
+class PackWelcome(Welcome, kw_only=True, array_like=True, tag=2):
     limits: LimitsTriple = msgspec.field(default_factory=LimitsTriple)
 
 
