@@ -110,8 +110,8 @@ async def _sleep_unless_failed(ms: int, flood: PutFlood) -> None:
         flood.failure.result()
 
 
-async def fill(socket_path: str, topic: str, queue_count: int, message_count: int) -> None:
-    """Put ``message_count`` 1 KiB messages into a topic, as fast as the engine takes them."""
+async def fill(socket_path: str, topic: str, queue_count: int, message_count: int) -> int:
+    """Put about ``message_count`` 1 KiB messages into a topic; returns how many were stored."""
     records = make_records(topic, queue_count, RECORDS)
     _, flood = await asyncio.get_running_loop().create_unix_connection(
         lambda: PutFlood(records, records_a_frame=100, window=WINDOWS[100]), socket_path
@@ -119,7 +119,9 @@ async def fill(socket_path: str, topic: str, queue_count: int, message_count: in
     deadline = time.perf_counter() + FILL_MS_MAX / 1000
     while flood.frames_done * 100 < message_count and time.perf_counter() < deadline:
         await _sleep_unless_failed(20, flood)
+    stored = flood.frames_done * 100
     flood.close()
+    return stored
 
 
 async def _reads(plan: Plan, base: Path, kind: str) -> Row:

@@ -24,8 +24,9 @@ CREDIT_BYTES: Final = 8 * 1024 * 1024
 RECEIVE_MESSAGES: Final = 64
 RECEIVE_CONNECTIONS: Final = 4
 SID: Final = 1
+BACKLOG_SHARE_MAX: Final = 0.95
 # Messages put in beforehand for each second of the run: more than can be consumed.
-BACKLOG_A_SECOND: Final = {"push": 120_000, "receive": 40_000}
+BACKLOG_A_SECOND: Final = {"push": 200_000, "receive": 60_000}
 
 
 async def measure(plan: Plan, base: Path) -> list[Row]:
@@ -89,7 +90,7 @@ async def _row(
 
 async def _consume(plan: Plan, service: Service, consume: Consuming, kind: str) -> Run:
     seconds = (plan.warm_up_ms + plan.duration_ms) / 1000
-    await fill(
+    filled = await fill(
         service.engine_socket,
         f"{service.namespace}%{service.topic}",
         QUEUES,
@@ -105,6 +106,8 @@ async def _consume(plan: Plan, service: Service, consume: Consuming, kind: str) 
     passed, cpu = meter.stop()
     if work.done():
         work.result()
+    if counts[0] > filled * BACKLOG_SHARE_MAX:
+        raise RuntimeError(f"{counts[0]} of {filled} messages were consumed: too few to measure")
     work.cancel()
     await asyncio.gather(work, return_exceptions=True)
     return Run(rate=done / passed, cpu=cpu)
