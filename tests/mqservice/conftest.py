@@ -1,0 +1,37 @@
+"""People, a real engine, and clients for the tests of the Django part."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+from django.test import Client
+from pytest_django import Settings
+
+from tests.engine import running_engine
+from tests.people import People, create_people
+
+
+@pytest.fixture
+def people(db: None) -> People:
+    return create_people()
+
+
+@pytest.fixture(scope="session")
+def engine_socket() -> Iterator[str]:
+    """One engine for the whole run; tests share it under names of their own."""
+    with running_engine() as path:
+        yield path
+
+
+@pytest.fixture
+def engine(engine_socket: str, settings: Settings) -> str:
+    """The service finds the engine. Without this fixture it finds none."""
+    settings.MQ_ENGINE_SOCKET = engine_socket
+    return engine_socket
+
+
+@pytest.fixture
+def api() -> Callable[[str], Client]:
+    """A client that sends the given API key."""
+    return lambda key: Client(headers={"authorization": f"Bearer {key}"})

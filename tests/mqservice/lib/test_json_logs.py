@@ -1,0 +1,59 @@
+"""Log lines: JSON, with what was given in extra, without what could be secret."""
+
+from __future__ import annotations
+
+import logging
+import sys
+
+import msgspec
+
+from mqservice.lib.json_logs import JsonFormatter, request_id_var
+
+
+def line_of(record: logging.LogRecord) -> dict[str, object]:
+    text = JsonFormatter().format(record)
+    assert "\n" not in text
+    return msgspec.json.decode(text, type=dict[str, object])
+
+
+def record_of(message: str, **extra: object) -> logging.LogRecord:
+    logger = logging.getLogger("mqservice.test")
+    return logger.makeRecord(
+        logger.name, logging.INFO, __file__, 1, message, (), None, extra=extra or None
+    )
+
+
+def test_line_holds_the_sentence_and_the_extra_fields() -> None:
+    line = line_of(record_of("Segment rolled", action="segment_rolled", base_offset=7))
+    assert line["message"] == "Segment rolled"
+    assert line["action"] == "segment_rolled"
+    assert line["base_offset"] == 7
+    assert line["level"] == "INFO"
+    assert line["logger"] == "mqservice.test"
+
+
+def test_line_breaks_and_control_characters_stay_within_the_line() -> None:
+    assert line_of(record_of('forged\n{"level":"ERROR"}\x1b[31m'))["level"] == "INFO"
+
+
+def test_request_with_its_headers_is_left_out() -> None:
+    line = line_of(record_of("Refused", request="Authorization: Bearer mqk_secret"))
+    assert "mqk_secret" not in str(line)
+
+
+def test_request_id_is_added_within_a_request() -> None:
+    token = request_id_var.set("01J")
+    try:
+        assert line_of(record_of("Inside"))["request_id"] == "01J"
+    finally:
+        request_id_var.reset(token)
+    assert "request_id" not in line_of(record_of("Outside"))
+
+
+def test_traceback_is_one_field() -> None:
+    record = record_of("Failed")
+    try:
+        raise ValueError("why")
+    except ValueError:
+        record.exc_info = sys.exc_info()
+    assert "ValueError: why" in str(line_of(record)["traceback"])

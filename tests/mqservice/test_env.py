@@ -1,0 +1,70 @@
+"""Settings from the environment: bad values end the start with a sentence that names them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from django.core.exceptions import ImproperlyConfigured
+
+from mqservice.env import envbool, envint, envlist, envsecret, envtext, envurl
+
+NAME = "MQ_TEST_VALUE"
+
+
+def test_missing_value_without_default_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(NAME, raising=False)
+    with pytest.raises(ImproperlyConfigured, match="MQ_TEST_VALUE must be set"):
+        envtext(NAME)
+    assert envtext(NAME, "x") == "x"
+
+
+@pytest.mark.parametrize(("text", "value"), [("1", True), ("Yes", True), ("off", False), ("", False)])
+def test_claims_are_read(monkeypatch: pytest.MonkeyPatch, text: str, value: bool) -> None:
+    monkeypatch.setenv(NAME, text)
+    assert envbool(NAME, not value) is value
+
+
+def test_claim_with_another_word_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(NAME, "maybe")
+    with pytest.raises(ImproperlyConfigured, match=NAME):
+        envbool(NAME, True)
+
+
+@pytest.mark.parametrize("text", ["x", "1.5", "0", "11"])
+def test_number_outside_its_range_is_refused(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    monkeypatch.setenv(NAME, text)
+    with pytest.raises(ImproperlyConfigured, match=NAME):
+        envint(NAME, 5, minimum=1, maximum=10)
+
+
+def test_list_is_split_at_commas(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(NAME, "a, b,,c")
+    assert envlist(NAME, []) == ["a", "b", "c"]
+
+
+def test_short_secret_is_refused_without_being_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(NAME, "hunter2")
+    with pytest.raises(ImproperlyConfigured, match="at least 32") as caught:
+        envsecret(NAME, chars_min=32)
+    assert "hunter2" not in str(caught.value)
+
+
+def test_secret_may_come_from_a_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    path = tmp_path / "secret"
+    path.write_text("from a file\n", encoding="utf-8")
+    monkeypatch.setenv(f"{NAME}_FILE", str(path))
+    assert envsecret(NAME, chars_min=1) == "from a file"
+    monkeypatch.setenv(f"{NAME}_FILE", str(tmp_path / "absent"))
+    with pytest.raises(ImproperlyConfigured, match=f"{NAME}_FILE cannot be read"):
+        envsecret(NAME, chars_min=1)
+
+
+@pytest.mark.parametrize("text", ["mysql://h/db", "postgresql://u:hunter2@h:port/db", "nothing"])
+def test_url_of_another_form_is_refused_without_being_told(
+    monkeypatch: pytest.MonkeyPatch, text: str
+) -> None:
+    monkeypatch.setenv(NAME, text)
+    with pytest.raises(ImproperlyConfigured, match=NAME) as caught:
+        envurl(NAME, "postgresql")
+    assert "hunter2" not in str(caught.value)
