@@ -12,15 +12,16 @@ thread. ``sync``: one flusher thread at a time.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
 from isal.isal_zlib import crc32
 
 from storage_engine.clock import Clock
 from storage_engine.config import StoreConfig
-from storage_engine.consume_queue import ConsumeQueue
-from storage_engine.errors import RecordRefused, StoreCorrupt
+from storage_engine.consume_queue import UNIT, UNIT_BYTES, ConsumeQueue
+from storage_engine.errors import DiskFull, RecordRefused, StoreCorrupt
 from storage_engine.files import Files
 from storage_engine.layout import COMMIT_LOG_DIR
 from storage_engine.mapped_files import MappedFile, MappedFiles
@@ -29,29 +30,26 @@ from storage_engine.record import (
     CRC_DIGITS,
     CRC_MASK,
     CRC_PROPERTY_BYTES,
-    HOST_V4_BYTES,
-    HOST_V6_BYTES,
+    CRC_PROPERTY_HEAD,
     MAGIC_BLANK,
     OFFSETS,
     QUEUE_OFFSET_AT,
-    STORE_TIMESTAMP_AT,
     STORED_BY,
 )
 
 BLANK_BYTES: Final = BLANK.size
-_DIGITS_AT: Final = CRC_DIGITS + 1  # from the end of the record
-_STORE_TIMESTAMP_V6_AT: Final = STORE_TIMESTAMP_AT + HOST_V6_BYTES - HOST_V4_BYTES
+_DIGITS_FROM: Final = len(CRC_PROPERTY_HEAD)
+_DIGITS_TO: Final = _DIGITS_FROM + CRC_DIGITS
+_pack_offsets = OFFSETS.pack_into
+_pack_stored_by = STORED_BY.pack_into
+_pack_unit = UNIT.pack_into
 assert BLANK_BYTES == 8
 
 
-class Entry(NamedTuple):
-    """One record of a batch, before it is appended. ``at`` is its position in the batch."""
-
-    at: int
-    record_bytes: int
-    queue: ConsumeQueue
-    is_born_host_v6: bool
-    tag_hash: int
+# One record of a batch before it is appended, as a plain tuple since there are very many:
+# (position in the batch, record_bytes, consume queue, position of STORETIMESTAMP in the record,
+# tag_hash).
+Entry = tuple[int, int, ConsumeQueue, int, int]
 
 
 class CommitLog:
@@ -65,21 +63,26 @@ class CommitLog:
             files, Path(config.store_dir) / COMMIT_LOG_DIR, config.segment_bytes
         )
         self._active: MappedFile | None = None
-        self._prefaulted_to = 0
+        self._prefault_next = 0
+        # Called when the writer has come near the end of the pages that are ready.
+        self.prefault_wanted: Callable[[], None] = _nothing
         self.append_offset = 0
         self.flushed_offset = 0
         self.store_timestamp_ms = 0
 
     # Appending ------------------------------------------------------------------------------
 
-    def append(self, payload: bytes, entries: list[Entry]) -> list[tuple[int, int]]:
+    def append(self, payload: bytes, entries: list[Entry]) -> list[int]:
         """Append a batch that is contiguous in ``payload`` and covers all of it.
 
+        The consume-queue units are written too, and stay invisible until ``Dispatcher`` publishes
+        them.
+
         Returns:
-            (queue_offset, physical_offset) of each record, in order. Nothing is durable yet.
+            queue_offset and physical_offset of each record in turn, flat. Nothing is durable yet.
 
         Raises:
-            DiskFull: no room for the next segment; nothing was appended and no offset was used.
+            DiskFull: no room for a segment or for units; nothing was appended, no offset was used.
             RecordRefused: the batch is larger than a segment.
         """
         batch_bytes = len(payload)
@@ -88,26 +91,34 @@ class CommitLog:
         view[position : position + batch_bytes] = payload
         base = segment.base_offset + position
         stamp = max(self._clock.now_ms(), self.store_timestamp_ms)
-        self.store_timestamp_ms = stamp
         store_host = self._store_host
-        results = []
-        for at, record_bytes, queue, is_born_host_v6, _ in entries:
-            start = position + at
-            crc_at = start + record_bytes - CRC_PROPERTY_BYTES
-            queue_offset = queue.append_offset
-            queue.append_offset = queue_offset + 1
-            OFFSETS.pack_into(view, start + QUEUE_OFFSET_AT, queue_offset, base + at)
-            STORED_BY.pack_into(
-                view,
-                start + (_STORE_TIMESTAMP_V6_AT if is_born_host_v6 else STORE_TIMESTAMP_AT),
-                stamp,
-                store_host,
-            )
-            crc = crc32(view[start:crc_at]) & CRC_MASK
-            digits_at = crc_at + CRC_PROPERTY_BYTES - _DIGITS_AT
-            view[digits_at : digits_at + CRC_DIGITS] = (b"%010d" % crc)[::-1]
-            results.append((queue_offset, base + at))
+        results: list[int] = []
+        try:
+            for at, record_bytes, queue, stamp_at, tag_hash in entries:
+                start = position + at
+                physical_offset = base + at
+                queue_offset = queue.append_offset
+                _pack_offsets(view, start + QUEUE_OFFSET_AT, queue_offset, physical_offset)
+                _pack_stored_by(view, start + stamp_at, stamp, store_host)
+                crc_at = start + record_bytes - CRC_PROPERTY_BYTES
+                crc = crc32(view[start:crc_at]) & CRC_MASK
+                view[crc_at + _DIGITS_FROM : crc_at + _DIGITS_TO] = (b"%010d" % crc)[::-1]
+                unit_at = queue.unit_at
+                if unit_at >= queue.unit_room:
+                    unit_at = queue.make_room()
+                _pack_unit(queue.unit_view, unit_at, physical_offset, record_bytes, tag_hash)
+                queue.unit_at = unit_at + UNIT_BYTES
+                queue.append_offset = queue_offset + 1
+                results += (queue_offset, physical_offset)
+        except DiskFull:
+            for _, _, queue, _, _ in entries[: len(results) // 2]:
+                queue.take_back()
+            raise
+        self.store_timestamp_ms = stamp
         self.append_offset = base + batch_bytes
+        if self.append_offset > self._prefault_next:
+            self._prefault_next = self.append_offset + self._config.prefault_bytes // 2
+            self.prefault_wanted()
         return results
 
     def _room_for(self, batch_bytes: int) -> tuple[MappedFile, int]:
@@ -130,19 +141,11 @@ class CommitLog:
         return segment, position
 
     def prefault(self) -> None:
-        """Make the next pages ready; called off the loop thread, so that appends never wait for
-        one.
-        """
-        segment = self._active
-        ahead = self._config.prefault_bytes
-        if segment is None or not ahead:
-            return
-        position = self.append_offset - segment.base_offset
-        start = max(self._prefaulted_to - segment.base_offset, position, 0)
-        if start - position < ahead // 2 and start < segment.size_bytes:
-            end = min(position + ahead, segment.size_bytes)
-            segment.prefault(start, end - start)
-            self._prefaulted_to = segment.base_offset + end
+        """Give the next pages their memory; any thread, so that appends do not wait for it."""
+        segment, ahead = self._active, self._config.prefault_bytes
+        if segment is not None:
+            position = max(self.append_offset - segment.base_offset, 0)
+            segment.prefault(position, ahead)
 
     # Durability -----------------------------------------------------------------------------
 
@@ -224,3 +227,7 @@ class CommitLog:
 
     def close(self) -> None:
         self._run.close()
+
+
+def _nothing() -> None:
+    """Until somebody prefaults."""

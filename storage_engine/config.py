@@ -32,9 +32,7 @@ class StoreConfig(msgspec.Struct, frozen=True, kw_only=True):
     segment_bytes: int = GIB  # RocketMQ's mappedFileSizeCommitLog
     consume_queue_units: int = 300_000  # RocketMQ's file of 6,000,000 bytes
     consume_queue_allocate_bytes: int = 64 * KIB  # disk taken ahead in a consume queue file
-    prefault_bytes: int = (
-        16 * MIB
-    )  # pages made ready ahead of the writer, so it never waits for one
+    prefault_bytes: int = 8 * MIB  # pages made ready ahead of the writer
 
     body_bytes_max: int = 4 * MIB  # RocketMQ's maxMessageSize
     queue_count_max: int = 1_024  # of one topic

@@ -1,17 +1,17 @@
 """One queue of one topic, as an array of fixed-size units over the commit log.
 
-    dispatcher ── put(unit) ──▶ [ConsumeQueue topic/queue_id] ── units(offset, count) ──▶ store
+    commit_log ── unit ──▶ [ConsumeQueue topic/queue_id] ── units(offset, count) ──▶ store
+    dispatcher ── publish(max_offset) ──▶
 
     offset  width  field             meaning
          0      8  physical_offset   where the record starts in the commit log, bytes
          8      4  record_bytes      its whole length, so one read fetches it
         12      8  tag_hash          0 without a tag; lets a filter skip without reading
 
-Invariants: queue_offset of unit n is n; physical_offset grows strictly; every unit is below the
-dispatched offset. ``append_offset`` is the next queue offset to give to a record; it runs ahead of
-``max_offset`` by the records that are appended but not yet visible.
-Derived: may be deleted while stopped; recovery rebuilds the same bytes. Loop thread only.
-"""
+Invariants: queue_offset of unit n is n; physical_offset grows strictly; every unit below
+``max_offset`` is below the dispatched offset. ``append_offset`` is the next queue offset to give to
+a record; it runs ahead of ``max_offset`` by the records that are appended but not yet visible.
+Derived: may be deleted while stopped; recovery rebuilds the same bytes. Loop thread only."""
 
 from __future__ import annotations
 
@@ -21,12 +21,11 @@ from pathlib import Path
 from typing import Final
 
 from storage_engine.files import Files
-from storage_engine.mapped_files import MappedFile, MappedFiles
+from storage_engine.mapped_files import MappedFiles
 
 UNIT = struct.Struct(">qiq")
 UNIT_BYTES: Final = 20
 assert UNIT.size == UNIT_BYTES
-_pack_into = UNIT.pack_into
 
 
 class ConsumeQueue:
@@ -36,15 +35,15 @@ class ConsumeQueue:
         "_allocate_bytes",
         "_dirty_from",
         "_run",
-        "_tail",
-        "_tail_at",
-        "_tail_room",
         "append_offset",
         "arrivals",
         "max_offset",
         "min_offset",
         "queue_id",
         "topic",
+        "unit_at",
+        "unit_room",
+        "unit_view",
     )
 
     def __init__(
@@ -53,6 +52,7 @@ class ConsumeQueue:
         directory: Path,
         topic: str,
         queue_id: int,
+        *,
         file_bytes: int,
         allocate_bytes: int,
     ) -> None:
@@ -62,35 +62,47 @@ class ConsumeQueue:
         self.min_offset = 0
         self.max_offset = 0
         self.append_offset = 0
-        # Called after the queue has grown; delivery sets it on queues that a group reads.
+        # Called after the queue has grown; delivery adds to it for groups that read the queue.
         self.arrivals: list[Callable[[], None]] = []
         self._run = MappedFiles(files, directory, file_bytes)
         self._allocate_bytes = allocate_bytes
-        self._tail: MappedFile | None = None
-        self._tail_at = 0  # position of the next unit in the tail file
-        self._tail_room = 0  # positions below are known to have disk behind them
         self._dirty_from = 0  # array position of the first byte not yet synced
+        # Where the next unit goes, kept open for ``CommitLog.append``, which writes it: the tail
+        # file, the position in it, and the position from which on no disk is taken yet.
+        self.unit_view = memoryview(b"")
+        self.unit_at = 0
+        self.unit_room = 0
 
     def put(self, physical_offset: int, record_bytes: int, tag_hash: int) -> None:
-        """Append one unit. Raises ``DiskFull``, with nothing changed."""
-        at = self._tail_at
-        if at >= self._tail_room:
-            self._make_room()
-            at = self._tail_at
-        assert self._tail is not None
-        _pack_into(self._tail.view, at, physical_offset, record_bytes, tag_hash)
-        self._tail_at = at + UNIT_BYTES
+        """Append one visible unit (recovery only). Raises ``DiskFull``, with nothing changed."""
+        if self.unit_at >= self.unit_room:
+            self.make_room()
+        UNIT.pack_into(self.unit_view, self.unit_at, physical_offset, record_bytes, tag_hash)
+        self.unit_at += UNIT_BYTES
         self.max_offset += 1
+        self.append_offset = self.max_offset
 
-    def _make_room(self) -> None:
-        if self._tail is None or self._tail_at == self._run.size_bytes:
-            self._tail = self._run.roll(min(self._allocate_bytes, self._run.size_bytes))
-            self._tail_at = 0
-        self._tail.allocate_to(self._tail_at + UNIT_BYTES, self._allocate_bytes)
-        self._tail_room = min(
-            self._tail.allocated_bytes // UNIT_BYTES * UNIT_BYTES,
-            self._run.size_bytes,
-        )
+    def make_room(self) -> int:
+        """Position in the tail file for the next unit, with disk behind it.
+
+        Raises ``DiskFull``, with nothing changed.
+        """
+        files = self._run.files
+        if not files or self.append_offset * UNIT_BYTES == self._run.end_offset:
+            tail = self._run.roll(min(self._allocate_bytes, self._run.size_bytes))
+        else:
+            tail = files[-1]
+        at = self.append_offset * UNIT_BYTES - tail.base_offset
+        tail.allocate_to(at + UNIT_BYTES, self._allocate_bytes)
+        self.unit_view = tail.view
+        self.unit_room = tail.allocated_bytes // UNIT_BYTES * UNIT_BYTES
+        self.unit_at = at
+        return at
+
+    def take_back(self) -> None:
+        """Undo the last unit of a batch that could not be appended whole."""
+        self.append_offset -= 1
+        self.unit_at, self.unit_room = 0, 0  # ``make_room`` finds the place again
 
     def unit(self, queue_offset: int) -> tuple[int, int, int]:
         """(physical_offset, record_bytes, tag_hash) of one visible message."""
@@ -157,13 +169,11 @@ class ConsumeQueue:
         self._run.drop_after(max(keep_to, self._run.start_offset))
         self.max_offset = self.append_offset = max_offset
         self._dirty_from = end
+        self.unit_at, self.unit_room = 0, 0
         if self._run.files:
-            self._tail = self._run.files[-1]
-            self._tail_at = end - self._tail.base_offset
-            self._tail_room = 0  # the next put allocates again, which costs nothing where disk is
-            self._tail.zero_after(self._tail_at)
-        else:
-            self._tail, self._tail_at, self._tail_room = None, 0, 0
+            tail = self._run.files[-1]
+            tail.zero_after(end - tail.base_offset)
 
     def close(self) -> None:
+        self.unit_view = memoryview(b"")
         self._run.close()

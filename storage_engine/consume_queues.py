@@ -37,8 +37,8 @@ class ConsumeQueues:
                     consume_queue_dir(self._config.store_path, topic, queue_id),
                     topic,
                     queue_id,
-                    self._config.consume_queue_file_bytes,
-                    self._config.consume_queue_allocate_bytes,
+                    file_bytes=self._config.consume_queue_file_bytes,
+                    allocate_bytes=self._config.consume_queue_allocate_bytes,
                 )
             )
         return queues

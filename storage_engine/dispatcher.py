@@ -1,11 +1,10 @@
-"""Follows the commit log and makes its records visible: the only writer of consume queues.
+"""Makes appended records visible, in log order, once they may be seen.
 
-    store.put ── appended batch ──▶ [Dispatcher] ── when durable ──▶ consume queues
+    put_path ── follow(batch) ──▶ [Dispatcher] ── publish_to(durable offset) ──▶ queue.max_offset
 
-Batches become visible in log order, and in sync mode only once the disk has them, so that nobody
-ever consumes what a power cut can take back. A full disk stops it between two units;
-``dispatch_to`` goes on there when it is called again. Loop thread only.
-"""
+In sync mode that is when the disk has them, so that nobody ever consumes what a power cut can take
+back. The units themselves are written by ``CommitLog.append``; publishing only moves
+``max_offset``, so it cannot fail. Loop thread only."""
 
 from __future__ import annotations
 
@@ -16,40 +15,28 @@ from storage_engine.consume_queue import ConsumeQueue
 
 
 class Dispatcher:
-    """See the module's docstring. ``dispatched_offset``: all records below are in consume
-    queues.
-    """
+    """See the module's docstring. ``dispatched_offset``: all records below are visible."""
 
     def __init__(self, dispatched_offset: int) -> None:
         self.dispatched_offset = dispatched_offset
-        self._pending: deque[tuple[int, list[Entry], list[tuple[int, int]]]] = deque()
-        self._done_count = 0  # units of the first pending batch that are written already
+        self._pending: deque[tuple[int, dict[ConsumeQueue, int]]] = deque()
 
-    def follow(self, end_offset: int, entries: list[Entry], offsets: list[tuple[int, int]]) -> None:
-        """Remember an appended batch that ends at ``end_offset`` of the log."""
-        self._pending.append((end_offset, entries, offsets))
+    def follow(self, end_offset: int, entries: list[Entry]) -> None:
+        """Remember a batch that was just appended and ends at ``end_offset`` of the log."""
+        ends = {entry[2]: entry[2].append_offset for entry in entries}
+        self._pending.append((end_offset, ends))
 
     @property
     def is_idle(self) -> bool:
         return not self._pending
 
-    def dispatch_to(self, offset: int) -> list[ConsumeQueue]:
-        """Make every batch that ends at or below ``offset`` visible; the queues that grew.
-
-        Raises ``DiskFull`` when a consume queue cannot grow; nothing is lost and a later call goes
-        on.
-        """
+    def publish_to(self, offset: int) -> set[ConsumeQueue]:
+        """Make every batch that ends at or below ``offset`` visible; the queues that grew."""
         pending = self._pending
         grown: set[ConsumeQueue] = set()
         while pending and pending[0][0] <= offset:
-            end_offset, entries, offsets = pending[0]
-            for index in range(self._done_count, len(entries)):
-                entry = entries[index]
-                queue = entry.queue
-                queue.put(offsets[index][1], entry.record_bytes, entry.tag_hash)
-                self._done_count = index + 1
-                grown.add(queue)
-            pending.popleft()
-            self._done_count = 0
-            self.dispatched_offset = end_offset
-        return list(grown)
+            self.dispatched_offset, ends = pending.popleft()
+            for queue, max_offset in ends.items():
+                queue.max_offset = max_offset
+            grown.update(ends)
+        return grown

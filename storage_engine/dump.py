@@ -73,9 +73,12 @@ def _kind(path: Path) -> str | None:
 def _segment(path: Path) -> Iterator[str]:
     base_offset = base_offset_of(path.name)
     assert base_offset is not None
-    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ) as mapped:
-        with memoryview(mapped) as content:
-            yield from _records(content, base_offset)
+    with (
+        path.open("rb") as file,
+        mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ) as mapped,
+        memoryview(mapped) as content,
+    ):
+        yield from _records(content, base_offset)
 
 
 def _records(content: memoryview, base_offset: int) -> Iterator[str]:

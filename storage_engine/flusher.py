@@ -70,4 +70,3 @@ class Flusher:
                 continue
             self.sync_count += 1
             self._loop.call_soon_threadsafe(self._flushed, target)
-            self._commit_log.prefault()

@@ -9,7 +9,7 @@ A decoder that raised is finished: the connection has lost its place and must be
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import struct
 from typing import NamedTuple
 
 import msgspec
@@ -21,8 +21,6 @@ from storage_engine.protocol import (
     FRAME_HEAD_BYTES,
     LENGTH_BYTES,
     PROTOCOL_VERSION,
-    PUT_REPLY_ENTRY,
-    PUT_REPLY_HEAD,
     REPLY_TYPES,
     REQUEST_TYPES,
     ErrorReply,
@@ -150,20 +148,15 @@ def decode_error(status: int, payload: bytes) -> StoreError:
     return error_from_code(status, message)
 
 
-def encode_put_reply(store_timestamp_ms: int, offsets: Iterable[tuple[int, int]]) -> bytes:
-    """Reply of PUT; ``offsets`` are (queue_offset or -code, physical_offset) in record order."""
-    pack = PUT_REPLY_ENTRY.pack
-    return PUT_REPLY_HEAD.pack(store_timestamp_ms) + b"".join(
-        [pack(queue_offset, physical_offset) for queue_offset, physical_offset in offsets]
-    )
+def encode_put_reply(store_timestamp_ms: int, offsets: list[int]) -> bytes:
+    """Reply of PUT; ``offsets`` are queue_offset or -code, and physical_offset, in turn, flat."""
+    return struct.pack(f">{len(offsets) + 1}q", store_timestamp_ms, *offsets)
 
 
 def decode_put_reply(payload: bytes) -> tuple[int, list[tuple[int, int]]]:
     """(store_timestamp_ms, [(queue_offset or -code, physical_offset), …])."""
-    (store_timestamp_ms,) = PUT_REPLY_HEAD.unpack_from(payload)
-    return store_timestamp_ms, list(
-        PUT_REPLY_ENTRY.iter_unpack(memoryview(payload)[PUT_REPLY_HEAD.size :])
-    )
+    store_timestamp_ms, *offsets = struct.unpack(f">{len(payload) // 8}q", payload)
+    return store_timestamp_ms, list(zip(offsets[::2], offsets[1::2], strict=True))
 
 
 def encode_records_reply(head: ReceiveHead | PullHead, records: bytes) -> bytes:

@@ -38,10 +38,7 @@ PROTOCOL_VERSION: Final = 1
 FRAME_HEAD = struct.Struct(">IBBHII")
 FRAME_HEAD_BYTES: Final = FRAME_HEAD.size
 LENGTH_BYTES: Final = 4
-PUT_REPLY_HEAD = struct.Struct(">q")
-PUT_REPLY_ENTRY = struct.Struct(">qq")
 assert FRAME_HEAD_BYTES == 16
-assert PUT_REPLY_ENTRY.size == 16
 
 
 class Op(enum.IntEnum):

@@ -9,13 +9,14 @@ quotas are the caller's. Loop thread only.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import struct
+from typing import Final, NamedTuple
 
-from storage_engine.commit_log import CommitLog, Entry
+from storage_engine.commit_log import BLANK_BYTES, CommitLog, Entry
 from storage_engine.config import StoreConfig
 from storage_engine.consume_queue import ConsumeQueue
 from storage_engine.dispatcher import Dispatcher
-from storage_engine.errors import BadRequest, QueueNotFound, RecordRefused, TopicNotFound
+from storage_engine.errors import BadRequest, DiskFull, QueueNotFound, RecordRefused, TopicNotFound
 from storage_engine.record import (
     BODY_LENGTH_AT,
     CRC_PROPERTY_BYTES,
@@ -25,13 +26,20 @@ from storage_engine.record import (
     LENGTH_4,
     MAGIC_V1,
     MAGIC_V2,
-    PEEK,
+    STORE_TIMESTAMP_AT,
     SYSFLAG_BORN_HOST_V6,
 )
 from storage_engine.tag_hash import tag_hash_of
 
-_SYSFLAGS_ALLOWED = frozenset({0, SYSFLAG_BORN_HOST_V6})
-_V6_MORE = HOST_V6_BYTES - HOST_V4_BYTES
+_SYSFLAGS_ALLOWED: Final = frozenset({0, SYSFLAG_BORN_HOST_V6})
+_MAGICS_ALLOWED: Final = frozenset({MAGIC_V1, MAGIC_V2})
+_V6_MORE: Final = HOST_V6_BYTES - HOST_V4_BYTES
+_TAG: Final = b"TAGS\x01"
+_STAMP_AT_V6: Final = STORE_TIMESTAMP_AT + HOST_V6_BYTES - HOST_V4_BYTES
+# Least that follows the body: topic length, properties length, CRC property.
+_AFTER_BODY_BYTES: Final = 1 + 2 + CRC_PROPERTY_BYTES
+_peek = struct.Struct(">II4xi20xi44xI").unpack_from  # size, magic, queue id, sysflag, body (v4)
+_length_4 = LENGTH_4.unpack_from
 
 
 class Route(NamedTuple):
@@ -45,10 +53,11 @@ class Route(NamedTuple):
 class Appended(NamedTuple):
     """Outcome of a PUT frame, before anything is durable.
 
-    ``offsets`` has (queue_offset, physical_offset) or (-code, 0) for each record, in order.
+    ``offsets`` has queue_offset and physical_offset of each record in turn, flat; of a refused one,
+    -code and 0.
     """
 
-    offsets: list[tuple[int, int]]
+    offsets: list[int]
     end_offset: int
     must_sync: bool
 
@@ -70,91 +79,108 @@ class PutPath:
             DiskFull: no segment can be added; nothing is appended.
         """
         entries: list[Entry] = []
-        codes: list[int] = []  # 0, or why the record at this place was refused
+        refused: list[tuple[int, int]] = []  # (index of the record, code)
         must_sync = False
-        at, size = 0, len(payload)
+        routes = self.routes
+        body_bytes_max = self._config.body_bytes_max
+        at, size, count = 0, len(payload), 0
         if not size:
             raise BadRequest("PUT without a record")
         while at < size:
             if size - at < FIXED_BYTES:
                 raise BadRequest(f"PUT ends with {size - at} bytes that are no record")
-            record_bytes, magic, queue_id, sysflag = PEEK.unpack_from(payload, at)
-            if not FIXED_BYTES <= record_bytes <= size - at:
+            record_bytes, magic, queue_id, sysflag, body_bytes = _peek(payload, at)
+            end = at + record_bytes
+            if record_bytes < FIXED_BYTES or end > size:
                 raise BadRequest(f"record claims {record_bytes} bytes, {size - at} are there")
-            code, entry, is_sync = self._check(payload, at, record_bytes, magic, queue_id, sysflag)
-            codes.append(code)
-            if entry is not None:
-                entries.append(entry)
-                must_sync = must_sync or is_sync
-            at += record_bytes
-        if not entries:
-            return Appended([(-code, 0) for code in codes], 0, False)
-        if len(entries) < len(codes):
-            payload, entries = _without_refused(payload, entries)
-        appended = self._append(payload, entries)
-        if len(entries) < len(codes):
-            good = iter(appended)
-            appended = [(-code, 0) if code else next(good) for code in codes]
-        return Appended(appended, self._commit_log.append_offset, must_sync)
+            stamp_at = STORE_TIMESTAMP_AT
+            topic_at = at + BODY_LENGTH_AT + 4 + body_bytes
+            if sysflag == SYSFLAG_BORN_HOST_V6:
+                stamp_at = _STAMP_AT_V6
+                (body_bytes,) = _length_4(payload, at + BODY_LENGTH_AT + _V6_MORE)
+                topic_at = at + BODY_LENGTH_AT + _V6_MORE + 4 + body_bytes
+            if topic_at + _AFTER_BODY_BYTES > end or body_bytes > body_bytes_max:
+                properties_at = end  # leaves no place for the CRC: refused below
+                topic = b""
+            elif magic == MAGIC_V1:
+                properties_at = topic_at + 3 + payload[topic_at]
+                topic = payload[topic_at + 1 : properties_at - 2]
+            else:
+                properties_at = topic_at + 4 + ((payload[topic_at] << 8) | payload[topic_at + 1])
+                topic = payload[topic_at + 2 : properties_at - 2]
+            route = routes.get(topic)
+            if (
+                sysflag not in _SYSFLAGS_ALLOWED
+                or magic not in _MAGICS_ALLOWED
+                or properties_at + CRC_PROPERTY_BYTES > end
+                or (payload[properties_at - 2] << 8) | payload[properties_at - 1]
+                != end - properties_at
+            ):
+                refused.append((count, RecordRefused.code))
+            elif route is None:
+                refused.append((count, TopicNotFound.code))
+            elif not 0 <= queue_id < route.writable_count:
+                refused.append((count, QueueNotFound.code))
+            else:
+                tag_hash = 0
+                if payload.find(_TAG, properties_at, end) >= 0:
+                    tag_hash = tag_hash_of(payload[properties_at:end])
+                entries.append((at, record_bytes, route.queues[queue_id], stamp_at, tag_hash))
+                must_sync = must_sync or route.is_sync
+            count += 1
+            at = end
+        if refused:
+            return self._put_good_ones(payload, entries, refused, count, must_sync=must_sync)
+        return self._append(payload, entries, must_sync=must_sync)
 
-    def _check(
-        self, payload: bytes, at: int, record_bytes: int, magic: int, queue_id: int, sysflag: int
-    ) -> tuple[int, Entry | None, bool]:
-        is_v6 = sysflag == SYSFLAG_BORN_HOST_V6
-        body_at = at + BODY_LENGTH_AT + (_V6_MORE if is_v6 else 0)
-        end = at + record_bytes
-        if sysflag not in _SYSFLAGS_ALLOWED or body_at + 4 > end:
-            return RecordRefused.code, None, False
-        (body_bytes,) = LENGTH_4.unpack_from(payload, body_at)
-        topic_at = body_at + 4 + body_bytes
-        if topic_at + 2 > end or body_bytes > self._config.body_bytes_max:
-            return RecordRefused.code, None, False
-        if magic == MAGIC_V1:
-            properties_at = topic_at + 3 + payload[topic_at]
-            topic = payload[topic_at + 1 : properties_at - 2]
-        elif magic == MAGIC_V2:
-            properties_at = topic_at + 4 + ((payload[topic_at] << 8) | payload[topic_at + 1])
-            topic = payload[topic_at + 2 : properties_at - 2]
-        else:
-            return RecordRefused.code, None, False
-        if (
-            properties_at + CRC_PROPERTY_BYTES > end
-            or (payload[properties_at - 2] << 8) | payload[properties_at - 1] != end - properties_at
-        ):
-            return RecordRefused.code, None, False
-        route = self.routes.get(topic)
-        if route is None:
-            return TopicNotFound.code, None, False
-        if not 0 <= queue_id < route.writable_count:
-            return QueueNotFound.code, None, False
-        tag_hash = tag_hash_of(payload[properties_at:end])
-        return 0, Entry(at, record_bytes, route.queues[queue_id], is_v6, tag_hash), route.is_sync
+    def _put_good_ones(
+        self,
+        payload: bytes,
+        entries: list[Entry],
+        refused: list[tuple[int, int]],
+        count: int,
+        *,
+        must_sync: bool,
+    ) -> Appended:
+        good = Appended([], 0, False)
+        if entries:
+            good = self._append(*_without_refused(payload, entries), must_sync=must_sync)
+        offsets = iter(good.offsets)
+        codes = dict(refused)
+        merged: list[int] = []
+        for index in range(count):
+            merged += (-codes[index], 0) if index in codes else (next(offsets), next(offsets))
+        return good._replace(offsets=merged)
 
-    def _append(self, payload: bytes, entries: list[Entry]) -> list[tuple[int, int]]:
-        if len(payload) + 8 <= self._config.segment_bytes:
-            offsets = self._commit_log.append(payload, entries)
-            self._dispatcher.follow(self._commit_log.append_offset, entries, offsets)
-            return offsets
-        # More than a segment holds: record by record. Only configurations with tiny segments do
-        # this.
+    def _append(self, payload: bytes, entries: list[Entry], *, must_sync: bool) -> Appended:
+        log = self._commit_log
+        if len(payload) + BLANK_BYTES <= self._config.segment_bytes:
+            offsets = log.append(payload, entries)
+            self._dispatcher.follow(log.append_offset, entries)
+            return Appended(offsets, log.append_offset, must_sync)
+        # More than a segment holds: record by record. Only tiny segments make that happen.
         offsets = []
-        for entry in entries:
-            record = payload[entry.at : entry.at + entry.record_bytes]
-            if len(record) + 8 > self._config.segment_bytes:
-                offsets.append((-RecordRefused.code, 0))
+        for at, record_bytes, queue, stamp_at, tag_hash in entries:
+            if record_bytes + BLANK_BYTES > self._config.segment_bytes:
+                offsets += (-RecordRefused.code, 0)
                 continue
-            alone = [entry._replace(at=0)]
-            placed = self._commit_log.append(record, alone)
-            self._dispatcher.follow(self._commit_log.append_offset, alone, placed)
-            offsets += placed
-        return offsets
+            alone = [(0, record_bytes, queue, stamp_at, tag_hash)]
+            try:
+                offsets += log.append(payload[at : at + record_bytes], alone)
+            except DiskFull as exc:
+                offsets += (-exc.code, 0)
+                continue
+            self._dispatcher.follow(log.append_offset, alone)
+        return Appended(offsets, log.append_offset, must_sync)
 
 
 def _without_refused(payload: bytes, entries: list[Entry]) -> tuple[bytes, list[Entry]]:
     """The good records alone, back to back, and their entries at the new positions."""
-    parts, moved, at = [], [], 0
-    for entry in entries:
-        parts.append(payload[entry.at : entry.at + entry.record_bytes])
-        moved.append(entry._replace(at=at))
-        at += entry.record_bytes
+    parts: list[bytes] = []
+    moved: list[Entry] = []
+    to = 0
+    for at, record_bytes, queue, stamp_at, tag_hash in entries:
+        parts.append(payload[at : at + record_bytes])
+        moved.append((to, record_bytes, queue, stamp_at, tag_hash))
+        to += record_bytes
     return b"".join(parts), moved

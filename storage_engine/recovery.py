@@ -126,7 +126,6 @@ def _dispatch(
     properties_at = at + head.properties_at
     tag_hash = tag_hash_of(bytes(view[properties_at : properties_at + head.properties_bytes]))
     queue.put(offset, head.record_bytes, tag_hash)
-    queue.append_offset = queue.max_offset
 
 
 def _dirty_bytes(commit_log: CommitLog, offset: int) -> int:

@@ -29,7 +29,6 @@ from storage_engine.delivery import Delivered, Delivery, Parked
 from storage_engine.dispatcher import Dispatcher
 from storage_engine.errors import (
     BadRequest,
-    DiskFull,
     GroupNotFound,
     QueueNotFound,
     ShuttingDown,
@@ -42,6 +41,7 @@ from storage_engine.files import Files
 from storage_engine.flusher import Flusher
 from storage_engine.layout import ABORT_FILE, CHECKPOINT_FILE
 from storage_engine.lock import StoreLock, next_epoch
+from storage_engine.prefaulter import Prefaulter
 from storage_engine.protocol import (
     CheckpointReply,
     Durability,
@@ -100,6 +100,7 @@ class Store:
         self._puts = PutPath(config, self._commit_log, self._dispatcher)
         self._delivery: Delivery
         self._flusher: Flusher
+        self._prefaulter: Prefaulter
         self._waiting: deque[_Waiting] = deque()
         self._started_ms = clock.monotonic_ms()
         self._refusal: StoreError | None = ShuttingDown("the store is not open")
@@ -140,6 +141,8 @@ class Store:
                 self._delivery.restore(group, progress.topic, queues)
         self._flusher = Flusher(self._commit_log, loop, self._flushed, self._sync_failed)
         self._flusher.start()
+        self._prefaulter = Prefaulter(self._commit_log)
+        self._prefaulter.start()
         self._refusal = None
         log.info(
             "store opened",
@@ -158,6 +161,7 @@ class Store:
         failed = self._refusal
         self._refusal = ShuttingDown("the engine is stopping")
         self._flusher.stop()
+        self._prefaulter.stop()
         if failed is None:
             self._commit_log.sync(self._commit_log.append_offset)
             self._flushed(self._commit_log.append_offset)
@@ -187,7 +191,7 @@ class Store:
         if not appended.end_offset:
             answer(appended, stamp, None)
             return
-        self.put_count += len(appended.offsets)
+        self.put_count += len(appended.offsets) // 2
         self.put_bytes += len(payload)
         if appended.must_sync:
             self.unsynced_bytes += len(payload)
@@ -197,12 +201,12 @@ class Store:
             self._flusher.request()
             return
         if not self._waiting:
-            self._dispatch_to(appended.end_offset)
+            self._publish_to(appended.end_offset)
         answer(appended, stamp, None)
 
     def _flushed(self, to: int) -> None:
         waiting = self._waiting
-        self._dispatch_to(to)
+        self._publish_to(to)
         while waiting and waiting[0].end_offset <= to:
             done = waiting.popleft()
             self.unsynced_bytes -= done.put_bytes
@@ -211,18 +215,10 @@ class Store:
             self._flusher.request()
         else:
             # Async records that came in behind the last sync record are visible at once.
-            self._dispatch_to(self._commit_log.append_offset)
+            self._publish_to(self._commit_log.append_offset)
 
-    def _dispatch_to(self, offset: int) -> None:
-        try:
-            grown = self._dispatcher.dispatch_to(offset)
-        except DiskFull as exc:
-            log.error(
-                "consume queue cannot grow",
-                extra={"action": "dispatch_stalled", "reason": str(exc)},
-            )
-            return
-        for queue in grown:
+    def _publish_to(self, offset: int) -> None:
+        for queue in self._dispatcher.publish_to(offset):
             for arrived in queue.arrivals:
                 arrived()
 
@@ -288,10 +284,8 @@ class Store:
         return _pull_head(status, offset + len(records), queue), records
 
     def tick(self) -> None:
-        """Every ``tick_interval_ms``: leases, waits, and what a full disk held back."""
+        """Every ``tick_interval_ms``: leases and waits that end."""
         self._delivery.tick()
-        if not self._dispatcher.is_idle and not self._waiting and self._refusal is None:
-            self._dispatch_to(self._commit_log.append_offset)
 
     # Topics and groups ----------------------------------------------------------------------
 
