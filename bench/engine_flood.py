@@ -14,8 +14,6 @@ from typing import Final, cast
 from storage_engine.frames import encode_frame, encode_struct
 from storage_engine.protocol import (
     FRAME_HEAD_BYTES,
-    PUT_REPLY_ENTRY,
-    PUT_REPLY_HEAD,
     HelloRequest,
     Op,
 )
@@ -23,6 +21,9 @@ from storage_engine.protocol import (
 STATUS_AT: Final = 6
 LENGTH_LOW_AT: Final = 3
 HELLO_ID: Final = 0
+# A reply to PUT: the store time, then queue offset and physical offset of each record.
+TIMESTAMP_BYTES: Final = 8
+OFFSETS_BYTES: Final = 16
 
 
 class PutFlood(asyncio.Protocol):
@@ -37,8 +38,8 @@ class PutFlood(asyncio.Protocol):
         self._frames = [
             encode_frame(Op.PUT, number, chunk) for number, chunk in enumerate(chunks, start=1)
         ]
-        self._reply_bytes = FRAME_HEAD_BYTES + PUT_REPLY_HEAD.size
-        self._reply_bytes += records_a_frame * PUT_REPLY_ENTRY.size
+        self._reply_bytes = FRAME_HEAD_BYTES + TIMESTAMP_BYTES
+        self._reply_bytes += records_a_frame * OFFSETS_BYTES
         self._window = window
         self._next = 0
         self._bytes_seen = 0

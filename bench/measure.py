@@ -16,6 +16,8 @@ import msgspec
 
 CLOCK_TICKS_PER_S: Final = os.sysconf("SC_CLK_TCK")
 # Fields of /proc/PID/stat after the command's closing parenthesis, from 0.
+GENERATOR: Final = "generator"
+OTHERS: Final = "others"
 USER_TICKS_AT: Final = 11
 SYSTEM_TICKS_AT: Final = 12
 
@@ -69,11 +71,17 @@ class Skipped(Exception):
 
 
 class Meter:
-    """CPU and wall time of named processes between two moments."""
+    """CPU and wall time of named processes between two moments.
+
+    ``others`` is what the rest of the machine used: a figure taken beside a busy neighbour is not
+    this service's.
+    """
 
     def __init__(self, pids: dict[str, int]) -> None:
-        self._pids = {**pids, "generator": os.getpid()}
+        self._pids = {**pids, GENERATOR: os.getpid()}
         self._before = {name: cpu_seconds(pid) for name, pid in self._pids.items()}
+        self._machine_before = machine_cpu_seconds()
+        self._children_before = children_cpu_seconds()
         self._started = time.perf_counter()
 
     def stop(self) -> tuple[float, dict[str, float]]:
@@ -83,7 +91,31 @@ class Meter:
             name: (cpu_seconds(pid) - self._before[name]) / seconds
             for name, pid in self._pids.items()
         }
+        # A load generator that ran as a child and ended meanwhile.
+        used[GENERATOR] += (children_cpu_seconds() - self._children_before) / seconds
+        machine = (machine_cpu_seconds() - self._machine_before) / seconds
+        used[OTHERS] = machine - sum(used.values())
         return seconds, {name: round(cores, 2) for name, cores in used.items() if cores >= 0.01}
+
+
+def cpu_us_each(run_cpu: dict[str, float], rate: float) -> float:
+    """CPU that one message costs in the processes measured, generator and others left out."""
+    ours = sum(cores for name, cores in run_cpu.items() if name not in (GENERATOR, OTHERS))
+    return round(ours * 1_000_000 / rate, 1) if rate else 0.0
+
+
+def machine_cpu_seconds() -> float:
+    """Busy CPU time of the whole machine since it started."""
+    user, nice, system, _idle, _wait, irq, soft, *_ = map(
+        int, Path("/proc/stat").read_text().partition("\n")[0].split()[1:]
+    )
+    return (user + nice + system + irq + soft) / CLOCK_TICKS_PER_S
+
+
+def children_cpu_seconds() -> float:
+    """CPU time of this process's children that have ended."""
+    times = os.times()
+    return times.children_user + times.children_system
 
 
 def cpu_seconds(pid: int) -> float:
@@ -118,7 +150,7 @@ async def repeated(
         runs=[round(run.rate, 3) for run in runs],
         setting=setting,
         cpu=middle.cpu,
-        extra=middle.extra,
+        extra={**middle.extra, "cpu_us_each": cpu_us_each(middle.cpu, middle.rate)},
         target=target,
     )
 

@@ -113,8 +113,7 @@ async def _load(load: _Load, duration_ms: int) -> Run:
         connections=load.connections,
         duration_ms=duration_ms,
     )
-    seconds, cpu = meter.stop()
-    cpu["generator"] = round(result.cpu_seconds / seconds, 2)
+    _, cpu = meter.stop()
     return Run(
         rate=result.rate * load.messages_a_request,
         cpu=cpu,

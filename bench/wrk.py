@@ -29,7 +29,6 @@ class WrkResult(msgspec.Struct, frozen=True, kw_only=True):
     p50_us: int
     p99_us: int
     max_us: int
-    cpu_seconds: float = 0.0
 
     @property
     def rate(self) -> float:
@@ -61,7 +60,6 @@ async def run_wrk(
         "MQ_BENCH_KEY": key,
     }
     seconds = -(-duration_ms // 1000)
-    before = os.times()
     process = await asyncio.create_subprocess_exec(
         "wrk",
         f"-t{THREADS}",
@@ -75,7 +73,6 @@ async def run_wrk(
         stderr=asyncio.subprocess.PIPE,
     )
     out, err = await process.communicate()
-    after = os.times()
     lines = [
         line.removeprefix(RESULT_PREFIX)
         for line in out.decode().splitlines()
@@ -89,6 +86,4 @@ async def run_wrk(
             f"{url}: of {result.requests} requests {result.errors_status} were not answered with "
             f"2xx, {result.errors_socket} broke"
         )
-    used = after.children_user + after.children_system
-    used -= before.children_user + before.children_system
-    return msgspec.structs.replace(result, cpu_seconds=used)
+    return result
