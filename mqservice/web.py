@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final
 import uvicorn
 
 from mqservice.delivery.limits import FRAME_BYTES_HARD_MAX
+from mqservice.web_transport import CorkedHttpProtocol
 
 if TYPE_CHECKING:
     from mqservice.asgi import Application
@@ -94,7 +95,7 @@ def server_config(application: Application) -> uvicorn.Config:
     return uvicorn.Config(
         application,
         loop="uvloop",
-        http="httptools",
+        http=CorkedHttpProtocol,
         ws="websockets-sansio",
         ws_max_size=FRAME_BYTES_HARD_MAX,
         # The session has a heartbeat of its own, which proxies pass on.
