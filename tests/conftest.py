@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 
 import pytest
 
 from tests.services import Service, running_service
+
+# One line for each request would bury what a failed test has to say.
+logging.getLogger("httpx").setLevel(logging.WARNING)
 
 
 @pytest.fixture(scope="session")
