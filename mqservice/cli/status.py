@@ -45,7 +45,9 @@ def status(data_dir: DataDirOption = None) -> None:
     console = Console()
     console.print(table)
     is_ready, answer = _ask_readiness(quickstart.base_url)
-    console.print(f"{quickstart.base_url}/readyz: {answer}", markup=False, highlight=False)
+    console.print(
+        f"{quickstart.base_url}/readyz: {answer}", markup=False, highlight=False, soft_wrap=True
+    )
     raise typer.Exit(0 if is_ready else 1)
 
 

@@ -135,10 +135,15 @@ def _programs_in(home: Path) -> PostgresPrograms:
 
 
 def _copied(root: Path, parts: list[str], *, name: str) -> Path:
-    """A copy of ``parts`` of ``root`` that every account can reach, made once per version."""
-    stamp = (root / parts[0]).stat()
-    digest = hashlib.sha256(f"{stamp.st_size} {stamp.st_mtime_ns} {root}".encode()).hexdigest()
-    target = COPIES_DIR / f"{name}-{digest[:12]}"
+    """A copy of ``parts`` of ``root`` that every account can reach, made once per version.
+
+    Named after the content of the programs, so all checkouts with the same version share it.
+    """
+    digest = hashlib.sha256()
+    for part in parts:
+        if (root / part).is_file():
+            digest.update((root / part).read_bytes())
+    target = COPIES_DIR / f"{name}-{digest.hexdigest()[:12]}"
     if target.is_dir():
         return target
     try:

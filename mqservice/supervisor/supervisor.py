@@ -196,7 +196,7 @@ class Supervisor:
     def _note_if_copied(self, server: str, program: Path) -> None:
         if program.is_relative_to(binaries.COPIES_DIR):
             self._output.note(
-                f"{server} runs from a copy in {program.parent}, since the account "
+                f"{server} runs from a copy in {binaries.COPIES_DIR}, since the account "
                 f"{binaries.SERVER_ACCOUNT!r} cannot reach this environment"
             )
 
