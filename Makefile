@@ -61,7 +61,9 @@ bench: $(VENV)/.test-ready
 	$(BIN)/python -m bench
 
 clean: stop
-	rm -rf $(VENV) "$(MQ_DATA_DIR)" .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis dist
+	@# Only what a supervisor has marked as its own: the variable may by mistake name any directory.
+	if [ -f "$(MQ_DATA_DIR)/lock" ]; then rm -rf "$(MQ_DATA_DIR)"; fi
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis dist
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 lock: $(VENV)/.uv-ready

@@ -31,7 +31,7 @@ class DataDirInUse(SupervisorError):
         owner = f"process {pid}" if pid is not None else "another process"
         super().__init__(
             f"The data directory {data_dir} is in use by {owner}. "
-            "Stop it with `mqservice stop`, or set MQ_DATA_DIR to another directory."
+            "Stop it with `make stop` or `mqservice stop`, or set MQ_DATA_DIR to another directory."
         )
         self.pid = pid
 
