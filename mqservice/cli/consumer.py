@@ -20,7 +20,7 @@ from typing import Final
 import msgspec
 
 from mqservice.cli import frames
-from mqservice.cli.backoff import backoff_ms
+from mqservice.cli.backoff import Backoff
 from mqservice.cli.errors import ClientError, ConnectionEnded, Refused, Unreachable
 from mqservice.cli.frames import Subprotocol
 from mqservice.cli.messages import Delivered
@@ -29,6 +29,7 @@ from mqservice.cli.target import Target
 
 CLIENT_NAME: Final = "mqservice-cli/1"
 SID: Final = 1
+RESTARTING: Final = 1012
 CONFIRM_WAIT_MS: Final = 10_000
 UNCONFIRMED_MAX: Final = 100_000
 
@@ -68,6 +69,7 @@ class Consumer:
         random: Random,
         on_messages: Callable[[list[Delivered]], None],
         on_notice: Callable[[str], None],
+        backoff: Backoff | None = None,
     ) -> None:
         self.totals = Totals()
         self._target = target
@@ -78,6 +80,7 @@ class Consumer:
         self._random = random
         self._on_messages = on_messages
         self._on_notice = on_notice
+        self._backoff = backoff or Backoff()
         self._stop = asyncio.Event()
         # Ids handed over whose ack is not confirmed yet; survives reconnects.
         self._unconfirmed: set[str] = set()
@@ -118,13 +121,15 @@ class Consumer:
                 await session.aclose()
         self.totals.unconfirmed = len(self._unconfirmed)
 
-    async def _wait_before_retry(self, exc: ClientError, *, floor_ms: int = 0) -> None:
+    async def _wait_before_retry(self, exc: ClientError) -> None:
         is_wrong_request = isinstance(exc, Refused) and 400 <= exc.status < 500
         if (not exc.retriable and not _is_server_fault(exc)) or is_wrong_request:
             raise exc
         self._attempt += 1
         self.totals.reconnects += 1
-        wait_ms = backoff_ms(self._attempt, self._random, floor_ms=floor_ms)
+        wait_ms = self._backoff.wait_ms(
+            self._attempt, self._random, floor_ms=exc.retry_after_ms or 0
+        )
         self._on_notice(f"{exc}; trying again in {wait_ms / 1000:.1f} s")
         remaining_ms = self._idle_ms_left()
         if remaining_ms is not None:
@@ -182,7 +187,7 @@ class _Subscription:
         wanted = consumer._still_wanted()
         self._window = window if wanted is None else min(window, wanted)
         self._window_bytes = min(limits.window_bytes, offered.credit_bytes)
-        # A settled message gives its credit back, so towards the end acks wait (see _ack_now_max).
+        # A settled message gives its credit back, so towards the end acks wait (see ``_send_acks``).
         self._acks_held: list[Delivered] = []
         self._acks_sent: dict[int, list[Delivered]] = {}
         self._ack_count = 0
@@ -243,7 +248,9 @@ class _Subscription:
                 case frames.Lost():
                     self._consumer.totals.lost += len(push.t)
                 case frames.Goaway():
-                    raise ConnectionEnded(1012, push.why or "the service is going away")
+                    raise ConnectionEnded(
+                        RESTARTING, push.why or "going away", retry_after_ms=push.retry_ms
+                    )
                 case _:
                     pass
 

@@ -23,6 +23,7 @@ class ClientError(Exception):
 
     retriable: bool = False
     stored: bool | None = False
+    retry_after_ms: int | None = None
     exit_code: ClassVar[int] = 1
 
 
@@ -83,9 +84,10 @@ class ConnectionEnded(ClientError):
 
     CODES_FINAL: ClassVar[frozenset[int]] = frozenset({4400, 4401, 4403, 4404, 4413})
 
-    def __init__(self, code: int, reason: str) -> None:
+    def __init__(self, code: int, reason: str, *, retry_after_ms: int | None = None) -> None:
         self.code = code
         self.reason = reason
+        self.retry_after_ms = retry_after_ms
         self.retriable = code not in self.CODES_FINAL
         because = f" ({reason})" if reason else ""
         super().__init__(f"the service closed the connection with {code}{because}")

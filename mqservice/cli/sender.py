@@ -17,7 +17,7 @@ from typing import Final
 
 import msgspec
 
-from mqservice.cli.backoff import backoff_ms
+from mqservice.cli.backoff import Backoff
 from mqservice.cli.client import Failed, RestClient, Stored
 from mqservice.cli.errors import AnswerMalformed, AnswerMissing, Refused, Unreachable
 from mqservice.cli.messages import Outgoing, encode_outgoing
@@ -66,6 +66,7 @@ class Sender:
         limits: SendLimits,
         random: Random,
         on_verdict: Callable[[Numbered, Verdict], None],
+        backoff: Backoff | None = None,
     ) -> None:
         self.totals = Totals()
         self._client = client
@@ -73,6 +74,7 @@ class Sender:
         self._limits = limits
         self._random = random
         self._on_verdict = on_verdict
+        self._backoff = backoff or Backoff()
         self._has_answered = False
 
     async def send_all(self, source: AsyncIterator[Sequence[Outgoing]]) -> None:
@@ -153,7 +155,8 @@ class Sender:
                 return
             waiting = again[::-1]
             self.totals.retried += len(waiting)
-            await asyncio.sleep(backoff_ms(attempt, self._random, floor_ms=floor_ms) / 1000)
+            wait_ms = self._backoff.wait_ms(attempt, self._random, floor_ms=floor_ms)
+            await asyncio.sleep(wait_ms / 1000)
 
     def _may_repeat(self, verdict: Failed, attempt: int) -> bool:
         if attempt >= self._limits.attempts_max or not verdict.retriable:
