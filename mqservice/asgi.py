@@ -2,11 +2,11 @@
 
     http /v1/.../messages, :receive, :settle ──▶ delivery.plane     no Django on this road
     websocket /v1/ws ─────────────────────────▶ delivery.consumer  (Channels)
-    http, everything else ────────────────────▶ Django             pages, control plane, static files
+    http, everything else ────────────────────▶ Django             pages, control plane, files
     lifespan ──▶ store client, cache listener ──▶ closed at the end
 
-``Application.drain`` is called by ``mqservice.web`` when the process is told to stop, before the server
-closes its connections.
+``Application.drain`` is called by ``mqservice.web`` when the process is told to stop, before the
+server closes its connections.
 """
 
 from __future__ import annotations
@@ -29,12 +29,13 @@ from mqservice.caches import caches, listen  # noqa: E402 needs Django set up
 from mqservice.delivery.consumer import DeliveryConsumer  # noqa: E402 as above
 from mqservice.delivery.context import DeliveryContext, process_context  # noqa: E402 as above
 from mqservice.delivery.http import (  # noqa: E402 as above
+    UPGRADE_REFUSAL_EXTENSION,
     Message,
     Receive,
     Scope,
     Send,
+    refuse_upgrade,
     request_id_of,
-    send_problem,
 )
 from mqservice.delivery.plane import DataPlane, find_match  # noqa: E402 as above
 from mqservice.lib.problem import Problem  # noqa: E402 as above
@@ -80,7 +81,7 @@ class Application:
             raise ValueError(f"cannot serve a scope of type {kind}")
 
     async def drain(self) -> None:
-        """Answer parked polls and end sessions; returns when they are gone, or after their grace."""
+        """Answer parked polls and end sessions; returns when they are gone, or after the grace."""
         context = self._context
         if context is None:
             return
@@ -143,14 +144,10 @@ class Application:
 async def _refuse_socket(scope: Scope, receive: Receive, send: Send) -> None:
     """404 before the upgrade where the server can, else close code 4404."""
     await receive()
-    if "websocket.http.response" in scope.get("extensions", {}):
-        await send_problem(
-            send,
-            Problem.of("NOT_FOUND", f"the socket of the API is at {SOCKET_PATH}"),
-            path=scope["path"],
-            request_id=request_id_of(dict(scope["headers"])),
-            kind="websocket.http.response",
-        )
+    if UPGRADE_REFUSAL_EXTENSION in (scope.get("extensions") or {}):
+        problem = Problem.of("NOT_FOUND", f"the socket of the API is at {SOCKET_PATH}")
+        request_id = request_id_of(dict(scope["headers"]))
+        await refuse_upgrade(receive, send, problem, path=scope["path"], request_id=request_id)
         return
     await send({"type": "websocket.accept"})
     await send({"type": "websocket.close", "code": 4404, "reason": "NOT_FOUND"})

@@ -1,9 +1,9 @@
-"""What a failure of the engine means to a client of the API: one table, used by REST, WebSocket and console.
+"""What a failure of the engine means to a client of the API: one table for all faces.
 
     StoreError ──▶ problem_from_store ──▶ Problem ──▶ problem+json or err frame
 
-``stored`` is copied from the error: False is a promise that the message will never be delivered, None
-means that nobody knows, and the client should offer it again.
+``stored`` is copied from the error: False is a promise that the message will never be delivered,
+None means that nobody knows, and the client should offer it again.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ _SPOKEN: Final[dict[type[StoreError], str]] = {
 
 
 def problem_from_store(exc: StoreError) -> Problem:
-    """The refusal a client sees. Engine texts that could tell of paths or hosts are not passed on."""
+    """The refusal a client sees. Texts that could tell of paths are not passed on."""
     kind = type(exc)
     if kind in _TABLE:
         code, detail, retry_after_ms = _TABLE[kind]

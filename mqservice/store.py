@@ -1,10 +1,10 @@
-"""The one door to the storage engine: everything in ``mqservice`` that stores or reads comes through here.
+"""The one door to the storage engine for everything in ``mqservice`` that stores or reads.
 
     data plane, WebSocket ──▶ get_store() ──────▶ AsyncStoreClient ─┐
     views, tasks, CLI ──────▶ blocking_client() ▶ StoreClient ──────┴──▶ settings.MQ_ENGINE_SOCKET
 
-``get_store`` gives one client per process, started on the running loop at its first use. Tests put a
-double in its place with ``use_store``.
+``get_store`` gives one client per process, started on the running loop at its first use. Tests put
+a double in its place with ``use_store``.
 """
 
 from __future__ import annotations
@@ -126,13 +126,14 @@ __all__ = [
     "encode_record",
     "error_from_code",
     "get_store",
+    "is_store_connected",
     "new_message_id",
     "use_store",
 ]
 
 
 class Store(Protocol):
-    """What the data plane and the sockets ask of the engine; the client and its double both have it."""
+    """What the data plane and the sockets ask of the engine, of the client or of its double."""
 
     @property
     def is_connected(self) -> bool: ...
@@ -161,6 +162,16 @@ def get_store() -> Store:
         )
         _client.start()
     return _client
+
+
+def is_store_connected() -> bool | None:
+    """Whether this process's asynchronous client has the engine now; None where there is no client.
+
+    For readiness: a blocking client may get through some time before this one has reconnected.
+    """
+    if _double is not None:
+        return _double.is_connected
+    return None if _client is None else _client.is_connected
 
 
 async def close_store() -> None:

@@ -3,8 +3,8 @@
     MQ_BIND, MQ_PORT ──▶ bound socket ──▶ uvicorn (uvloop, httptools, websockets) ──▶ mqservice.asgi
     SIGTERM ──▶ drain: polls answered, sessions told goaway ──▶ connections closed ──▶ exit
 
-With MQ_WEB_REUSE_PORT=1 several processes bind the same address and the kernel spreads connections over
-them. Exit status 2: an address that cannot be meant; 3: an address that cannot be had.
+With MQ_WEB_REUSE_PORT=1 several processes bind the same address and the kernel spreads connections
+over them. Exit status 2: an address that cannot be meant; 3: an address that cannot be had.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ BACKLOG: Final = 2_048
 # After the drain's 2.5 s at most; together less than the 12 s after which a supervisor kills.
 GRACEFUL_SHUTDOWN_SECONDS: Final = 6
 KEEP_ALIVE_SECONDS: Final = 75
-# A peer that acknowledges nothing, or keeps its window shut, for this long is cut off by the kernel.
-# Without it a client that never reads would hold its connection for ever.
+# A peer that acknowledges nothing, or keeps its window shut, for this long is cut off by the
+# kernel. Without it a client that never reads would hold its connection for ever.
 USER_TIMEOUT_MS: Final = 30_000
 _PORT_MAX: Final = 65_535
 
@@ -67,7 +67,7 @@ def address_from(environ: dict[str, str]) -> tuple[str, int, bool]:
 
 
 def bind_socket(host: str, port: int, *, is_shared: bool) -> socket.socket:
-    """A bound socket, not listening yet. Raises ConfigRefused, AddressRefused."""
+    """A bound socket, listening unless shared. Raises ConfigRefused, AddressRefused."""
     try:
         family, kind, proto, _, address = socket.getaddrinfo(
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
@@ -83,6 +83,10 @@ def bind_socket(host: str, port: int, *, is_shared: bool) -> socket.socket:
         listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, USER_TIMEOUT_MS)
         listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         listener.bind(address)
+        if not is_shared:
+            # Two sockets may be bound to one address until one of them listens. A shared one waits
+            # until it is served, so that the kernel does not send it what others could answer.
+            listener.listen(BACKLOG)
     except OSError as exc:
         listener.close()
         raise AddressRefused(f"cannot listen on {host}:{port}: {exc.strerror}") from exc

@@ -2,9 +2,9 @@
 
     uvicorn: write(head), write(body) ──▶ [CorkedTransport] ──▶ one write at the end of the tick
 
-uvloop hands each write to the kernel at once, and on the hot path the second call costs as much as all
-of the handler. What waits here is at most ``CORK_BYTES_MAX``, so the limits of the transport below
-still hold back a sender whose client does not read.
+uvloop hands each write to the kernel at once, and on the hot path the second call costs as much as
+all of the handler. What waits here is at most ``CORK_BYTES_MAX``, so the limits of the transport
+below still hold back a sender whose client does not read.
 """
 
 from __future__ import annotations

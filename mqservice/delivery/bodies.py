@@ -3,7 +3,8 @@
     in:   body (text) | body_json | body_b64, exactly one ──▶ bytes
     out:  bytes ──▶ body_json if it came as such, body if it is UTF-8, else body_b64
 
-That a body came as ``body_json`` is remembered in a property of our own, which users neither set nor see.
+That a body came as ``body_json`` is remembered in a property of our own, which users neither set
+nor see.
 """
 
 from __future__ import annotations

@@ -4,7 +4,8 @@
     mq.v1.msgpack   one array per frame, or an array of arrays; pong may be an empty array
 
 A frame that is no JSON or MessagePack at all raises ``FrameBroken``: the connection cannot go on. A
-command with a wrong field raises ``CommandRefused``, which carries the id so that it can be answered.
+command with a wrong field raises ``CommandRefused``, which carries the id so that it can be
+answered.
 """
 
 from __future__ import annotations

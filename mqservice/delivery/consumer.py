@@ -1,12 +1,12 @@
 """The WebSocket of the API as a Channels consumer: refuses or accepts, then runs one session.
 
-    websocket.connect ──▶ key, namespace, subprotocol ──▶ accept, or an HTTP problem before the upgrade
+    websocket.connect ──▶ key, namespace, subprotocol ──▶ accept, or an HTTP problem instead
     websocket.receive ──▶ Session.take_frame
     end (bad frame, stall, shutdown, client gone) ──▶ leases given back ──▶ close code
 
-``dispatch`` and the loop around it are our own: Channels hops through its database thread before each
-event and makes two tasks for it, which would be the larger part of the work for a frame of acks. No
-channel layer is used; bodies come from the engine under credit.
+``dispatch`` and the loop around it are our own: Channels hops through its database thread before
+each event and makes two tasks for it, which would be the larger part of the work for a frame of
+acks. No channel layer is used; bodies come from the engine under credit.
 """
 
 from __future__ import annotations

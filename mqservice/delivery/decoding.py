@@ -96,7 +96,7 @@ def syntax_fault(exc: msgspec.DecodeError, content: bytes) -> Fault:
 
 
 def pointer_of(path: str) -> str:
-    """msgspec's ``.keys[0]`` as ``/keys/0``; a place it does not name, ``[...]``, ends the pointer."""
+    """msgspec's ``.keys[0]`` as ``/keys/0``; a place without a name, ``[...]``, ends it."""
     pointer = ""
     for name, index in _STEP.findall(path):
         if index == "...":

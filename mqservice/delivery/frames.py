@@ -82,7 +82,7 @@ class Subscribe(Command, frozen=True, kw_only=True):
 
 
 class AddCredit(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Permits on top of those there are. ``id`` stands last: the form without it is the usual one."""
+    """Permits on top of those there are. ``id`` stands last: it is rarely given."""
 
     sid: int
     msgs: int = 0
@@ -114,7 +114,7 @@ class Extend(Command, frozen=True, kw_only=True):
 
 
 class Unsubscribe(Command, frozen=True, kw_only=True):
-    """With ``drain`` outstanding messages may still be settled, else they are given back at once."""
+    """With ``drain`` outstanding messages may still be settled, else they are given back."""
 
     sid: int
     drain: bool = False

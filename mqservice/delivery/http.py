@@ -232,8 +232,8 @@ async def refuse_upgrade(
     await send_problem(
         send, problem, path=path, request_id=request_id, kind=UPGRADE_REFUSAL_EXTENSION
     )
-    # uvicorn calls it an error when the application is done before the connection is: it reports the
-    # end of the answer first and then the end of the connection.
+    # uvicorn calls it an error when the application is done before the connection is: it reports
+    # the end of the answer first and then the end of the connection.
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(_GONE_SECONDS_MAX):
             await receive()

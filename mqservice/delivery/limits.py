@@ -1,4 +1,4 @@
-"""Limits of the data plane and the sockets, in one place; the published ones are in the API reference."""
+"""Limits of the data plane and the sockets, in one place."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ SECOND_MS: Final = 1_000
 HOUR_MS: Final = 3_600 * SECOND_MS
 DAY_MS: Final = 24 * HOUR_MS
 
-# One message. The engine's record holds 32,767 bytes of properties, tag, keys and system ones included:
-# 16 KiB + 16 * 255 + 255 leaves more than 12 KiB for the latter.
+# One message. The engine's record holds 32,767 bytes of properties, tag, keys and system ones
+# included: 16 KiB + 16 * 255 + 255 leaves more than 12 KiB for the latter.
 BODY_BYTES_MAX: Final = 4 * MIB
 KEY_COUNT_MAX: Final = 16
 KEY_BYTES_MAX: Final = 255
@@ -20,8 +20,8 @@ MESSAGE_GROUP_CHARS_MAX: Final = 64
 PROPERTY_COUNT_MAX: Final = 128
 PROPERTIES_BYTES_MAX: Final = 16 * KIB
 
-# One request. A JSON body grows by a third in base64 and may be escaped; twice its size plus room for
-# the fields beside it is enough for both, and text that escapes worse can be sent as raw bytes.
+# One request. A JSON body grows by a third in base64 and may be escaped; twice its size plus room
+# for the fields beside it is enough for both, and text that escapes worse can be sent as raw bytes.
 BATCH_COUNT_MAX: Final = 1_000
 BATCH_BYTES_MAX: Final = 4 * MIB
 JSON_GROWTH: Final = 2

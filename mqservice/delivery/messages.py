@@ -5,8 +5,9 @@
     PackedMessage (socket) ─┘                │
                                              └▶ Fault(pointer, code) when a rule is broken
 
-The rules are RocketMQ's proxy's: no control characters in tag, keys, group and properties, no ``|`` in a
-tag, no blank values, reserved property names refused. Nothing of a refused message reaches the store.
+The rules are RocketMQ's proxy's: no control characters in tag, keys, group and properties, no ``|``
+in a tag, no blank values, reserved property names refused. Nothing of a refused message reaches the
+store.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ _SPACE: Final = re.compile(r"\s")
 
 
 class ProduceMessage(msgspec.Struct, frozen=True, forbid_unknown_fields=True, gc=False):
-    """The JSON form. Exactly one of the three bodies is given; an empty ``Raw`` is an absent one."""
+    """The JSON form. Exactly one of the bodies is given; an empty ``Raw`` is an absent one."""
 
     body: str | None = None
     body_json: msgspec.Raw = msgspec.Raw()
@@ -117,7 +118,7 @@ class Offer(msgspec.Struct, frozen=True, gc=False):
 
 
 def check_offer(offer: Offer, route: TopicRoute) -> None:
-    """Raises Fault for the first rule that is broken; the pointer names the field of the JSON form."""
+    """Raises Fault for the first rule that is broken, pointing at the field of the JSON form."""
     body_bytes = len(offer.body)
     if body_bytes > route.body_bytes_max:
         raise Fault(
@@ -251,5 +252,5 @@ def _check_properties(properties: dict[str, str]) -> None:
         raise Fault(
             "/properties",
             "PROPERTIES_TOO_LARGE",
-            f"names and values take {total_bytes} bytes, at most {PROPERTIES_BYTES_MAX} are allowed",
+            f"names and values take {total_bytes} bytes, at most {PROPERTIES_BYTES_MAX} fit",
         )

@@ -61,7 +61,7 @@ _matches: dict[str, Match] = {}
 
 
 def find_match(path: str) -> Match | None:
-    """What ``path`` means to the data plane; None if it is somebody else's. Usually one dict hit."""
+    """What ``path`` means to the data plane; None if it is not its own. Usually one dict hit."""
     match = _matches.get(path)
     if match is not None:
         return match

@@ -1,11 +1,11 @@
 """Produce over REST: one message as JSON or raw, or a batch as a JSON array or NDJSON.
 
-    body ──▶ ProduceMessage ──▶ Offer ──▶ check, queue, record ──▶ store.put (joins the tick's frame)
+    body ──▶ ProduceMessage ──▶ Offer ──▶ check, queue, record ──▶ store.put (with all of the tick)
                                                                       │ one await
                                   201 {id, queue, offset, ...} ◀──────┘
 
-A batch with a fault in any message is refused as a whole, with a pointer to each place, and nothing of
-it is stored. What the engine refuses after that shows in the message's own result (207).
+A batch with a fault in any message is refused as a whole, with a pointer to each place, and nothing
+of it is stored. What the engine refuses after that shows in the message's own result (207).
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from mqservice.errors import problem_from_store
 from mqservice.lib.names import name_fault
 from mqservice.lib.problem import Problem
 from mqservice.lib.timestamps import rfc3339
-from mqservice.store import PutResult
+from mqservice.store import StoreError
 from mqservice.topics.routes import TopicRoute
 
 _PROPERTY_HEADER: Final = b"mq-prop-"
@@ -301,29 +301,26 @@ class PendingPut:
         if refused_count == len(outcomes):
             assert outcomes[0].error is not None
             raise problem_from_store(outcomes[0].error)
-        results = [
-            _result_of(index, outcome, message_id, queue_id, self._durability)
-            for index, (outcome, message_id, queue_id) in enumerate(
-                zip(outcomes, self._message_ids, self._queue_ids, strict=True)
+        results: list[StoredResult | RefusedResult] = []
+        stored_ms, stored_at = -1, ""
+        durability = self._durability
+        for index, (outcome, message_id, queue_id) in enumerate(
+            zip(outcomes, self._message_ids, self._queue_ids, strict=True)
+        ):
+            queue_offset, _, at_ms, error = outcome
+            if error is not None:
+                results.append(_refused_result(index, error))
+                continue
+            if at_ms != stored_ms:  # messages of one frame are stored at one time
+                stored_ms, stored_at = at_ms, rfc3339(at_ms)
+            results.append(
+                StoredResult(index, 201, message_id, queue_id, queue_offset, stored_at, durability)
             )
-        ]
         return (207 if refused_count else 201), results
 
 
-def _result_of(
-    index: int, outcome: PutResult, message_id: str, queue_id: int, durability: str
-) -> StoredResult | RefusedResult:
-    if outcome.error is None:
-        return StoredResult(
-            index,
-            201,
-            message_id,
-            queue_id,
-            outcome.queue_offset,
-            rfc3339(outcome.store_timestamp_ms),
-            durability,
-        )
-    problem = problem_from_store(outcome.error)
+def _refused_result(index: int, error: StoreError) -> RefusedResult:
+    problem = problem_from_store(error)
     return RefusedResult(
         index, problem.status, problem.code, problem.detail, problem.retryable, problem.stored
     )

@@ -5,12 +5,13 @@
          1      4  queue_id
          5      8  queue_offset
         13      8  lease_generation   which delivery of the message this is
-        21      8  expires_ms         end of the lease when the message was delivered; stays on extend
+        21      8  expires_ms         end of the lease at delivery; stays on extend
         29      n  topic              the engine's name, UTF-8
       29+n     16  mac                over group name, 0x00 and all of the above
 
-The text is the base64url of these bytes without padding. The group is part of the MAC, so a receipt of
-another group, tenant or service is as good as noise. Any web process that has the secret can settle it.
+The text is the base64url of these bytes without padding. The group is part of the MAC, so a receipt
+of another group, tenant or service is as good as noise. Any web process that has the secret can
+settle it.
 """
 
 from __future__ import annotations

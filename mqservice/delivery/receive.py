@@ -4,8 +4,8 @@
        │ client closes                │ process ends
        └──▶ the place is freed        └──▶ 200 {"messages": []}
 
-The answer is always 200; nothing there is not an error. What was leased for a client that is gone by
-the time the answer is ready is given back at once.
+The answer is always 200; nothing there is not an error. What was leased for a client that is gone
+by the time the answer is ready is given back at once.
 """
 
 from __future__ import annotations
@@ -199,7 +199,8 @@ async def _poll(context: DeliveryContext, request: Request, order: ReceiveReques
         return Received(ReceiveHead(lease_generation=0, lease_until_ms=0, attempts=[]), [])
     finally:
         context.drain.leave(on_drain)
-        # Cancelling the poll frees its place in the engine, which gives back what it may have leased.
+        # Cancelling the poll frees its place in the engine, which gives back what it may have
+        # leased.
         for task in (poll, watch):
             task.cancel()
 

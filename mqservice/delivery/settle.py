@@ -3,8 +3,8 @@
     receipts ──▶ read (MAC) ──▶ grouped per queue and delivery ──▶ store.settle ──▶ counts, failed[]
                     └─ not ours ──▶ failed[] RECEIPT_INVALID
 
-The answer is 200 whatever happened to single receipts; each one that had no effect is in ``failed``.
-A receipt given twice for the same thing counts once.
+The answer is 200 whatever happened to single receipts; each one that had no effect is in
+``failed``. A receipt given twice for the same thing counts once.
 """
 
 from __future__ import annotations

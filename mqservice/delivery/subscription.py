@@ -4,9 +4,9 @@
          ▲ credit            │ ack, nack, lease end
          └───────────────────┴──▶ one store.settle per loop tick
 
-Invariants: credit + outstanding never exceeds the caps; a message takes its credit when it is fetched
-and returns it when it is settled or its lease ends; at most one fetch is under way, plus one batch
-that is being sent, so a client that stops reading holds two batches and no more.
+Invariants: credit + outstanding never exceeds the caps; a message takes its credit when it is
+fetched and returns it when it is settled or its lease ends; at most one fetch is under way, plus
+one batch that is being sent, so a client that stops reading holds two batches and no more.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ log = logging.getLogger(__name__)
 
 _RETRY_MS_MIN: Final = 100
 _RETRY_MS_MAX: Final = 2_000
-# A batch that waited longer than this for the socket gets its lease anew when it is on its way.
+# A batch that waited longer than this for the socket gets its lease anew once it is sent.
 _HANDOVER_MS_MAX: Final = 1_000
 _NACK_COUNT_MAX: Final = 1_000
 
@@ -152,14 +152,16 @@ class Subscription:
             if self._fetch is None:
                 await self._has_credit.wait()
                 self._fetch = self._begin_fetch()
-            # ``wait`` leaves the fetch alone when this task is cancelled: ``stop_fetching`` ends it.
+            # ``wait`` leaves the fetch alone when this task is cancelled, for ``stop_fetching``.
             await asyncio.wait({self._fetch})
             try:
                 received, received_ms = self._fetch.result()
             except (TopicNotFound, GroupNotFound) as exc:
                 self._fetch = None
                 problem = problem_from_store(exc)
-                await self._send(self._session.codec.Err(None, problem.code, False, problem.detail))
+                codec = self._session.codec
+                err = codec.Err(None, problem.code, False, problem.detail)
+                await self._session.send_frame(codec.encode(err))
                 return
             except StoreError as exc:
                 self._fetch = None
@@ -176,7 +178,7 @@ class Subscription:
             self._fetch = self._begin_fetch() if has_credit else None
             if received.records:
                 await self._send_messages(first_tag, received.records, received.head.attempts)
-                await self._renew_if_late(first_tag, len(received.records), received_ms)
+                self._renew_if_late(first_tag, len(received.records), received_ms)
 
     def _begin_fetch(self) -> asyncio.Task[tuple[Received, int]]:
         session = self._session
@@ -225,7 +227,7 @@ class Subscription:
         await self._send_messages(first_tag, records[:half], attempts[:half])
         await self._send_messages(first_tag + half, records[half:], attempts[half:])
 
-    async def _renew_if_late(self, first_tag: int, count: int, received_ms: int) -> None:
+    def _renew_if_late(self, first_tag: int, count: int, received_ms: int) -> None:
         if self._session.context.clock.monotonic_ms() - received_ms > _HANDOVER_MS_MAX:
             self.extend(range(first_tag, first_tag + count), self._lease_ms, None)
 
@@ -396,6 +398,3 @@ class Subscription:
                     extra={"action": "give_back_failed", "error": str(exc), "count": len(nacks)},
                 )
                 return
-
-    async def _send(self, frame: frames.Err) -> None:
-        await self._session.send_frame(self._session.codec.encode(frame))

@@ -23,7 +23,18 @@ _COMMANDS: dict[str, tuple[int, list[str]]] = {
     "pub": (3, ["id", "topic", "m", "key"]),
     "sub": (
         4,
-        "id sid topic group filter mode lease_ms auto_extend_ms credit from".split(),
+        [
+            "id",
+            "sid",
+            "topic",
+            "group",
+            "filter",
+            "mode",
+            "lease_ms",
+            "auto_extend_ms",
+            "credit",
+            "from",
+        ],
     ),
     "credit": (5, ["sid", "msgs", "bytes", "id"]),
     "ack": (7, ["id", "sid", "t", "upto"]),
@@ -34,7 +45,7 @@ _COMMANDS: dict[str, tuple[int, list[str]]] = {
     "pong": (17, []),
 }
 _PUSHES: dict[int, tuple[str, list[str]]] = {
-    2: ("welcome", "id session resume_token resumed ping_ms pong_ms limits".split()),
+    2: ("welcome", ["id", "session", "resume_token", "resumed", "ping_ms", "pong_ms", "limits"]),
     6: ("msgs", ["sid", "m"]),
     11: ("lost", ["sid", "t", "why"]),
     16: ("ping", []),
@@ -43,7 +54,7 @@ _PUSHES: dict[int, tuple[str, list[str]]] = {
     19: ("err", ["id", "code", "retryable", "msg"]),
     20: ("goaway", ["why", "grace_ms", "retry_ms"]),
 }
-_MESSAGE = "t id q o s a tag keys g p b".split()
+_MESSAGE = ["t", "id", "q", "o", "s", "a", "tag", "keys", "g", "p", "b"]
 _OFFER = ["body", "tag", "keys", "message_group", "properties", "queue"]
 _DEFAULTS: Json = {"keys": [], "properties": {}, "drain": False}
 
@@ -103,7 +114,9 @@ class Peer:
             fields["credit"] = [fields["credit"]["msgs"], fields["credit"]["bytes"]]
         values = [fields.pop(name, _DEFAULTS.get(name)) for name in names]
         if op == "credit":
-            values = [0 if v is None and n != "id" else v for n, v in zip(names, values, strict=True)]
+            values = [
+                0 if v is None and n != "id" else v for n, v in zip(names, values, strict=True)
+            ]
         assert not fields, f"{op} has no position for {fields}"
         return msgspec.msgpack.encode([number, *values])
 
@@ -130,6 +143,11 @@ class Peer:
             names = ["credit_msgs", "credit_bytes", "max_frame"]
             frame["limits"] = dict(zip(names, frame["limits"], strict=True))
         return frame
+
+    def read_on(self, timeout: float = TIMEOUT_SECONDS) -> None:
+        """Until the connection is closed."""
+        while True:
+            self.recv(timeout)
 
     def ask(self, op: str, **fields: Any) -> Json:  # Any: as above
         """Send with an id and wait for the answer to it, passing over pushes."""

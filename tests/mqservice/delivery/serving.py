@@ -1,6 +1,6 @@
 """A real server for tests: uvicorn on a thread, real sockets, keys and routes without PostgreSQL.
 
-    with serving(store) as server: ──▶ server.url, server.ws_url, server.topic(...), server.key(...)
+with serving(store) as server: ──▶ server.url, server.ws_url, server.topic(...), server.key(...)
 """
 
 from __future__ import annotations

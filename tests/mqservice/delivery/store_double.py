@@ -1,4 +1,4 @@
-"""The engine in memory, as far as the data plane can see it: puts, leases, settles, parked polls."""
+"""The engine in memory, as far as the data plane can see it: puts, leases, settles, polls."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Progress:
 
 
 class StoreDouble:
-    """Same methods as the asynchronous client; used on one event loop, looked at from any thread."""
+    """Same methods as the asynchronous client; used on one loop, looked at from any thread."""
 
     def __init__(self) -> None:
         self.is_connected = True

@@ -258,7 +258,9 @@ def test_raw_headers_that_mean_nothing_are_refused(
     response = api.post(
         f"/v1/ns/acme/topics/{topic}/messages",
         content=b"x",
-        headers=[(name.encode(), v.encode() if isinstance(v, str) else v) for name, v in headers.items()],
+        headers=[
+            (name.encode(), v.encode() if isinstance(v, str) else v) for name, v in headers.items()
+        ],
     )
 
     assert (response.status_code, response.json()["code"]) == (400, "BAD_REQUEST")
@@ -279,7 +281,9 @@ def test_no_key_and_wrong_keys_are_401(
     assert response.headers["www-authenticate"].startswith("Bearer")
 
 
-@pytest.mark.parametrize("path", ["/v1/ns/acme/topics/absent/messages", "/v1/ns/other/topics/{}/messages"])
+@pytest.mark.parametrize(
+    "path", ["/v1/ns/acme/topics/absent/messages", "/v1/ns/other/topics/{}/messages"]
+)
 def test_unknown_namespace_and_topic_are_404(api: httpx.Client, topic: str, path: str) -> None:
     response = api.post(path.format(topic), json={"body": "x"})
 
@@ -352,9 +356,7 @@ def test_a_declared_length_is_refused_before_the_body_is_read(server: Server, to
     assert b"BODY_TOO_LARGE" in answer
 
 
-def test_a_stream_without_a_length_is_refused_while_it_comes(
-    server: Server, topic: str
-) -> None:
+def test_a_stream_without_a_length_is_refused_while_it_comes(server: Server, topic: str) -> None:
     with socket.create_connection(("127.0.0.1", server.port), timeout=10) as peer:
         peer.sendall(
             f"POST /v1/ns/acme/topics/{topic}/messages HTTP/1.1\r\nhost: x\r\n"

@@ -1,4 +1,4 @@
-"""Receiving and settling over REST: shapes, long polls, receipts that only fit where they belong."""
+"""Receiving and settling over REST: shapes, long polls, receipts that fit where they belong."""
 
 from __future__ import annotations
 

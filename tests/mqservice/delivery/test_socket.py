@@ -26,8 +26,7 @@ def peer(server: Server, request: pytest.FixtureRequest) -> Iterator[Peer]:
 def closed(peer: Peer) -> tuple[int, str]:
     """Code and reason of the close that is next."""
     with pytest.raises(ConnectionClosed) as caught:
-        while True:
-            peer.recv()
+        peer.read_on()
     assert caught.value.rcvd is not None
     return caught.value.rcvd.code, caught.value.rcvd.reason
 
@@ -214,9 +213,7 @@ def test_acks_of_one_frame_are_one_settle(peer: Peer, topic: str, store: StoreDo
     assert [lease.queue_offsets for lease in store.settles[-1].acks] == [[0, 1, 2, 3]]
 
 
-def test_an_ack_without_an_id_is_not_answered(
-    peer: Peer, topic: str, store: StoreDouble
-) -> None:
+def test_an_ack_without_an_id_is_not_answered(peer: Peer, topic: str, store: StoreDouble) -> None:
     peer.ask("pub", topic=topic, m=[{"body": "x"}])
     subscribe(peer, topic)
     [message] = peer.take(1)
@@ -255,9 +252,7 @@ def test_extend_moves_the_end_of_the_lease(peer: Peer, topic: str, store: StoreD
     assert store.settles[-1].extends[0].lease_ms == 60_000
 
 
-def test_unsub_gives_back_and_drain_lets_settle(
-    peer: Peer, topic: str, store: StoreDouble
-) -> None:
+def test_unsub_gives_back_and_drain_lets_settle(peer: Peer, topic: str, store: StoreDouble) -> None:
     peer.ask("pub", topic=topic, m=[{"body": "x"}, {"body": "y"}])
     subscribe(peer, topic, sid=5)
     tags = [message["t"] for message in peer.take(2)]
@@ -449,7 +444,9 @@ def test_a_frame_too_large_closes_with_4413(peer: Peer) -> None:
 
 
 def test_a_frame_far_too_large_is_cut_off_by_the_protocol(server: Server) -> None:
-    with Peer(server) as peer, pytest.raises(ConnectionClosed):
+    def overfill(peer: Peer) -> None:
         peer.socket.send("x" * (8 * 1024 * 1024 + 1))
-        while True:
-            peer.recv()
+        peer.read_on()
+
+    with Peer(server) as peer, pytest.raises(ConnectionClosed):
+        overfill(peer)

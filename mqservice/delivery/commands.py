@@ -1,0 +1,251 @@
+"""What a client may ask for on its socket: one method for each command.
+
+    decoded command ──▶ Commands.run ──▶ method ──▶ Subscription, store.put, answer
+                                            └▶ Fault, Problem, StoreError: the session answers err
+
+Everything but hello is refused before hello.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any, Final
+
+from mqservice.accounts.access import Principal, Scope
+from mqservice.delivery import frames
+from mqservice.delivery.decoding import Fault
+from mqservice.delivery.limits import (
+    CREDIT_BYTES_MAX,
+    CREDIT_MSGS_MAX,
+    FRAME_BYTES_MAX,
+    FRAME_BYTES_MIN,
+    LEASE_MS_MAX,
+    LEASE_MS_MIN,
+    NACK_DELAY_MS_MAX,
+    NACK_REASON_CHARS_MAX,
+    SETTLE_COUNT_MAX,
+    SUBSCRIPTION_COUNT_MAX,
+)
+from mqservice.delivery.produce import BatchAnswer, PendingPut, check_batch
+from mqservice.delivery.subscription import Subscription
+from mqservice.errors import problem_from_store
+from mqservice.groups.routes import GroupRoute
+from mqservice.lib.names import name_fault
+from mqservice.lib.problem import Problem
+from mqservice.lib.request_ids import new_request_id
+from mqservice.store import StoreError
+from mqservice.topics.routes import TopicRoute
+
+if TYPE_CHECKING:
+    from mqservice.delivery.session import Session
+
+_PUT_COUNT_MAX: Final = 64
+
+
+class Commands:
+    """The commands of one session."""
+
+    def __init__(
+        self, session: Session, principal: Principal, namespace: str, client: tuple[str, int]
+    ) -> None:
+        self.principal = principal
+        self.puts: set[asyncio.Task[None]] = set()
+        self._session = session
+        self._namespace = namespace
+        self._client = client
+        # Any: each command goes to the one method that takes its type.
+        self._methods: dict[type[Any], Callable[[Any], Coroutine[Any, Any, None]]] = {
+            frames.JsonHello: self._hello,
+            frames.PackHello: self._hello,
+            frames.JsonPublish: self._publish,
+            frames.PackPublish: self._publish,
+            frames.JsonSubscribe: self._subscribe,
+            frames.PackSubscribe: self._subscribe,
+            frames.JsonAddCredit: self._add_credit,
+            frames.PackAddCredit: self._add_credit,
+            frames.JsonAck: self._ack,
+            frames.PackAck: self._ack,
+            frames.JsonNack: self._nack,
+            frames.PackNack: self._nack,
+            frames.JsonExtend: self._extend,
+            frames.PackExtend: self._extend,
+            frames.JsonUnsubscribe: self._unsubscribe,
+            frames.PackUnsubscribe: self._unsubscribe,
+            frames.JsonPing: self._ping,
+            frames.PackPing: self._ping,
+            frames.JsonPong: self._pong,
+            frames.PackPong: self._pong,
+        }
+
+    async def run(self, command: frames.AnyCommand) -> None:
+        """Raises Fault, Problem or StoreError for a command that cannot be done."""
+        if not self._session.is_open and not isinstance(command, frames.Hello):
+            raise Fault("", "BAD_REQUEST", "say hello first")
+        await self._methods[type(command)](command)
+
+    async def _hello(self, command: frames.Hello) -> None:
+        if self._session.is_open:
+            raise Fault("", "BAD_REQUEST", "hello was said before")
+        if command.max_frame is not None:
+            if not command.max_frame >= FRAME_BYTES_MIN:
+                raise Fault("/max_frame", "BAD_REQUEST", f"max_frame is at least {FRAME_BYTES_MIN}")
+            self._session.frame_bytes_max = min(command.max_frame, FRAME_BYTES_MAX)
+        self._session.is_open = True
+        await self._session.send_frame(
+            self._session.codec.encode(
+                self._session.codec.Welcome(
+                    id=command.id,
+                    session=f"s_{new_request_id()}",
+                    ping_ms=self._session.context.times.ping_ms,
+                    pong_ms=self._session.context.times.pong_ms,
+                )
+            )
+        )
+
+    async def _publish(self, command: frames.JsonPublish | frames.PackPublish) -> None:
+        self.principal.require(Scope.PRODUCE)
+        route = await self._topic_route(command.topic)
+        try:
+            offers = check_batch(command.m, route)
+        except Fault as fault:
+            raise fault.under("/m") from None
+        while len(self.puts) >= _PUT_COUNT_MAX:
+            await asyncio.wait(self.puts, return_when=asyncio.FIRST_COMPLETED)
+        # Handed to the store here, so that frames are stored in the order in which they came.
+        pending = PendingPut(self._session.context, route, offers, self._client)
+        task = self._session.spawn(self._confirm_put(command.id, pending))
+        self.puts.add(task)
+        task.add_done_callback(self.puts.discard)
+
+    async def _confirm_put(self, command_id: int | None, pending: PendingPut) -> None:
+        try:
+            _, results = await pending.results()
+        except Problem as problem:
+            await self._session.send_problem(command_id, problem)
+        except StoreError as exc:
+            await self._session.send_problem(command_id, problem_from_store(exc))
+        else:
+            await self._session.send_ok(command_id, BatchAnswer(results))
+
+    async def _subscribe(self, command: frames.Subscribe) -> None:
+        self.principal.require(Scope.CONSUME)
+        if command.sid in self._session.subscriptions:
+            raise Fault("/sid", "CONFLICT", f"sid {command.sid} is in use")
+        if len(self._session.subscriptions) >= SUBSCRIPTION_COUNT_MAX:
+            raise Problem.of(
+                "QUOTA_EXCEEDED", f"a session has at most {SUBSCRIPTION_COUNT_MAX} subscriptions"
+            )
+        if command.filter not in (None, "*"):
+            raise Fault("/filter", "ILLEGAL_FILTER", "only the filter * is supported")
+        if command.mode not in (None, "shared"):
+            raise Fault("/mode", "BAD_REQUEST", "only the mode shared is supported")
+        topic = await self._topic_route(command.topic)
+        group = await self._group_route(command.group)
+        lease_ms = group.lease_ms if command.lease_ms is None else command.lease_ms
+        _check_lease("/lease_ms", lease_ms)
+        credit = command.credit or frames.Credit()
+        _check_credit(credit.msgs, credit.bytes)
+        subscription = Subscription(
+            self._session,
+            sid=command.sid,
+            topic=topic,
+            group=group,
+            lease_ms=lease_ms,
+            credit=frames.Credit(
+                min(credit.msgs, CREDIT_MSGS_MAX), min(credit.bytes, CREDIT_BYTES_MAX)
+            ),
+        )
+        self._session.subscriptions[command.sid] = subscription
+        await self._session.send_ok(command.id, frames.Subscribed(subscription.credit))
+        if not self._session.context.drain.has_begun:
+            subscription.start()
+
+    async def _add_credit(self, command: frames.AddCredit) -> None:
+        _check_credit(command.msgs, command.bytes)
+        subscription = self._subscription(command.sid)
+        subscription.add_credit(command.msgs, command.bytes)
+        await self._session.send_ok(command.id, frames.Subscribed(subscription.credit))
+
+    async def _ack(self, command: frames.Ack) -> None:
+        subscription = self._subscription(command.sid)
+        tags = command.t or []
+        if len(tags) > SETTLE_COUNT_MAX:
+            raise Fault("/t", "BAD_REQUEST", f"at most {SETTLE_COUNT_MAX} tags at once")
+        if command.upto is not None:
+            tags = [*tags, *subscription.tags_upto(command.upto)]
+        await subscription.wait_ready()
+        subscription.ack(tags, command.id)
+
+    async def _nack(self, command: frames.Nack) -> None:
+        subscription = self._subscription(command.sid)
+        if len(command.t) > SETTLE_COUNT_MAX:
+            raise Fault("/t", "BAD_REQUEST", f"at most {SETTLE_COUNT_MAX} tags at once")
+        for index, item in enumerate(command.t):
+            if not 0 <= item.delay_ms <= NACK_DELAY_MS_MAX:
+                raise Fault(f"/t/{index}/1", "BAD_REQUEST", "the delay is out of range")
+            if item.reason is not None and len(item.reason) > NACK_REASON_CHARS_MAX:
+                raise Fault(f"/t/{index}/2", "BAD_REQUEST", "the reason is too long")
+        await subscription.wait_ready()
+        subscription.nack(command.t, command.id)
+
+    async def _extend(self, command: frames.Extend) -> None:
+        subscription = self._subscription(command.sid)
+        _check_lease("/ms", command.ms)
+        if len(command.t) > SETTLE_COUNT_MAX:
+            raise Fault("/t", "BAD_REQUEST", f"at most {SETTLE_COUNT_MAX} tags at once")
+        await subscription.wait_ready()
+        subscription.extend(dict.fromkeys(command.t), command.ms, command.id)
+
+    async def _unsubscribe(self, command: frames.Unsubscribe) -> None:
+        subscription = self._subscription(command.sid)
+        await subscription.stop_fetching()
+        if not command.drain:
+            await subscription.close("unsubscribed")
+        if not subscription.outstanding_count:
+            self._session.subscriptions.pop(command.sid, None)
+        await self._session.send_ok(command.id, frames.Unsubscribed(subscription.outstanding_count))
+
+    async def _ping(self, _: frames.Ping) -> None:
+        await self._session.send_frame(self._session.codec.pong)
+
+    async def _pong(self, _: frames.Pong) -> None:
+        self._session.ponged()
+
+    def _subscription(self, sid: int) -> Subscription:
+        subscription = self._session.subscriptions.get(sid)
+        if subscription is None:
+            raise Fault("/sid", "NOT_FOUND", f"there is no subscription {sid}")
+        return subscription
+
+    async def _topic_route(self, name: str) -> TopicRoute:
+        routes = self._session.context.caches.routes
+        route = routes.topic(self.principal, self._namespace, name)
+        if route is None:
+            if fault := name_fault(name):
+                raise Fault("/topic", "ILLEGAL_TOPIC", fault)
+            route = await routes.load_topic(self.principal, self._namespace, name)
+        return route
+
+    async def _group_route(self, name: str) -> GroupRoute:
+        routes = self._session.context.caches.routes
+        route = routes.group(self.principal, self._namespace, name)
+        if route is None:
+            if fault := name_fault(name):
+                raise Fault("/group", "ILLEGAL_GROUP", fault)
+            route = await routes.load_group(self.principal, self._namespace, name)
+        return route
+
+
+def _check_lease(pointer: str, lease_ms: int) -> None:
+    if not LEASE_MS_MIN <= lease_ms <= LEASE_MS_MAX:
+        raise Fault(
+            pointer,
+            "ILLEGAL_LEASE",
+            f"a lease is {LEASE_MS_MIN} to {LEASE_MS_MAX} ms long, found {lease_ms}",
+        )
+
+
+def _check_credit(msgs: int, bytes_count: int) -> None:
+    if msgs < 0 or bytes_count < 0:
+        raise Fault("/credit", "BAD_REQUEST", "credit must not be negative")

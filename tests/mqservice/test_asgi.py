@@ -1,0 +1,145 @@
+"""One ASGI callable for everything, and the process around it."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+
+import httpx
+import pytest
+
+from mqservice.delivery.plane import find_match
+from mqservice.web import AddressRefused, ConfigRefused, address_from, bind_socket
+from mqservice.web_transport import CORK_BYTES_MAX
+from tests.mqservice.delivery.serving import Server, serving
+from tests.mqservice.delivery.store_double import StoreDouble
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Server]:
+    with serving(StoreDouble()) as running:
+        yield running
+
+
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [
+        ("/v1/ns/acme/topics/orders/messages", ("produce", "acme", "orders", "")),
+        ("/v1/-/topics/orders/messages", ("produce", "-", "orders", "")),
+        ("/v1/ns/-/topics/orders/messages:batch", ("produce_batch", "-", "orders", "")),
+        ("/v1/ns/a/topics/o/groups/b:receive", ("receive", "a", "o", "b")),
+        ("/v1/ns/a/groups/b:settle", ("settle", "a", "", "b")),
+        ("/v1/ns/acme/topics/orders", None),
+        ("/v1/ns/acme/topics/orders/messages/", None),
+        ("/v1/ns/acme/topics/orders/messages:other", None),
+        ("/v1/ns/acme/groups/b", None),
+        ("/v1/ns/a/b/topics/orders/messages", None),
+    ],
+)
+def test_which_paths_are_the_data_planes(path: str, expected: tuple[str, ...] | None) -> None:
+    assert find_match(path) == expected
+
+
+def test_django_answers_what_is_not_the_data_plane(server: Server) -> None:
+    response = httpx.get(f"{server.url}/v1/no/such/path", headers={"x-request-id": "given-id-1"})
+
+    assert response.status_code == 404
+    assert response.headers["x-request-id"] == "given-id-1"
+
+
+def test_pipelined_requests_are_answered_in_order(server: Server) -> None:
+    server.topic("orders")
+    one = (
+        "POST /v1/-/topics/orders/messages HTTP/1.1\r\nhost: x\r\n"
+        f"authorization: {server.key()}\r\n"
+        "x-request-id: pipelined-{}\r\ncontent-length: 1\r\n\r\nx"
+    )
+    with socket.create_connection(("127.0.0.1", server.port), timeout=10) as peer:
+        peer.sendall("".join(one.format(n) for n in range(5)).encode())
+        answer = b""
+        while answer.count(b'"duplicate":false}') < 5:
+            answer += peer.recv(65536)
+
+    assert [answer.index(f"pipelined-{n}".encode()) for n in range(5)] == sorted(
+        answer.index(f"pipelined-{n}".encode()) for n in range(5)
+    )
+
+
+def test_an_answer_larger_than_the_cork_arrives_whole(server: Server) -> None:
+    server.topic("large")
+    server.group("readers")
+    body = "x" * (CORK_BYTES_MAX + 1)
+    with httpx.Client(base_url=server.url, headers={"authorization": server.key()}) as api:
+        api.post("/v1/-/topics/large/messages:batch", json=[{"body": body}] * 5)
+        messages = api.post("/v1/-/topics/large/groups/readers:receive").json()["messages"]
+
+    assert [message["body"] for message in messages] == [body] * 5
+
+
+def test_an_address_from_the_environment() -> None:
+    assert address_from({}) == ("127.0.0.1", 8000, False)
+    assert address_from({"MQ_BIND": "::1", "MQ_PORT": "0", "MQ_WEB_REUSE_PORT": "1"}) == (
+        "::1",
+        0,
+        True,
+    )
+
+
+@pytest.mark.parametrize("port", ["http", "-1", "65536", "1.5", "٣"])
+def test_a_port_that_cannot_be_meant(port: str) -> None:
+    with pytest.raises(ConfigRefused, match="MQ_PORT"):
+        address_from({"MQ_PORT": port})
+
+
+def test_an_address_that_does_not_exist() -> None:
+    with pytest.raises(ConfigRefused, match="no address"):
+        bind_socket("no.such.host.invalid", 0, is_shared=False)
+
+
+def test_a_shared_port_is_bound_by_several() -> None:
+    with bind_socket("127.0.0.1", 0, is_shared=True) as first:
+        port: int = first.getsockname()[1]
+        with bind_socket("127.0.0.1", port, is_shared=True) as second:
+            assert second.getsockname()[1] == port
+
+
+def test_an_unshared_port_is_bound_once() -> None:
+    with bind_socket("127.0.0.1", 0, is_shared=False) as first:
+        port: int = first.getsockname()[1]
+        with pytest.raises(AddressRefused, match=f"cannot listen on 127.0.0.1:{port}"):
+            bind_socket("127.0.0.1", port, is_shared=False)
+
+
+def run_web(**environ: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "mqservice.web"],
+        env={**os.environ, **environ},
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+
+
+def test_the_process_says_in_one_line_why_it_cannot_start(server: Server) -> None:
+    taken = run_web(MQ_PORT=str(server.port))
+    senseless = run_web(MQ_PORT="door")
+
+    assert (taken.returncode, senseless.returncode) == (3, 2)
+    assert taken.stderr.count("\n") == senseless.stderr.count("\n") == 1
+    assert f"cannot listen on 127.0.0.1:{server.port}: Address already in use" in taken.stderr
+    assert "MQ_PORT must be a number" in senseless.stderr
+
+
+def test_a_server_stops_while_connections_are_idle() -> None:
+    with serving(StoreDouble()) as server, httpx.Client(base_url=server.url) as api:
+        assert api.get("/v1/ns/a/groups/b:settle").status_code == 401
+        stopping = threading.Thread(target=server.stop)
+        stopping.start()
+        stopping.join(5)
+
+        assert not stopping.is_alive()
