@@ -18,9 +18,9 @@ from collections.abc import Awaitable, Callable
 from typing import Final, TypeVar
 
 import psycopg
-from channels.db import database_sync_to_async
+from asgiref.sync import sync_to_async
 from django.conf import settings
-from django.db import DatabaseError, InterfaceError
+from django.db import DatabaseError, InterfaceError, close_old_connections, connection
 
 from mqservice.accounts.access import KeyCache, Principal, find_principal, metadata_unavailable
 from mqservice.groups.routes import GroupRoute, find_group_route
@@ -189,8 +189,11 @@ def _query(find: Callable[[K], V | None]) -> Callable[[K], Awaitable[V | None]]:
             return find(key)
         except (DatabaseError, InterfaceError) as exc:
             raise LookupUnavailable(str(exc)) from exc
+        finally:
+            if not connection.in_atomic_block:  # a test's transaction has to live on
+                close_old_connections()
 
-    return database_sync_to_async(run)
+    return sync_to_async(run)
 
 
 caches = Caches()

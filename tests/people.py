@@ -1,7 +1,7 @@
-"""The cast of permission tests: Alice owns acme, Bob only looks on, Charlie is a stranger with rival.
+"""The cast of permission tests: Alice owns acme, Bob looks on, Charlie is a stranger with rival.
 
-    acme   ── namespace acme ── alice (owner), bob (viewer), a key for each of its uses
-    rival  ── namespace rival ── charlie (owner), a key
+acme   ── namespace acme ── alice (owner), bob (viewer), a key for each of its uses
+rival  ── namespace rival ── charlie (owner), a key
 """
 
 from __future__ import annotations

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from wsgiref.headers import Headers
 from typing import Final
+from wsgiref.headers import Headers
 
 from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase

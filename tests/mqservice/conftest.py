@@ -1,4 +1,4 @@
-"""People, a real engine, and clients for the tests of the Django part."""
+"""The database, people, a real engine, and clients for the tests of the Django part."""
 
 from __future__ import annotations
 
@@ -35,3 +35,8 @@ def engine(engine_socket: str, settings: Settings) -> str:
 def api() -> Callable[[str], Client]:
     """A client that sends the given API key."""
     return lambda key: Client(headers={"authorization": f"Bearer {key}"})
+
+
+@pytest.fixture(scope="session")
+def django_db_modify_db_settings(postgres_server: str) -> None:
+    """pytest-django asks for this before it makes the test database."""

@@ -29,6 +29,9 @@ def test_mac_of_another_purpose_or_secret_is_not_valid() -> None:
 
 
 def test_former_secret_is_accepted_but_not_used() -> None:
-    former, signer = Signer("old " + SECRET, "receipt"), Signer(SECRET, "receipt", ["old " + SECRET])
+    former, signer = (
+        Signer("old " + SECRET, "receipt"),
+        Signer(SECRET, "receipt", ["old " + SECRET]),
+    )
     assert signer.is_valid(b"payload", former.mac(b"payload"))
     assert signer.mac(b"payload") != former.mac(b"payload")

@@ -21,7 +21,9 @@ def test_duration_texts_mean_milliseconds(text: str, ms: int) -> None:
     assert parse_duration_ms(text) == ms
 
 
-@pytest.mark.parametrize("text", ["", "30", "s", "-1s", "1.5s", "30 s", "1w", "PT30S", "٣s", "1s\n"])
+@pytest.mark.parametrize(
+    "text", ["", "30", "s", "-1s", "1.5s", "30 s", "1w", "PT30S", "٣s", "1s\n"]
+)
 def test_other_duration_texts_are_refused(text: str) -> None:
     with pytest.raises(ValueError, match="is not a duration"):
         parse_duration_ms(text)

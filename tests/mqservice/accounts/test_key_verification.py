@@ -1,0 +1,127 @@
+"""From a header to a principal: what opens and what does not."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+from django.utils import timezone
+from pytest_django import DjangoAssertNumQueries, Settings
+
+from mqservice.accounts.access import Scope, find_principal, secret_mac
+from mqservice.accounts.models import ApiKey
+from mqservice.accounts.services import create_api_key, revoke_api_key
+from mqservice.lib.api_keys import generate_api_key, parse_api_key
+from mqservice.lib.problem import Problem
+from tests.people import People, bearer
+
+
+def test_valid_key_says_who_asks(people: People) -> None:
+    principal = find_principal(bearer(people.acme_key))
+    assert principal is not None
+    assert principal.tenant_id == people.acme.tenant_id
+    assert principal.namespace == "acme"
+    assert principal.namespace_id == people.acme.pk
+    assert principal.scopes == frozenset(Scope)
+
+
+def test_scheme_may_be_written_in_any_case(people: People) -> None:
+    assert find_principal(b"bearer " + people.acme_key.encode()) is not None
+
+
+@pytest.mark.parametrize(
+    "header", [b"", b"Bearer", b"Bearer ", b"Basic YTpi", b"Bearer nonsense", b"Bearer \xff\xfe"]
+)
+def test_header_without_a_key_costs_no_query(
+    django_assert_num_queries: DjangoAssertNumQueries, db: None, header: bytes
+) -> None:
+    with django_assert_num_queries(0):
+        assert find_principal(header) is None
+
+
+def test_unknown_key_is_refused(people: People) -> None:
+    assert find_principal(bearer(generate_api_key())) is None
+
+
+def test_right_public_id_with_another_secret_is_refused(people: People) -> None:
+    own, other = parse_api_key(people.acme_key), parse_api_key(generate_api_key())
+    assert own is not None
+    assert other is not None
+    forged = type(own)(public_id=own.public_id, secret=other.secret)
+    assert find_principal(bearer(forged.text)) is None
+
+
+def test_expired_key_is_refused(people: People) -> None:
+    now = timezone.now()
+    tenant = people.acme.tenant
+    _, old = create_api_key(tenant, name="old", scopes=Scope, expires_at=now)
+    _, young = create_api_key(
+        tenant, name="young", scopes=Scope, expires_at=now + timedelta(hours=1)
+    )
+    assert find_principal(bearer(old)) is None
+    principal = find_principal(bearer(young))
+    assert principal is not None
+    assert principal.expires_at_ms is not None
+
+
+def test_revoked_key_is_refused_for_good(people: People) -> None:
+    key = parse_api_key(people.acme_key)
+    assert key is not None
+    assert revoke_api_key(people.acme.tenant, key.public_id)
+    assert find_principal(bearer(people.acme_key)) is None
+    assert not revoke_api_key(people.acme.tenant, key.public_id)
+
+
+def test_key_of_another_tenant_cannot_be_revoked(people: People) -> None:
+    key = parse_api_key(people.acme_key)
+    assert key is not None
+    assert not revoke_api_key(people.rival.tenant, key.public_id)
+    assert find_principal(bearer(people.acme_key)) is not None
+
+
+def test_row_holds_neither_key_nor_secret(people: People) -> None:
+    key = parse_api_key(people.acme_key)
+    assert key is not None
+    row = ApiKey.objects.get(public_id=key.public_id)
+    stored = " ".join(str(value) for value in vars(row).values())
+    assert key.secret not in stored
+    assert bytes(row.secret_mac) == secret_mac(key)
+    assert row.last4 == key.secret[-4:]
+
+
+def test_another_pepper_makes_all_keys_worthless(people: People, settings: Settings) -> None:
+    settings.MQ_KEY_PEPPER = "another pepper of at least 32 characters"
+    assert find_principal(bearer(people.acme_key)) is None
+
+
+def test_last_use_is_written_at_most_once_a_minute(people: People) -> None:
+    key = parse_api_key(people.acme_key)
+    assert key is not None
+    rows = ApiKey.objects.filter(public_id=key.public_id)
+    find_principal(bearer(people.acme_key))
+    first = rows.get().last_used_at
+    assert first is not None
+    find_principal(bearer(people.acme_key))
+    assert rows.get().last_used_at == first
+    rows.update(last_used_at=first - timedelta(minutes=2))
+    find_principal(bearer(people.acme_key))
+    assert rows.get().last_used_at > first - timedelta(minutes=1)  # type: ignore[operator]  # set
+
+
+def test_scope_that_is_missing_is_refused_with_its_name(people: People) -> None:
+    principal = find_principal(bearer(people.acme_reader_key))
+    assert principal is not None
+    principal.require(Scope.CONSUME)
+    with pytest.raises(Problem, match="produce") as caught:
+        principal.require(Scope.PRODUCE)
+    assert (caught.value.status, caught.value.code) == (403, "FORBIDDEN")
+
+
+def test_key_bound_to_a_namespace_means_only_that_one(people: People) -> None:
+    bound = find_principal(bearer(people.acme_key))
+    _, text = create_api_key(people.acme.tenant, name="wide", scopes=Scope)
+    wide = find_principal(bearer(text))
+    assert bound is not None
+    assert wide is not None
+    assert [bound.namespace_named(ns) for ns in ("acme", "-", "rival")] == ["acme", "acme", None]
+    assert [wide.namespace_named(ns) for ns in ("acme", "-", "rival")] == ["acme", None, "rival"]

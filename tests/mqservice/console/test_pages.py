@@ -1,0 +1,115 @@
+"""Pages of a namespace: for members, for strangers, with and without an engine."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from django.test import Client
+
+from mqservice.accounts.models import User
+from mqservice.groups.models import ConsumerGroup
+from mqservice.groups.services import GroupChange, put_group
+from mqservice.topics.models import Topic
+from mqservice.topics.services import TopicChange, put_topic
+from tests.people import People
+
+PAGES = ["/console/acme/", "/console/acme/topics", "/console/acme/quick-start"]
+# What a page under the content policy must do without.
+INLINE = re.compile(r"<script|<style|\sstyle=|\son[a-z]+=|javascript:", re.IGNORECASE)
+
+
+@pytest.fixture
+def alice(people: People, client: Client) -> Client:
+    client.force_login(people.alice)
+    return client
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_members_see_each_page(people: People, client: Client, path: str) -> None:
+    for member in (people.alice, people.bob):
+        client.force_login(member)
+        response = client.get(path)
+        assert response.status_code == 200
+        assert response["Content-Type"] == "text/html; charset=utf-8"
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_stranger_cannot_tell_a_foreign_namespace_from_an_absent_one(
+    people: People, client: Client, path: str
+) -> None:
+    client.force_login(people.charlie)
+    foreign = client.get(path)
+    absent = client.get(path.replace("acme", "nobody"))
+    assert foreign.status_code == absent.status_code == 404
+    assert foreign.content == absent.content
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_who_is_not_signed_in_is_led_to_the_login(db: None, client: Client, path: str) -> None:
+    assert client.get(path).headers["Location"] == f"/console/login?next={path}"
+
+
+@pytest.mark.parametrize("path", [*PAGES, "/console/login", "/errors/not-found", "/console/x/"])
+def test_pages_need_nothing_that_the_content_policy_forbids(alice: Client, path: str) -> None:
+    response = alice.get(path, follow=True)
+    assert INLINE.search(response.content.decode()) is None
+    assert "script-src 'self'" in response["Content-Security-Policy"]
+    assert "unsafe" not in response["Content-Security-Policy"]
+
+
+def test_overview_shows_topics_groups_and_the_engine(
+    people: People, engine: str, alice: Client
+) -> None:
+    put_topic(people.acme, "seen", TopicChange(queue_count=2))
+    put_group(people.acme, "watchers", GroupChange())
+    text = alice.get("/console/acme/").content.decode()
+    assert "seen" in text
+    assert "watchers" in text
+    assert "has not read a topic yet" in text
+    assert 'badge-up">up' in text
+
+
+def test_numbers_are_unknown_and_not_zero_while_the_engine_is_away(
+    people: People, alice: Client
+) -> None:
+    Topic.objects.create(namespace=people.acme, name="orders")
+    ConsumerGroup.objects.create(namespace=people.acme, name="billing")
+    text = alice.get("/console/acme/").content.decode()
+    assert "does not answer" in text
+    assert text.count("unknown") >= 4
+    assert '<td class="number">0</td>' not in text
+
+
+def test_empty_namespace_says_what_to_do(alice: Client) -> None:
+    text = alice.get("/console/acme/").content.decode()
+    assert "No topic yet" in text
+    assert "No consumer group yet" in text
+
+
+def test_other_tenants_names_are_on_no_page(people: People, alice: Client) -> None:
+    Topic.objects.create(namespace=people.rival, name="their-topic")
+    ConsumerGroup.objects.create(namespace=people.rival, name="their-group")
+    for path in PAGES:
+        text = alice.get(path).content.decode()
+        assert "rival" not in text
+        assert "their-" not in text
+
+
+def test_quick_start_carries_the_base_url_and_no_secret(people: People, alice: Client) -> None:
+    text = alice.get("/console/acme/quick-start").content.decode()
+    assert "MQ_BASE_URL=http://" in text
+    assert "/v1/ns/acme/topics/orders/messages" in text
+    assert "ws://" in text
+    assert people.acme_key[4:12] in text  # the public id says which key is meant
+    assert people.acme_key[12:] not in text
+
+
+def test_user_without_a_tenant_is_told_so(db: None, client: Client) -> None:
+    client.force_login(User.objects.create_user("dora"))
+    assert b"not a member of any tenant" in client.get("/console/").content
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_pages_only_read(alice: Client, path: str) -> None:
+    assert alice.post(path).status_code == 405

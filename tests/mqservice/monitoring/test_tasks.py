@@ -1,0 +1,78 @@
+"""The periodic tasks: what they write, and that an engine that is away does not fail them."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from django.utils import timezone
+
+from mqservice.celery import QUEUES, app
+from mqservice.monitoring.models import EngineSample, Heartbeat
+from mqservice.monitoring.tasks import checkpoint_engine, record_sample, record_worker_heartbeat
+from mqservice.store import blocking_client
+
+
+def test_checkpoint_reaches_the_engine(engine: str) -> None:
+    checkpoint_engine()
+    with blocking_client() as client:
+        assert client.stats().uptime_ms >= 0
+
+
+def test_checkpoint_is_let_go_while_the_engine_is_away() -> None:
+    checkpoint_engine()
+
+
+def test_heartbeat_is_one_row_that_moves(db: None) -> None:
+    record_worker_heartbeat()
+    first = Heartbeat.objects.get(process="worker")
+    record_worker_heartbeat()
+    second = Heartbeat.objects.get(process="worker")
+    assert second.pk == first.pk
+    assert second.beaten_at > first.beaten_at
+
+
+def test_sample_holds_the_counters_of_the_engine(db: None, engine: str) -> None:
+    record_sample()
+    sample = EngineSample.objects.get()
+    assert sample.is_up
+    assert sample.put_count is not None
+    assert sample.epoch is not None
+
+
+def test_sample_of_an_engine_that_is_away_knows_nothing(db: None) -> None:
+    record_sample()
+    sample = EngineSample.objects.get()
+    assert not sample.is_up
+    assert sample.put_count is None
+
+
+def test_old_samples_are_dropped(db: None) -> None:
+    for age in (timedelta(hours=25), timedelta(hours=23)):
+        EngineSample.objects.create(sampled_at=timezone.now() - age, is_up=False)
+    record_sample()
+    assert EngineSample.objects.count() == 2
+
+
+def test_each_task_of_the_schedule_exists_and_has_a_limit_and_a_queue() -> None:
+    assert app.conf.beat_schedule
+    for entry in app.conf.beat_schedule.values():
+        task = app.tasks[entry["task"]]
+        assert task.time_limit is not None
+        assert task.soft_time_limit is not None
+        assert task.soft_time_limit < task.time_limit
+        assert entry["options"]["expires"] <= entry["schedule"]
+        route = app.amqp.router.route({}, entry["task"])
+        assert route["queue"].name in QUEUES
+
+
+def test_each_queue_gets_only_what_is_meant_for_it() -> None:
+    queues = app.conf.task_queues
+    assert {queue.name for queue in queues} == set(QUEUES)
+    assert len({queue.routing_key for queue in queues}) == len(QUEUES)
+
+
+def test_only_json_is_accepted_and_no_result_is_kept() -> None:
+    assert app.conf.accept_content == ["json"]
+    assert app.conf.task_ignore_result
+    assert app.conf.worker_prefetch_multiplier == 1
+    assert str(app.conf.timezone) == "UTC"

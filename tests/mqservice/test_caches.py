@@ -1,0 +1,226 @@
+"""The caches of the hot path against real rows and real notifications."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import NoReturn
+
+import psycopg
+import pytest
+from asgiref.sync import sync_to_async
+from django.db import OperationalError, connection
+from psycopg.conninfo import make_conninfo
+
+from mqservice.accounts.access import Principal, Scope
+from mqservice.accounts.models import ApiKey, Tenant
+from mqservice.accounts.services import create_api_key, revoke_api_key
+from mqservice.caches import Caches, listen
+from mqservice.groups.models import ConsumerGroup
+from mqservice.lib.api_keys import generate_api_key, parse_api_key
+from mqservice.lib.problem import Problem
+from mqservice.topics.models import Topic
+from tests.people import bearer, create_people
+
+WAIT_S = 10.0
+
+
+class WatchedCaches(Caches):
+    """Tells the test what was dropped, after it was."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.dropped: asyncio.Queue[str] = asyncio.Queue()
+
+    def drop(self, payload: str) -> None:
+        super().drop(payload)
+        self.dropped.put_nowait(payload)
+
+    async def saw(self, payload: str) -> None:
+        """Returns once ``payload`` was dropped."""
+        async with asyncio.timeout(WAIT_S):
+            while await self.dropped.get() != payload:
+                pass
+
+
+@contextlib.asynccontextmanager
+async def listening() -> AsyncIterator[tuple[WatchedCaches, asyncio.Event]]:
+    caches, ready = WatchedCaches(), asyncio.Event()
+    task = asyncio.create_task(listen(caches, dsn=dsn_of_tests(), ready=ready))
+    try:
+        async with asyncio.timeout(WAIT_S):
+            await ready.wait()
+        yield caches, ready
+    finally:
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+
+
+def dsn_of_tests() -> str:
+    kept = ("host", "port", "user", "password", "dbname")
+    parameters = connection.get_connection_params()
+    return make_conninfo("", **{name: parameters[name] for name in kept})
+
+
+async def in_db(change: Callable[[], object]) -> None:
+    await sync_to_async(change)()
+
+
+async def refusal(loading: Awaitable[object]) -> Problem:
+    with pytest.raises(Problem) as caught:
+        await loading
+    return caught.value
+
+
+async def principal_of(caches: Caches, key: str) -> Principal:
+    return await caches.keys.load(bearer(key))
+
+
+@pytest.mark.django_db
+async def test_key_is_loaded_once_and_then_a_dict_hit() -> None:
+    people = await sync_to_async(create_people)()
+    caches = Caches()
+    assert caches.keys.cached(bearer(people.acme_key)) is None
+    principal = await principal_of(caches, people.acme_key)
+    assert caches.keys.cached(bearer(people.acme_key)) is principal
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("header", [b"", b"Bearer x", b"Bearer " + b"a" * 5_000])
+async def test_bad_header_is_401(header: bytes) -> None:
+    problem = await refusal(Caches().keys.load(header))
+    assert (problem.status, problem.code) == (401, "UNAUTHENTICATED")
+
+
+@pytest.mark.django_db
+async def test_unknown_key_is_401_in_the_words_of_any_bad_key() -> None:
+    unknown = await refusal(Caches().keys.load(bearer(generate_api_key())))
+    malformed = await refusal(Caches().keys.load(b"Bearer x"))
+    assert (unknown.status, unknown.detail) == (401, malformed.detail)
+
+
+@pytest.mark.django_db
+async def test_topic_and_group_of_the_own_namespace_are_found() -> None:
+    people = await sync_to_async(create_people)()
+    await in_db(lambda: Topic.objects.create(namespace=people.acme, name="orders", queue_count=7))
+    await in_db(lambda: ConsumerGroup.objects.create(namespace=people.acme, name="billing"))
+    caches = Caches()
+    principal = await principal_of(caches, people.acme_key)
+    assert caches.routes.topic(principal, "acme", "orders") is None
+    topic = await caches.routes.load_topic(principal, "-", "orders")
+    assert (topic.engine_name, topic.queue_count) == ("acme%orders", 7)
+    assert caches.routes.topic(principal, "acme", "orders") is topic
+    group = await caches.routes.load_group(principal, "acme", "billing")
+    assert (group.engine_name, group.lease_ms) == ("acme%billing", 60_000)
+    assert caches.routes.group(principal, "-", "billing") is group
+
+
+@pytest.mark.django_db
+async def test_foreign_topic_cannot_be_told_from_an_absent_one() -> None:
+    people = await sync_to_async(create_people)()
+    await in_db(lambda: Topic.objects.create(namespace=people.rival, name="secret"))
+    wide = (
+        await sync_to_async(create_api_key)(people.acme.tenant, name="wide", scopes=list(Scope))
+    )[1]
+    caches = Caches()
+    owner = await principal_of(caches, people.rival_key)
+    await caches.routes.load_topic(owner, "rival", "secret")  # hot for its owner
+    for key in (people.acme_key, wide):
+        stranger = await principal_of(caches, key)
+        assert caches.routes.topic(stranger, "rival", "secret") is None
+        foreign = await refusal(caches.routes.load_topic(stranger, "rival", "secret"))
+        absent = await refusal(caches.routes.load_topic(stranger, "nobody", "secret"))
+        assert (foreign.status, foreign.code) == (404, "TOPIC_NOT_FOUND")
+        assert (absent.status, absent.code) == (foreign.status, foreign.code)
+        assert absent.detail == foreign.detail.replace("rival", "nobody")
+        assert (await refusal(caches.routes.load_group(stranger, "rival", "g"))).status == 404
+
+
+@pytest.mark.django_db(transaction=True)
+async def test_revoked_key_is_forgotten_by_notification() -> None:
+    people = await sync_to_async(create_people)()
+    key = parse_api_key(people.acme_key)
+    assert key is not None
+    async with listening() as (caches, _):
+        await principal_of(caches, people.acme_key)
+        await in_db(lambda: revoke_api_key(people.acme.tenant, key.public_id))
+        await caches.saw(f"key {key.public_id}")
+        assert caches.keys.cached(bearer(people.acme_key)) is None
+        assert (await refusal(caches.keys.load(bearer(people.acme_key)))).status == 401
+
+
+@pytest.mark.django_db(transaction=True)
+async def test_topic_and_group_changes_are_seen_by_notification() -> None:
+    people = await sync_to_async(create_people)()
+    tenant_id = people.acme.tenant_id
+    async with listening() as (caches, _):
+        principal = await principal_of(caches, people.acme_key)
+        assert (await refusal(caches.routes.load_topic(principal, "-", "new"))).status == 404
+        await in_db(lambda: Topic.objects.create(namespace=people.acme, name="new", queue_count=1))
+        await caches.saw(f"topic {tenant_id} acme new")
+        assert (await caches.routes.load_topic(principal, "-", "new")).queue_count == 1
+        await in_db(lambda: Topic.objects.update(queue_count=2))
+        await caches.saw(f"topic {tenant_id} acme new")
+        assert (await caches.routes.load_topic(principal, "-", "new")).queue_count == 2
+        await in_db(lambda: ConsumerGroup.objects.create(namespace=people.acme, name="g"))
+        await caches.saw(f"group {tenant_id} acme g")
+        assert (await caches.routes.load_group(principal, "-", "g")).name == "g"
+
+
+@pytest.mark.django_db(transaction=True)
+async def test_noting_the_last_use_of_a_key_forgets_nothing() -> None:
+    people = await sync_to_async(create_people)()
+    async with listening() as (caches, _):
+        await principal_of(caches, people.acme_key)  # writes last_used_at
+        await in_db(lambda: ApiKey.objects.update(last_used_at=None))
+        await in_db(lambda: Tenant.objects.filter(name="rival").update(name="rival"))
+        async with asyncio.timeout(WAIT_S):
+            assert await caches.dropped.get() == "all"  # the only one
+
+
+@pytest.mark.django_db(transaction=True)
+async def test_lost_listener_comes_back_and_forgets_everything() -> None:
+    people = await sync_to_async(create_people)()
+    async with listening() as (caches, ready):
+        await principal_of(caches, people.acme_key)
+        ready.clear()
+        await in_db(_end_listeners)
+        async with asyncio.timeout(WAIT_S):
+            await ready.wait()
+        assert caches.keys.cached(bearer(people.acme_key)) is None
+        await in_db(lambda: Topic.objects.create(namespace=people.acme, name="new"))
+        await caches.saw(f"topic {people.acme.tenant_id} acme new")
+
+
+@pytest.mark.django_db
+async def test_database_that_does_not_answer_is_503_and_nothing_is_let_in(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refuse(authorization: bytes) -> NoReturn:
+        raise OperationalError("the connection is lost")
+
+    monkeypatch.setattr("mqservice.caches.find_principal", refuse)
+    problem = await refusal(Caches().keys.load(bearer(generate_api_key())))
+    assert (problem.status, problem.code) == (503, "METADATA_UNAVAILABLE")
+    assert problem.retryable
+    assert problem.stored is False
+
+
+def test_unknown_notification_forgets_everything() -> None:
+    caches = WatchedCaches()
+    cleared: list[bool] = []
+    caches.keys.clear = lambda: cleared.append(True)
+    for payload in ("", "all", "topic x acme orders", "something else", "key"):
+        caches.drop(payload)
+    assert len(cleared) == 5
+
+
+def _end_listeners() -> None:
+    with psycopg.connect(dsn_of_tests(), autocommit=True) as admin:
+        ended = admin.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+            " WHERE application_name = 'mqservice listen' AND datname = current_database()"
+        ).fetchall()
+    assert ended
