@@ -1,1 +1,1 @@
-"""The service: who may do what, the protocols, the console. The bytes live in ``storage_engine``."""
+"""The service: who may do what, the protocols, the console. Bytes live in ``storage_engine``."""

@@ -7,7 +7,7 @@ import os
 os.environ.setdefault("MQ_SECRET_KEY", "only-for-tests-and-type-checks-0123456789")
 os.environ.setdefault("DATABASE_URL", "postgresql://postgres@127.0.0.1:5432/mqservice")
 # No test must reach the engine of a service that runs from this directory.
-os.environ.setdefault("MQ_ENGINE_SOCKET", "/nonexistent/engine.sock")
+os.environ["MQ_ENGINE_SOCKET"] = "/nonexistent/engine.sock"
 
 from mqservice.settings import *  # noqa: F403
 
