@@ -34,11 +34,16 @@ class LookupUnavailable(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CacheLimits:
-    """How long and how much. ``backoff_ms``: pause between attempts while the source is away."""
+    """How long and how much.
+
+    ``find_ms_max``: a source that has not answered by then is away. ``backoff_ms``: pause between
+    attempts while it is.
+    """
 
     fresh_ms: int = 30_000
     stale_ms_max: int = 300_000
     absent_ms: int = 2_000
+    find_ms_max: int = 2_000
     backoff_ms: int = 1_000
     entries_max: int = 20_000
     absent_max: int = 2_000
@@ -73,6 +78,7 @@ class LookupCache(Generic[K, V]):
         self._absent_until_ms: dict[K, int] = {}
         self._under_way: dict[K, asyncio.Task[V | None]] = {}
         self._drop_count = 0
+        self._is_away = False
         self._retry_at_ms = 0
 
     def __len__(self) -> int:
@@ -88,6 +94,8 @@ class LookupCache(Generic[K, V]):
     async def load(self, key: K) -> V | None:
         """The value, or None for what does not exist. At most one query per key at a time.
 
+        While the source is away nobody waits for it who can be served with what is kept.
+
         Raises:
             LookupUnavailable: the source is away and no entry is young enough to be used.
         """
@@ -96,12 +104,13 @@ class LookupCache(Generic[K, V]):
             return value
         if self._absent_until_ms.get(key, 0) > self._clock.monotonic_ms():
             return None
-        task = self._under_way.get(key)
-        if task is None or task.done():
-            task = asyncio.get_running_loop().create_task(self._refresh(key))
-            self._under_way[key] = task
-            task.add_done_callback(lambda done: self._forget(key, done))
-        return await asyncio.shield(task)
+        if self._is_away:
+            entry = self._entries.get(key)
+            if entry is not None and self._clock.monotonic_ms() < entry.usable_until_ms:
+                if self._clock.monotonic_ms() >= self._retry_at_ms:
+                    self._start_refresh(key)
+                return entry.value
+        return await asyncio.shield(self._start_refresh(key))
 
     def drop(self, key: K) -> None:
         """Forget what is known of ``key``, present or absent."""
@@ -121,7 +130,16 @@ class LookupCache(Generic[K, V]):
         self._drop_count += 1
         self._entries.clear()
         self._absent_until_ms.clear()
+        self._is_away = False
         self._retry_at_ms = 0
+
+    def _start_refresh(self, key: K) -> asyncio.Task[V | None]:
+        task = self._under_way.get(key)
+        if task is None or task.done():
+            task = asyncio.get_running_loop().create_task(self._refresh(key))
+            self._under_way[key] = task
+            task.add_done_callback(lambda done: self._forget(key, done))
+        return task
 
     def _forget(self, key: K, task: asyncio.Task[V | None]) -> None:
         if self._under_way.get(key) is task:
@@ -135,14 +153,25 @@ class LookupCache(Generic[K, V]):
         for _ in range(_TRIES_MAX):
             drop_count = self._drop_count
             try:
-                value = await self._find(key)
+                value = await self._find_in_time(key)
             except LookupUnavailable:
+                self._is_away = True
                 self._retry_at_ms = self._clock.monotonic_ms() + self._limits.backoff_ms
                 return self._stale(key)
+            self._is_away = False
             if drop_count == self._drop_count:
                 self._keep(key, value)
                 return value
         return value  # too much is changing to keep anything, but the answer is a true one
+
+    async def _find_in_time(self, key: K) -> V | None:
+        """One that comes too late is left to itself: a thread in a query cannot be stopped."""
+        finding = asyncio.ensure_future(self._find(key))
+        done, _ = await asyncio.wait({finding}, timeout=self._limits.find_ms_max / 1000)
+        if not done:
+            finding.add_done_callback(lambda late: late.cancelled() or late.exception())
+            raise LookupUnavailable(f"no answer within {self._limits.find_ms_max} ms")
+        return finding.result()
 
     def _stale(self, key: K) -> V:
         now_ms = self._clock.monotonic_ms()

@@ -10,7 +10,13 @@ from mqservice.lib.lookup_cache import CacheLimits, LookupCache, LookupUnavailab
 from tests.clock import ManualClock
 
 LIMITS = CacheLimits(
-    fresh_ms=100, stale_ms_max=1_000, absent_ms=10, backoff_ms=50, entries_max=3, absent_max=2
+    fresh_ms=100,
+    stale_ms_max=1_000,
+    absent_ms=10,
+    find_ms_max=20,
+    backoff_ms=50,
+    entries_max=3,
+    absent_max=2,
 )
 
 
@@ -22,9 +28,11 @@ class Source:
         self.is_away = False
         self.asked: list[str] = []
         self.gate: asyncio.Event | None = None
+        self.was_asked = asyncio.Event()
 
     async def find(self, key: str) -> str | None:
         self.asked.append(key)
+        self.was_asked.set()
         answer = self.values.get(key)
         if self.gate is not None:
             await self.gate.wait()
@@ -107,6 +115,38 @@ async def test_source_that_is_away_is_not_asked_at_each_request() -> None:
     assert await cache.load("a") == "1"
 
 
+async def test_source_that_hangs_counts_as_away() -> None:
+    source, clock = Source(a="1"), ManualClock()
+    cache = cache_of(source, clock)
+    await cache.load("a")
+    source.gate = asyncio.Event()
+    clock.advance(100)
+    assert await cache.load("a") == "1"  # after find_ms_max
+    with pytest.raises(LookupUnavailable):
+        await cache.load("b")
+    # Once it is known to hang, nobody waits for it who can be served
+    clock.advance(100)
+    async with asyncio.timeout(0):
+        assert await cache.load("a") == "1"
+    source.gate.set()
+
+
+async def test_source_that_comes_back_is_noticed_behind_the_stale_value() -> None:
+    source, clock = Source(a="old"), ManualClock()
+    cache = cache_of(source, clock)
+    await cache.load("a")
+    source.is_away = True
+    clock.advance(100)
+    assert await cache.load("a") == "old"
+    source.is_away = False
+    source.values["a"] = "new"
+    clock.advance(50)
+    assert await cache.load("a") == "old"
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert cache.get("a") == "new"
+
+
 async def test_those_who_wait_share_one_question() -> None:
     source = Source(a="1")
     source.gate = asyncio.Event()
@@ -134,9 +174,7 @@ async def test_answer_from_before_a_drop_is_not_kept() -> None:
     source.gate = asyncio.Event()
     cache = cache_of(source, ManualClock())
     waiting = asyncio.ensure_future(cache.load("a"))
-    await asyncio.sleep(0)
-    await asyncio.sleep(0)
-    assert source.asked == ["a"]
+    await source.was_asked.wait()
     source.values["a"] = "new"
     cache.drop("a")
     source.gate.set()
