@@ -11,11 +11,31 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from mqservice.lib.problem import CONTENT_TYPE, Problem, problem_bytes
+from mqservice.lib.request_ids import new_request_id
+
 CORK_BYTES_MAX: Final = 32 * 1024
+HEAD_BYTES_MAX: Final = 64 * 1024
+
+
+def _bare_answer(code: str) -> bytes:
+    """A whole answer for a request of which too little is known for anything better."""
+    problem = Problem.of(code, "the head of the request is too large or came too slowly")
+    request_id = new_request_id()
+    body = problem_bytes(problem, instance="", request_id=request_id)
+    return (
+        f"HTTP/1.1 {problem.status} {problem.title}\r\ncontent-type: {CONTENT_TYPE}\r\n"
+        f"content-length: {len(body)}\r\nx-request-id: {request_id}\r\n"
+        "connection: close\r\n\r\n"
+    ).encode() + body
+
+
+_HEAD_TOO_LARGE: Final = _bare_answer("HEADERS_TOO_LARGE")
+_HEAD_TOO_SLOW: Final = _bare_answer("REQUEST_TIMEOUT")
 
 Buffer = bytes | bytearray | memoryview
 
@@ -106,9 +126,60 @@ class CorkedTransport(asyncio.Transport):
 
 
 class CorkedHttpProtocol(HttpToolsProtocol):
-    """uvicorn's HTTP protocol over a corked transport, which an upgraded WebSocket inherits."""
+    """uvicorn's HTTP over a corked transport, which an upgraded WebSocket inherits.
+
+    Also bounds what uvicorn does not: how large a request's head may be and how long it may take.
+    """
+
+    head_seconds_max: ClassVar[float] = 20.0
+
+    _is_in_head = False
+    _head_bytes = 0
+    _head_timer: asyncio.TimerHandle | None = None
 
     def connection_made(  # type: ignore[override] # uvicorn narrows the argument as well
         self, transport: asyncio.Transport
     ) -> None:
         super().connection_made(CorkedTransport(transport, self.loop))
+        self._start_head_timer()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._stop_head_timer()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        if not self._is_in_head:
+            return
+        # Rare: most heads come whole. What the parser holds grows with each part until it is.
+        self._head_bytes += len(data)
+        if self._head_bytes > HEAD_BYTES_MAX:
+            self._refuse(_HEAD_TOO_LARGE)
+        elif self._head_timer is None:
+            self._start_head_timer()
+
+    def on_message_begin(self) -> None:
+        self._is_in_head = True
+        self._head_bytes = 0
+        super().on_message_begin()
+
+    def on_headers_complete(self) -> None:
+        self._is_in_head = False
+        if self._head_timer is not None:
+            self._stop_head_timer()
+        super().on_headers_complete()
+
+    def _start_head_timer(self) -> None:
+        self._head_timer = self.loop.call_later(self.head_seconds_max, self._refuse, _HEAD_TOO_SLOW)
+
+    def _stop_head_timer(self) -> None:
+        timer, self._head_timer = self._head_timer, None
+        if timer is not None:
+            timer.cancel()
+
+    def _refuse(self, answer: bytes) -> None:
+        self._is_in_head = False
+        self._stop_head_timer()
+        if not self.transport.is_closing():
+            self.transport.write(answer)
+            self.transport.close()

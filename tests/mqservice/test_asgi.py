@@ -14,7 +14,7 @@ import pytest
 
 from mqservice.delivery.plane import find_match
 from mqservice.web import AddressRefused, ConfigRefused, address_from, bind_socket
-from mqservice.web_transport import CORK_BYTES_MAX
+from mqservice.web_transport import CORK_BYTES_MAX, HEAD_BYTES_MAX, CorkedHttpProtocol
 from tests.mqservice.delivery.serving import Server, serving
 from tests.mqservice.delivery.store_double import StoreDouble
 
@@ -78,6 +78,42 @@ def test_an_answer_larger_than_the_cork_arrives_whole(server: Server) -> None:
         messages = api.post("/v1/-/topics/large/groups/readers:receive").json()["messages"]
 
     assert [message["body"] for message in messages] == [body] * 5
+
+
+def test_a_head_without_end_is_431(server: Server) -> None:
+    with socket.create_connection(("127.0.0.1", server.port), timeout=10) as peer:
+        peer.sendall(b"GET / HTTP/1.1\r\nx-endless: ")
+        for _ in range(HEAD_BYTES_MAX // 1024 + 1):
+            peer.sendall(b"x" * 1024)
+        answer = peer.recv(65536)
+
+    assert answer.startswith(b"HTTP/1.1 431 ")
+    assert b"HEADERS_TOO_LARGE" in answer
+
+
+@pytest.mark.parametrize("begun", [b"", b"GET / HTTP/1.1\r\nhost:"])
+def test_a_head_that_takes_too_long_is_408(
+    server: Server, monkeypatch: pytest.MonkeyPatch, begun: bytes
+) -> None:
+    monkeypatch.setattr(CorkedHttpProtocol, "head_seconds_max", 0.1)
+
+    with socket.create_connection(("127.0.0.1", server.port), timeout=10) as peer:
+        peer.sendall(begun)
+        answer = peer.recv(65536)
+
+    assert answer.startswith(b"HTTP/1.1 408 ")
+
+
+def test_a_later_head_is_timed_as_well(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(CorkedHttpProtocol, "head_seconds_max", 0.1)
+
+    with socket.create_connection(("127.0.0.1", server.port), timeout=10) as peer:
+        peer.sendall(b"GET /v1/-/groups/b:settle HTTP/1.1\r\nhost: x\r\n\r\nGET / HT")
+        answer = b""
+        while part := peer.recv(65536):
+            answer += part
+
+    assert answer.index(b"HTTP/1.1 401 ") < answer.index(b"HTTP/1.1 408 ")
 
 
 def test_an_address_from_the_environment() -> None:

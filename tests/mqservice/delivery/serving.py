@@ -25,7 +25,7 @@ from mqservice.lib.clock import SystemClock
 from mqservice.lib.lookup_cache import CacheLimits
 from mqservice.lib.names import engine_name
 from mqservice.lib.signing import Signer
-from mqservice.store import Store
+from mqservice.store import AsyncStoreClient, Store
 from mqservice.topics.routes import TopicRoute
 from mqservice.web import WebServer, bind_socket, server_config
 
@@ -129,6 +129,11 @@ class Server:
             return work()
 
         return asyncio.run_coroutine_threadsafe(run(), self._loop).result(START_SECONDS_MAX)
+
+    def stop_store(self, store: AsyncStoreClient) -> None:
+        """Close a real client on the loop it lives on."""
+        assert self._loop is not None
+        asyncio.run_coroutine_threadsafe(store.aclose(), self._loop).result(START_SECONDS_MAX)
 
     def start(self) -> None:
         self._thread.start()
