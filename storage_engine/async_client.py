@@ -25,6 +25,7 @@ from storage_engine.clock import Clock, SystemClock
 from storage_engine.errors import (
     BadFrame,
     OutcomeUnknown,
+    RecordRefused,
     ShuttingDown,
     StoreBusy,
     StoreError,
@@ -42,6 +43,7 @@ from storage_engine.frames import (
     encode_struct,
 )
 from storage_engine.protocol import (
+    FRAME_HEAD_BYTES,
     CancelRequest,
     CheckpointReply,
     Empty,
@@ -96,6 +98,11 @@ class PutResult(NamedTuple):
     error: StoreError | None = None
 
 
+def put_bytes_max(hello: HelloReply) -> int:
+    """Bytes of records that fit one PUT frame of this engine."""
+    return hello.frame_bytes_max - FRAME_HEAD_BYTES
+
+
 def put_results(store_timestamp_ms: int, offsets: list[tuple[int, int]]) -> list[PutResult]:
     """Results of a PUT reply; a negative queue offset is the code of a refusal."""
     return [
@@ -113,6 +120,14 @@ class Received(NamedTuple):
     records: list[Record]
 
 
+class _PutWaiter(NamedTuple):
+    """One put call: its future, and how much of a frame is its own."""
+
+    future: asyncio.Future[list[PutResult]]
+    record_count: int
+    put_bytes: int
+
+
 class _InFlight:
     """A request that waits for its reply."""
 
@@ -123,7 +138,7 @@ class _InFlight:
         self.future = future
         self.deadline_ms = deadline_ms
         self.origin: ReceiveRequest | None = None
-        self.puts: list[tuple[asyncio.Future[list[PutResult]], int]] = []
+        self.puts: list[_PutWaiter] = []
         self.put_bytes = 0
 
 
@@ -146,12 +161,13 @@ class AsyncStoreClient:
         self._inflight: dict[int, _InFlight] = {}
         self._next_request_id = 1
         self._put_records: list[bytes] = []
-        self._put_waiters: list[tuple[asyncio.Future[list[PutResult]], int]] = []
+        self._put_waiters: list[_PutWaiter] = []
         self._put_inflight_bytes = 0
         self._runner: asyncio.Task[None] | None = None
         self._connected = asyncio.Event()
         self._is_closed = False
         self._last_failure = "not started"
+        self._put_bytes_max = 0  # of one put, which always travels in one frame; the engine tells
         self.hello: HelloReply | None = None
 
     @property
@@ -195,8 +211,16 @@ class AsyncStoreClient:
         """
         loop = asyncio.get_running_loop()
         future: asyncio.Future[list[PutResult]] = loop.create_future()
-        if self._transport is None:
+        if self._transport is None or self._transport.is_closing():
             future.set_exception(self._unavailable())
+            return future
+        put_bytes = sum(map(len, records))
+        if put_bytes > self._put_bytes_max:
+            future.set_exception(
+                RecordRefused(
+                    f"a put of {put_bytes} bytes, at most {self._put_bytes_max} fit a frame"
+                )
+            )
             return future
         if self._put_inflight_bytes > self._config.put_inflight_bytes_max:
             future.set_exception(
@@ -206,7 +230,7 @@ class AsyncStoreClient:
         if not self._put_waiters:
             loop.call_soon(self._send_puts)
         self._put_records += records
-        self._put_waiters.append((future, len(records)))
+        self._put_waiters.append(_PutWaiter(future, len(records), put_bytes))
         return future
 
     async def receive(self, request: ReceiveRequest) -> Received:
@@ -261,7 +285,7 @@ class AsyncStoreClient:
         return reply
 
     async def _request(self, op: Op, request: Wire, extra_wait_ms: int = 0) -> bytes:
-        if self._transport is None:
+        if self._transport is None or self._transport.is_closing():
             raise self._unavailable()
         if len(self._inflight) >= self._config.inflight_count_max:
             raise StoreBusy(f"{len(self._inflight)} requests are in flight already")
@@ -292,7 +316,7 @@ class AsyncStoreClient:
 
     def _cancel(self, request_id: int) -> None:
         """The reply still comes, and what it leased is given back in ``_give_back``."""
-        if self._transport is not None:
+        if self._transport is not None and not self._transport.is_closing():
             cancel_id, _ = self._register(Op.CANCEL, None)
             payload = encode_struct(CancelRequest(request_id=request_id))
             self._transport.write(encode_frame(Op.CANCEL, cancel_id, payload))
@@ -310,7 +334,7 @@ class AsyncStoreClient:
             )
             for record in decode_records(payload, at)
         ]
-        if nacks and self._transport is not None:
+        if nacks and self._transport is not None and not self._transport.is_closing():
             request = SettleRequest(group=origin.group, nacks=nacks)
             request_id, _ = self._register(Op.SETTLE, None)
             self._transport.write(encode_frame(Op.SETTLE, request_id, encode_struct(request)))
@@ -318,29 +342,24 @@ class AsyncStoreClient:
     def _send_puts(self) -> None:
         records, waiters = self._put_records, self._put_waiters
         self._put_records, self._put_waiters = [], []
-        if self._transport is None:
+        if self._transport is None or self._transport.is_closing():
             error = self._unavailable()
-            for future, _ in waiters:
-                _fail(future, error)
+            for waiter in waiters:
+                _fail(waiter.future, error)
             return
         start = 0
-        batch: list[bytes] = []
-        batch_waiters: list[tuple[asyncio.Future[list[PutResult]], int]] = []
-        batch_bytes = 0
-        for future, count in waiters:
-            batch += records[start : start + count]
-            batch_bytes += sum(map(len, records[start : start + count]))
-            batch_waiters.append((future, count))
-            start += count
-            if batch_bytes >= self._config.put_frame_bytes:
-                self._send_put_frame(batch, batch_waiters)
-                batch, batch_waiters, batch_bytes = [], [], 0
-        if batch_waiters:
-            self._send_put_frame(batch, batch_waiters)
+        frame_start = frame_bytes = 0
+        frame_waiters: list[_PutWaiter] = []
+        for waiter in waiters:
+            if frame_waiters and frame_bytes + waiter.put_bytes > self._config.put_frame_bytes:
+                self._send_put_frame(records[frame_start:start], frame_waiters)
+                frame_start, frame_bytes, frame_waiters = start, 0, []
+            frame_waiters.append(waiter)
+            frame_bytes += waiter.put_bytes
+            start += waiter.record_count
+        self._send_put_frame(records[frame_start:], frame_waiters)
 
-    def _send_put_frame(
-        self, records: list[bytes], waiters: list[tuple[asyncio.Future[list[PutResult]], int]]
-    ) -> None:
+    def _send_put_frame(self, records: list[bytes], waiters: list[_PutWaiter]) -> None:
         assert self._transport is not None
         payload = b"".join(records)
         request_id, entry = self._register(Op.PUT, None)
@@ -374,12 +393,12 @@ class AsyncStoreClient:
     def _put_replied(self, entry: _InFlight, status: int, payload: bytes) -> None:
         if status:
             error = decode_error(status, payload)
-            for future, _ in entry.puts:
-                _fail(future, error)
+            for waiter in entry.puts:
+                _fail(waiter.future, error)
             return
         store_timestamp_ms, offsets = decode_put_reply(payload)
         start = 0
-        for future, count in entry.puts:
+        for future, count, _ in entry.puts:
             if not future.done():
                 future.set_result(
                     [
@@ -427,6 +446,7 @@ class AsyncStoreClient:
         except (StoreError, TimeoutError) as exc:
             self._last_failure = str(exc)
             return False
+        self._put_bytes_max = put_bytes_max(self.hello)
         self._connected.set()
         return True
 
@@ -447,6 +467,9 @@ class AsyncStoreClient:
         self._connected.clear()
         self._transport = None
         transport.abort()
+        self._fail_inflight()
+
+    def _fail_inflight(self) -> None:
         entries, self._inflight = list(self._inflight.values()), {}
         self._put_inflight_bytes = 0
         for entry in entries:
@@ -462,6 +485,7 @@ class AsyncStoreClient:
     def connection_failed(self, reason: str) -> None:
         """Called by the connection when the peer broke the protocol or the transport."""
         self._last_failure = reason
+        self._fail_inflight()
 
 
 class _Connection(asyncio.Protocol):
@@ -505,5 +529,5 @@ def _fail(future: asyncio.Future[Any], error: StoreError) -> None:  # Any: only 
 def _fail_entry(entry: _InFlight, error: StoreError) -> None:
     if entry.future is not None:
         _fail(entry.future, error)
-    for future, _ in entry.puts:
-        _fail(future, error)
+    for waiter in entry.puts:
+        _fail(waiter.future, error)

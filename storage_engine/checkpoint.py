@@ -6,9 +6,10 @@
         16      8  indexMsgTimestamp         RocketMQ's: the same for index files
         24      8  flushed_offset            log below is durable (RocketMQ: masterFlushedOffset)
         32      8  dispatched_offset         every record below is in durable consume queues
-        40      4  format version            ours
-        44      4  CRC-32 of bytes 0 to 43   ours
-        48   4048  zeros
+        40      8  unit_count                ours: units below dispatched_offset, all queues
+        48      4  format version            ours
+        52      4  CRC-32 of bytes 0 to 51   ours
+        56   4040  zeros
 
 Written whole by rename, so it is never torn. A missing or damaged one only makes recovery read the
 log from its start; times in it are never used to choose where to begin.
@@ -28,16 +29,20 @@ from storage_engine.files import Files
 
 CHECKPOINT_BYTES: Final = 4096
 FORMAT_VERSION: Final = 1
-_BODY = struct.Struct(">qqqqqI")
+_BODY = struct.Struct(">qqqqqqI")
 _CRC = struct.Struct(">I")
-assert _BODY.size == 44
+assert _BODY.size == 52
 
 
 class Checkpoint(msgspec.Struct, frozen=True, kw_only=True):
-    """Watermarks in bytes of the commit log; dispatched_offset <= flushed_offset."""
+    """Watermarks in bytes of the commit log; dispatched_offset <= flushed_offset.
+
+    ``unit_count`` tells recovery whether the consume queues still hold what they held then.
+    """
 
     flushed_offset: int = 0
     dispatched_offset: int = 0
+    unit_count: int = 0
     store_timestamp_ms: int = 0
 
 
@@ -46,7 +51,13 @@ def write_checkpoint(files: Files, path: Path, checkpoint: Checkpoint) -> None:
     assert checkpoint.dispatched_offset <= checkpoint.flushed_offset
     stamp = checkpoint.store_timestamp_ms
     body = _BODY.pack(
-        stamp, stamp, 0, checkpoint.flushed_offset, checkpoint.dispatched_offset, FORMAT_VERSION
+        stamp,
+        stamp,
+        0,
+        checkpoint.flushed_offset,
+        checkpoint.dispatched_offset,
+        checkpoint.unit_count,
+        FORMAT_VERSION,
     )
     files.replace(path, (body + _CRC.pack(crc32(body))).ljust(CHECKPOINT_BYTES, b"\0"))
 
@@ -64,7 +75,7 @@ def read_checkpoint(path: Path) -> Checkpoint | None:
     if len(content) < _BODY.size + _CRC.size:
         return None
     body = content[: _BODY.size]
-    stamp, _, _, flushed_offset, dispatched_offset, version = _BODY.unpack(body)
+    stamp, _, _, flushed_offset, dispatched_offset, unit_count, version = _BODY.unpack(body)
     if _CRC.unpack_from(content, _BODY.size)[0] != crc32(body):
         return None
     if version != FORMAT_VERSION:
@@ -72,5 +83,8 @@ def read_checkpoint(path: Path) -> Checkpoint | None:
             f"{path} has format version {version}, this engine knows {FORMAT_VERSION}"
         )
     return Checkpoint(
-        flushed_offset=flushed_offset, dispatched_offset=dispatched_offset, store_timestamp_ms=stamp
+        flushed_offset=flushed_offset,
+        dispatched_offset=dispatched_offset,
+        unit_count=unit_count,
+        store_timestamp_ms=stamp,
     )

@@ -21,7 +21,7 @@ from isal.isal_zlib import crc32
 from storage_engine.clock import Clock
 from storage_engine.config import StoreConfig
 from storage_engine.consume_queue import UNIT, UNIT_BYTES, ConsumeQueue
-from storage_engine.errors import DiskFull, RecordRefused, StoreCorrupt
+from storage_engine.errors import RecordRefused, StoreCorrupt, SyncFailed
 from storage_engine.files import Files
 from storage_engine.layout import COMMIT_LOG_DIR
 from storage_engine.mapped_files import MappedFile, MappedFiles
@@ -64,6 +64,7 @@ class CommitLog:
         )
         self._active: MappedFile | None = None
         self._prefault_next = 0
+        self._failed_sync: SyncFailed | None = None
         # Called when the writer has come near the end of the pages that are ready.
         self.prefault_wanted: Callable[[], None] = _nothing
         self.append_offset = 0
@@ -85,6 +86,12 @@ class CommitLog:
             DiskFull: no room for a segment or for units; nothing was appended, no offset was used.
             RecordRefused: the batch is larger than a segment.
         """
+        # Whatever can fail comes before the first byte: a refused record must never be found in the
+        # log, not even after a power cut.
+        count = len(entries)
+        for queue in {entry[2] for entry in entries}:
+            if queue.unit_at + count * UNIT_BYTES > queue.unit_room:
+                queue.reserve(count)
         batch_bytes = len(payload)
         segment, position = self._room_for(batch_bytes)
         view = segment.view
@@ -93,27 +100,22 @@ class CommitLog:
         stamp = max(self._clock.now_ms(), self.store_timestamp_ms)
         store_host = self._store_host
         results: list[int] = []
-        try:
-            for at, record_bytes, queue, stamp_at, tag_hash in entries:
-                start = position + at
-                physical_offset = base + at
-                queue_offset = queue.append_offset
-                _pack_offsets(view, start + QUEUE_OFFSET_AT, queue_offset, physical_offset)
-                _pack_stored_by(view, start + stamp_at, stamp, store_host)
-                crc_at = start + record_bytes - CRC_PROPERTY_BYTES
-                crc = crc32(view[start:crc_at]) & CRC_MASK
-                view[crc_at + _DIGITS_FROM : crc_at + _DIGITS_TO] = (b"%010d" % crc)[::-1]
-                unit_at = queue.unit_at
-                if unit_at >= queue.unit_room:
-                    unit_at = queue.make_room()
-                _pack_unit(queue.unit_view, unit_at, physical_offset, record_bytes, tag_hash)
-                queue.unit_at = unit_at + UNIT_BYTES
-                queue.append_offset = queue_offset + 1
-                results += (queue_offset, physical_offset)
-        except DiskFull:
-            for _, _, queue, _, _ in entries[: len(results) // 2]:
-                queue.take_back()
-            raise
+        for at, record_bytes, queue, stamp_at, tag_hash in entries:
+            start = position + at
+            physical_offset = base + at
+            queue_offset = queue.append_offset
+            _pack_offsets(view, start + QUEUE_OFFSET_AT, queue_offset, physical_offset)
+            _pack_stored_by(view, start + stamp_at, stamp, store_host)
+            crc_at = start + record_bytes - CRC_PROPERTY_BYTES
+            crc = crc32(view[start:crc_at]) & CRC_MASK
+            view[crc_at + _DIGITS_FROM : crc_at + _DIGITS_TO] = (b"%010d" % crc)[::-1]
+            unit_at = queue.unit_at
+            if unit_at >= queue.unit_room:
+                unit_at = queue.turn()
+            _pack_unit(queue.unit_view, unit_at, physical_offset, record_bytes, tag_hash)
+            queue.unit_at = unit_at + UNIT_BYTES
+            queue.append_offset = queue_offset + 1
+            results += (queue_offset, physical_offset)
         self.store_timestamp_ms = stamp
         self.append_offset = base + batch_bytes
         if self.append_offset > self._prefault_next:
@@ -155,12 +157,19 @@ class CommitLog:
         Raises:
             SyncFailed: ``flushed_offset`` has not moved, and nothing above it may be acknowledged.
         """
+        if self._failed_sync is not None:
+            # The kernel may have dropped the pages and marked them clean: a second try would lie.
+            raise SyncFailed(f"an earlier sync failed: {self._failed_sync}")
         position = self.flushed_offset
         while position < to:
             segment = self._run.find(position)
             assert segment is not None
             stop = min(to, segment.base_offset + segment.size_bytes)
-            segment.sync(position - segment.base_offset, stop - segment.base_offset)
+            try:
+                segment.sync(position - segment.base_offset, stop - segment.base_offset)
+            except SyncFailed as exc:
+                self._failed_sync = exc
+                raise
             position = stop
         self.flushed_offset = max(self.flushed_offset, to)
 

@@ -7,6 +7,7 @@ environment.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -20,6 +21,7 @@ MIB: Final = 1024 * KIB
 GIB: Final = 1024 * MIB
 SECOND_MS: Final = 1_000
 ENV_PREFIX: Final = "MQ_ENGINE_"
+SOCKET_PATH_BYTES_MAX: Final = 107
 
 
 class StoreConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -51,6 +53,7 @@ class StoreConfig(msgspec.Struct, frozen=True, kw_only=True):
     lease_ms_min: int = SECOND_MS
     lease_ms_max: int = 12 * 3_600 * SECOND_MS
     inflight_count_max: int = 20_000  # of one group on one queue
+    inflight_span_max: int = 20_000  # from the consumer offset to the newest message in flight
 
     async_flush_interval_ms: int = 200  # what a power cut may take from an async topic
     checkpoint_interval_ms: int = 5 * SECOND_MS
@@ -70,21 +73,29 @@ class StoreConfig(msgspec.Struct, frozen=True, kw_only=True):
         Raises:
             ConfigInvalid: names the field and the number that would be right.
         """
+        for name, value in msgspec.structs.asdict(self).items():
+            if isinstance(value, int) and value < (0 if name == "prefault_bytes" else 1):
+                raise ConfigInvalid(f"{name} is {value}, it must be positive")
         page = 4 * KIB
-        if self.segment_bytes < page or self.segment_bytes % page:
-            raise ConfigInvalid(f"segment_bytes is {self.segment_bytes}, not a multiple of {page}")
-        if self.consume_queue_units < 1:
+        if not self.store_dir:
+            raise ConfigInvalid("store_dir is empty: where shall the store be?")
+        if len(os.fsencode(self.socket)) > SOCKET_PATH_BYTES_MAX:
             raise ConfigInvalid(
-                f"consume_queue_units is {self.consume_queue_units}, at least 1 is needed"
+                f"socket {self.socket} is longer than the {SOCKET_PATH_BYTES_MAX} bytes "
+                "that a unix socket's path may have"
+            )
+        if self.segment_bytes % page:
+            raise ConfigInvalid(f"segment_bytes is {self.segment_bytes}, not a multiple of {page}")
+        if self.consume_queue_allocate_bytes < 20:
+            raise ConfigInvalid(
+                f"consume_queue_allocate_bytes is {self.consume_queue_allocate_bytes}, "
+                "not one unit of 20"
             )
         if self.body_bytes_max >= self.frame_bytes_max:
             raise ConfigInvalid(
                 f"frame_bytes_max is {self.frame_bytes_max}, it must exceed body_bytes_max "
                 f"of {self.body_bytes_max}"
             )
-        for name in ("tick_interval_ms", "async_flush_interval_ms", "checkpoint_interval_ms"):
-            if getattr(self, name) < 1:
-                raise ConfigInvalid(f"{name} is {getattr(self, name)}, at least 1 is needed")
         return self
 
 

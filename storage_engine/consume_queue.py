@@ -76,33 +76,43 @@ class ConsumeQueue:
     def put(self, physical_offset: int, record_bytes: int, tag_hash: int) -> None:
         """Append one visible unit (recovery only). Raises ``DiskFull``, with nothing changed."""
         if self.unit_at >= self.unit_room:
-            self.make_room()
+            self.reserve(1)
         UNIT.pack_into(self.unit_view, self.unit_at, physical_offset, record_bytes, tag_hash)
         self.unit_at += UNIT_BYTES
         self.max_offset += 1
         self.append_offset = self.max_offset
 
-    def make_room(self) -> int:
-        """Position in the tail file for the next unit, with disk behind it.
+    def reserve(self, count: int) -> None:
+        """Put disk behind the next ``count`` units, so that writing them cannot fail.
 
-        Raises ``DiskFull``, with nothing changed.
+        Raises ``DiskFull``; the queue can be used as before.
         """
-        files = self._run.files
-        if not files or self.append_offset * UNIT_BYTES == self._run.end_offset:
-            tail = self._run.roll(min(self._allocate_bytes, self._run.size_bytes))
-        else:
-            tail = files[-1]
-        at = self.append_offset * UNIT_BYTES - tail.base_offset
-        tail.allocate_to(at + UNIT_BYTES, self._allocate_bytes)
-        self.unit_view = tail.view
-        self.unit_room = tail.allocated_bytes // UNIT_BYTES * UNIT_BYTES
-        self.unit_at = at
-        return at
+        start = self.append_offset * UNIT_BYTES
+        end = start + count * UNIT_BYTES
+        run = self._run
+        while run.end_offset < end:
+            run.roll(min(self._allocate_bytes, run.size_bytes))
+        position = start
+        while position < end:
+            file = run.find(position)
+            assert file is not None
+            stop = min(end - file.base_offset, file.size_bytes)
+            file.allocate_to(stop, self._allocate_bytes)
+            position = file.base_offset + stop
+        self.turn()
 
-    def take_back(self) -> None:
-        """Undo the last unit of a batch that could not be appended whole."""
-        self.append_offset -= 1
-        self.unit_at, self.unit_room = 0, 0  # ``make_room`` finds the place again
+    def turn(self) -> int:
+        """Point ``unit_view`` at the file of the next unit, which is reserved.
+
+        Returns the unit's position in it.
+        """
+        position = self.append_offset * UNIT_BYTES
+        file = self._run.find(position)
+        assert file is not None
+        self.unit_view = file.view
+        self.unit_at = position - file.base_offset
+        self.unit_room = file.allocated_bytes // UNIT_BYTES * UNIT_BYTES
+        return self.unit_at
 
     def unit(self, queue_offset: int) -> tuple[int, int, int]:
         """(physical_offset, record_bytes, tag_hash) of one visible message."""

@@ -1,7 +1,7 @@
 """How far each group is on each queue, and which messages above that it has settled already.
 
     delivery ── settle(progress, offsets) ──▶ [ConsumerOffsets] ── one entry ──▶ offset_journal
-    checkpoint ── save() ──▶ config/consumerOffset.json, in RocketMQ's form; the journal starts anew
+    checkpoint ── snapshot, write, finish ──▶ config/consumerOffset.json; the journal starts anew
 
 Truth, like the commit log: nothing can rebuild it. ``consumer_offset`` moves only over the
 contiguous settled prefix, so a crash redelivers and never skips. A settle is in the journal before
@@ -44,18 +44,28 @@ class Progress:
         settled = self.settled
         for first, count in runs:
             end = first + count
-            if first <= self.consumer_offset:
-                self.consumer_offset = max(self.consumer_offset, end)
-            else:
+            if first > self.consumer_offset:
                 settled.update(range(first, end))
-        offset = self.consumer_offset
+            elif end > self.consumer_offset:
+                if settled:
+                    settled.difference_update(range(self.consumer_offset, end))
+                self.consumer_offset = end
         if settled:
+            offset = self.consumer_offset
             while offset in settled:
                 settled.remove(offset)
                 offset += 1
             self.consumer_offset = offset
-            if settled and min(settled) < offset:
-                self.settled = {above for above in settled if above >= offset}
+
+    def clamp(self, max_offset: int) -> bool:
+        """Forget everything at or above ``max_offset``; True when there was something."""
+        is_beyond = self.consumer_offset > max_offset or any(
+            offset >= max_offset for offset in self.settled
+        )
+        if is_beyond:
+            self.consumer_offset = min(self.consumer_offset, max_offset)
+            self.settled = {offset for offset in self.settled if offset < max_offset}
+        return is_beyond
 
 
 class _OffsetFile(msgspec.Struct):
@@ -112,11 +122,17 @@ class ConsumerOffsets:
         """True when the group has read the topic before."""
         return (group, topic) in self._table
 
-    def begin(self, group: str, topic: str, queue_id: int, consumer_offset: int) -> Progress:
-        """A group's first position on a queue; journaled. Raises ``DiskFull``."""
-        assert self.find(group, topic, queue_id) is None
-        self._journal.write_position(group, topic, queue_id, consumer_offset)
-        return self._add(group, topic, queue_id, consumer_offset)
+    def begin(self, group: str, topic: str, positions: dict[int, int]) -> None:
+        """A group's first positions on queues of a topic, by queue id; all or none.
+
+        Durable on return (one fdatasync): begun again after a power cut, ``latest`` would be later
+        and skip messages. Raises ``DiskFull``, ``SyncFailed``.
+        """
+        self._journal.write_positions(group, topic, positions)
+        self._journal.sync()
+        for queue_id, consumer_offset in positions.items():
+            assert self.find(group, topic, queue_id) is None
+            self._add(group, topic, queue_id, consumer_offset)
 
     def settle(self, settled: list[tuple[Progress, list[Run]]]) -> None:
         """Journal, then apply; all or nothing. One write, no sync. Raises ``DiskFull``."""
@@ -129,21 +145,37 @@ class ConsumerOffsets:
         self._journal.sync()
 
     def save(self) -> int:
-        """Write ``consumerOffset.json`` and begin a new journal; the number of queues in it.
+        """Write ``consumerOffset.json`` and begin a new journal; the number of queues in it."""
+        taken = self.snapshot()
+        self.write(taken)
+        return self.finish(taken)
 
-        A crash between the two replays an old journal over a newer table, which changes nothing.
-        """
+    def snapshot(self) -> dict[str, dict[int, int]]:
+        """``topic@group`` → queue id → consumer offset, as it is now."""
         table: dict[str, dict[int, int]] = {}
+        for progress in self:
+            table.setdefault(_name(progress), {})[progress.queue_id] = progress.consumer_offset
+        return table
+
+    def write(self, taken: dict[str, dict[int, int]]) -> None:
+        """Put a snapshot into ``consumerOffset.json``; durable on return. Any thread."""
+        self._files.replace(self._path, msgspec.json.encode(_OffsetFile(taken)))
+
+    def finish(self, taken: dict[str, dict[int, int]]) -> int:
+        """Begin a new journal with what the written snapshot lacks; the number of queues.
+
+        A crash before it replays the old journal over the newer table, which changes nothing.
+        """
+        moved: list[Progress] = []
         above: list[tuple[Progress, list[Run]]] = []
         count = 0
         for progress in self:
-            name = f"{progress.topic}@{progress.group}"
-            table.setdefault(name, {})[progress.queue_id] = progress.consumer_offset
             count += 1
+            if taken.get(_name(progress), {}).get(progress.queue_id) != progress.consumer_offset:
+                moved.append(progress)
             if progress.settled:
                 above.append((progress, runs_of(sorted(progress.settled))))
-        self._files.replace(self._path, msgspec.json.encode(_OffsetFile(table)))
-        self._journal.restart(above)
+        self._journal.restart(moved, above)
         return count
 
     def __iter__(self) -> Iterator[Progress]:
@@ -152,6 +184,10 @@ class ConsumerOffsets:
 
     def close(self) -> None:
         self._journal.close()
+
+
+def _name(progress: Progress) -> str:
+    return f"{progress.topic}@{progress.group}"
 
 
 def runs_of(queue_offsets: Iterable[int]) -> list[Run]:

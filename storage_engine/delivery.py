@@ -84,7 +84,8 @@ class Delivery:
         self._clock = clock
         self._consumer_offsets = consumer_offsets
         self._subscriptions: dict[tuple[str, str], Subscription] = {}
-        self._generations = itertools.count((epoch << _GENERATION_BITS) + 1)
+        self._first_generation = (epoch << _GENERATION_BITS) + 1
+        self._generations = itertools.count(self._first_generation)
         self._leases: DueHeap[Lease] = DueHeap(lambda lease: lease.count > 0)
         self._waits: DueHeap[Parked] = DueHeap(lambda parked: not parked.is_done)
         self._delays: DueHeap[Subscription] = DueHeap(lambda subscription: True)
@@ -143,20 +144,29 @@ class Delivery:
         if subscription is None:
             subscription = self._subscriptions[group.group, topic] = Subscription([])
         if len(subscription.queues) < len(queues):
-            # Positions are fixed when the group first reads the topic; queues added later start at
-            # 0.
-            has_started = self._consumer_offsets.has_started(group.group, topic)
+            self._begin(group, topic, queues)
             for queue in queues[len(subscription.queues) :]:
                 progress = self._consumer_offsets.find(group.group, topic, queue.queue_id)
-                if progress is None:
-                    at_end = group.start_from is StartFrom.LATEST and not has_started
-                    start = queue.max_offset if at_end else queue.min_offset
-                    progress = self._consumer_offsets.begin(
-                        group.group, topic, queue.queue_id, start
-                    )
-                subscription.queues.append(ProcessQueue(queue, progress))
+                assert progress is not None
+                subscription.queues.append(
+                    ProcessQueue(queue, progress, self._config.inflight_span_max)
+                )
                 queue.arrivals.append(partial(self._serve, subscription))
         return subscription
+
+    def _begin(self, group: GroupConfig, topic: str, queues: list[ConsumeQueue]) -> None:
+        """Fix a group's positions when it first reads a topic; queues added later start at 0."""
+        offsets = self._consumer_offsets
+        at_end = group.start_from is StartFrom.LATEST and not offsets.has_started(
+            group.group, topic
+        )
+        positions = {
+            queue.queue_id: queue.max_offset if at_end else queue.min_offset
+            for queue in queues
+            if offsets.find(group.group, topic, queue.queue_id) is None
+        }
+        if positions:
+            offsets.begin(group.group, topic, positions)
 
     def _take(self, subscription: Subscription, request: ReceiveRequest) -> Delivered | None:
         now_ms = self._clock.monotonic_ms()
@@ -232,7 +242,9 @@ class Delivery:
                 continue
             good = []
             for queue_offset in ack.queue_offsets:
-                verdict = process_queue.can_settle(queue_offset, ack.lease_generation)
+                verdict = process_queue.can_settle(
+                    queue_offset, ack.lease_generation, self._first_generation
+                )
                 if verdict:
                     good.append(queue_offset)
                 elif verdict is None:
@@ -252,6 +264,9 @@ class Delivery:
             for process_queue, runs in done:
                 for first, count in runs:
                     process_queue.forget(first, count)
+            for process_queue, _ in done:
+                progress = process_queue.progress
+                self._serve(self._subscriptions[progress.group, progress.topic])
         nacked_count = self._nack(request, failures) if request.nacks else 0
         extended = self._extend(request, failures) if request.extends else []
         self.acked_count += acked_count

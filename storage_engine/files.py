@@ -61,18 +61,22 @@ class Files:
         """A new file of zeros whose first ``allocate_bytes`` have disk behind them; durable on
         return.
 
-        Two fsyncs. Raises ``DiskFull`` and leaves no file.
+        Made aside and renamed, so that a crash leaves none of the wrong size; one that is there
+        already is replaced. Two fsyncs. Raises ``DiskFull`` and leaves no file.
         """
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        aside = path.with_name(path.name + TEMPORARY_SUFFIX)
+        aside.unlink(missing_ok=True)
+        descriptor = os.open(aside, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         try:
             os.posix_fallocate(descriptor, 0, allocate_bytes)
             os.ftruncate(descriptor, size_bytes)
             os.fsync(descriptor)
         except OSError as exc:
-            path.unlink(missing_ok=True)
+            aside.unlink(missing_ok=True)
             raise _mapped(exc, path, f"cannot allocate {allocate_bytes} bytes") from exc
         finally:
             os.close(descriptor)
+        aside.replace(path)
         self.sync_dir(path.parent)
 
     def allocate(self, path: Path, offset: int, length_bytes: int) -> None:
@@ -140,6 +144,10 @@ class Files:
         except OSError as exc:
             raise _mapped(exc, path, f"cannot write {len(content)} bytes") from exc
         self.sync_dir(path.parent)
+
+    def rename(self, path: Path, to: Path) -> None:
+        """Give a file another name, replacing what has it; durable once the directory is synced."""
+        path.replace(to)
 
     def open_append(self, path: Path) -> int:
         """Descriptor of a file that is only ever appended to."""

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from typing import Final
 
 from storage_engine.commit_log import CommitLog
-from storage_engine.errors import StoreError, SyncFailed
+from storage_engine.errors import StoreError
 
 _STOP: Final = False
 _SYNC: Final = True
@@ -40,6 +40,7 @@ class Flusher:
         self._is_asked = False
         self._thread = threading.Thread(target=self._run, name="flusher", daemon=True)
         self.sync_count = 0
+        self.error: StoreError | None = None  # the sync that failed; there is none after it
 
     def start(self) -> None:
         self._thread.start()
@@ -62,11 +63,9 @@ class Flusher:
             target = self._commit_log.append_offset
             try:
                 self._commit_log.sync(target)
-            except (StoreError, OSError) as exc:
-                error = (
-                    exc if isinstance(exc, StoreError) else SyncFailed(f"sync of the log: {exc}")
-                )
-                self._loop.call_soon_threadsafe(self._failed, error)
-                continue
+            except StoreError as exc:
+                self.error = exc
+                self._loop.call_soon_threadsafe(self._failed, exc)
+                return
             self.sync_count += 1
             self._loop.call_soon_threadsafe(self._flushed, target)

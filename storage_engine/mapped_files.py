@@ -100,6 +100,8 @@ class MappedFiles:
         Raises:
             StoreCorrupt: a file has another size, or one is missing in between. Nothing is changed.
         """
+        self.close()
+        self.files = []
         found = []
         for path in self.directory.iterdir() if self.directory.is_dir() else ():
             base_offset = base_offset_of(path.name)

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import os
 import struct
+import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -37,6 +38,7 @@ ENTRY_BYTES: Final = 28
 assert _ENTRY.size == ENTRY_BYTES
 assert _REST.size == ENTRY_BYTES - _CRC.size
 
+NEXT_SUFFIX: Final = ".next"
 _NAME: Final = 1
 _SETTLED: Final = 2
 _POSITION: Final = 3
@@ -60,6 +62,7 @@ class OffsetJournal:
         self._files = files
         self._path = path
         self._descriptor = -1
+        self._syncing = threading.Lock()  # the descriptor is not closed under a running sync
         self._names: dict[tuple[str, str], int] = {}
 
     def open(self) -> list[JournalEntry]:
@@ -78,19 +81,45 @@ class OffsetJournal:
         known_count = len(self._names)
         self._append(self._settled_bytes(settled, self._names), known_count)
 
-    def write_position(self, group: str, topic: str, queue_id: int, consumer_offset: int) -> None:
-        """Append where a group begins on a queue."""
+    def write_positions(self, group: str, topic: str, positions: dict[int, int]) -> None:
+        """Append where a group begins, by queue id; one write. Raises ``DiskFull``."""
         known_count = len(self._names)
         head, name_id = _name_bytes((group, topic), self._names)
-        self._append(head + _entry(_POSITION, name_id, queue_id, consumer_offset, 0), known_count)
+        parts = [
+            _entry(_POSITION, name_id, queue_id, consumer_offset, 0)
+            for queue_id, consumer_offset in positions.items()
+        ]
+        self._append(head + b"".join(parts), known_count)
 
-    def restart(self, settled: list[tuple[Progress, list[tuple[int, int]]]]) -> None:
-        """Replace the journal by one that holds only ``settled``; durable on return."""
+    def restart(
+        self, moved: list[Progress], settled: list[tuple[Progress, list[tuple[int, int]]]]
+    ) -> None:
+        """Replace the journal by one that holds only this; durable on return.
+
+        ``moved``: consumer offsets to keep; ``settled``: runs above them.
+        """
         names: dict[tuple[str, str], int] = {}
-        self._files.replace(self._path, self._settled_bytes(settled, names))
-        os.close(self._descriptor)
-        self._descriptor = self._files.open_append(self._path)
-        self._names = names
+        parts = []
+        for progress in moved:
+            head, name_id = _name_bytes((progress.group, progress.topic), names)
+            parts.append(head)
+            parts.append(_entry(_POSITION, name_id, progress.queue_id, progress.consumer_offset, 0))
+        parts.append(self._settled_bytes(settled, names))
+        aside = self._path.with_name(self._path.name + NEXT_SUFFIX)
+        self._files.unlink(aside)
+        descriptor = self._files.open_append(aside)
+        try:
+            self._files.append(descriptor, aside, b"".join(parts))
+            self._files.sync_file(descriptor, aside)
+            self._files.rename(aside, self._path)
+        except BaseException:
+            os.close(descriptor)
+            raise
+        # From the rename on, only the new file counts, whatever happens next.
+        with self._syncing:
+            old, self._descriptor, self._names = self._descriptor, descriptor, names
+            os.close(old)
+        self._files.sync_dir(self._path.parent)
 
     def _settled_bytes(
         self,
@@ -117,13 +146,15 @@ class OffsetJournal:
             raise
 
     def sync(self) -> None:
-        """One fdatasync."""
-        self._files.sync_file(self._descriptor, self._path)
+        """One fdatasync. Any thread."""
+        with self._syncing:
+            self._files.sync_file(self._descriptor, self._path)
 
     def close(self) -> None:
-        if self._descriptor >= 0:
-            os.close(self._descriptor)
-            self._descriptor = -1
+        with self._syncing:
+            if self._descriptor >= 0:
+                os.close(self._descriptor)
+                self._descriptor = -1
 
 
 def read_entries(content: bytes) -> tuple[list[JournalEntry], list[tuple[str, str]], int]:

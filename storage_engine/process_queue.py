@@ -6,17 +6,20 @@
       └── again ◀─────────┘  nack (after its delay), lease end
 
 RocketMQ keeps this in its clients; here the engine has it, so that members may come and go.
-Invariants: consumer_offset <= position <= max_offset of the queue; every offset in
-``[consumer_offset, position)`` is in exactly one of in flight, again, settled. A message has at
-most one lease. Loop thread only.
+Invariants: consumer_offset <= position <= max_offset of the queue, and position stays within
+``span_max`` of the consumer offset; every offset in ``[consumer_offset, position)`` is in exactly
+one of in flight, again, settled. A message has at most one lease. Loop thread only.
 """
 
 from __future__ import annotations
 
 import heapq
+from typing import Final
 
 from storage_engine.consume_queue import ConsumeQueue
 from storage_engine.consumer_offsets import Progress
+
+_NEVER: Final = (-1, -1)
 
 
 class Lease:
@@ -37,14 +40,25 @@ class Lease:
 class ProcessQueue:
     """See the module's docstring."""
 
-    __slots__ = ("_again", "_attempts", "_ready_heap", "inflight", "position", "progress", "queue")
+    __slots__ = (
+        "_again",
+        "_attempts",
+        "_ready_heap",
+        "_span_max",
+        "inflight",
+        "position",
+        "progress",
+        "queue",
+    )
 
-    def __init__(self, queue: ConsumeQueue, progress: Progress) -> None:
+    def __init__(self, queue: ConsumeQueue, progress: Progress, span_max: int) -> None:
+        self._span_max = span_max
         self.queue = queue
         self.progress = progress
         self.position = max(progress.consumer_offset, queue.min_offset)
         self.inflight: dict[int, Lease] = {}
-        self._again: dict[int, int] = {}  # queue offset → when it may be taken again, monotonic ms
+        # queue offset → (when it may be taken again, monotonic ms; generation of its last lease)
+        self._again: dict[int, tuple[int, int]] = {}
         self._ready_heap: list[
             tuple[int, int]
         ] = []  # the same as (when, queue offset); may be stale
@@ -64,7 +78,7 @@ class ProcessQueue:
         heap = self._ready_heap
         while heap and len(taken) < messages_max and heap[0][0] <= now_ms:
             ready_ms, queue_offset = heap[0]
-            if self._again.get(queue_offset) != ready_ms:
+            if self._again.get(queue_offset, _NEVER)[0] != ready_ms:
                 heapq.heappop(heap)
                 continue
             physical_offset, record_bytes, _ = self.queue.unit(queue_offset)
@@ -95,31 +109,41 @@ class ProcessQueue:
         queue_offset = max(self.position, self.progress.consumer_offset)
         inflight = self.inflight
         settled = self.progress.settled
-        for physical_offset, record_bytes, _ in self.queue.units(queue_offset, count):
-            if settled and queue_offset in settled:
-                # Settled before a restart, above the consumer offset.
+        end = len(taken) + count
+        max_offset = min(self.queue.max_offset, self.progress.consumer_offset + self._span_max)
+        while queue_offset < max_offset and len(taken) < end:
+            for physical_offset, record_bytes, _ in self.queue.units(
+                queue_offset, end - len(taken)
+            ):
+                if settled and queue_offset in settled:
+                    # Settled before a restart, above the consumer offset.
+                    queue_offset += 1
+                    continue
+                if record_bytes > bytes_max and not (is_first and not taken):
+                    self.position = queue_offset
+                    return
+                inflight[queue_offset] = lease
+                taken.append((queue_offset, physical_offset, record_bytes, 1))
+                bytes_max -= record_bytes
                 queue_offset += 1
-                continue
-            if record_bytes > bytes_max and not (is_first and not taken):
-                break
-            inflight[queue_offset] = lease
-            taken.append((queue_offset, physical_offset, record_bytes, 1))
-            bytes_max -= record_bytes
-            queue_offset += 1
         self.position = queue_offset
 
-    def can_settle(self, queue_offset: int, generation: int) -> bool | None:
+    def can_settle(self, queue_offset: int, generation: int, first_generation: int) -> bool | None:
         """True: settle it. None: it is settled already, which is no failure. False: lease expired.
 
-        A message whose lease has ended may still be settled while nobody else has it, also after a
-        restart of the engine, which forgets leases but not what was delivered.
+        A message whose lease has ended may still be settled while nobody else has had it since;
+        after a restart of the engine too, which forgets leases: then ``generation`` is below
+        ``first_generation`` of this run.
         """
         lease = self.inflight.get(queue_offset)
         if lease is not None:
             return lease.generation == generation
         if self.progress.is_settled(queue_offset):
             return None
-        return queue_offset < self.queue.max_offset
+        again = self._again.get(queue_offset)
+        if again is not None:
+            return again[1] == generation
+        return generation < first_generation and queue_offset < self.queue.max_offset
 
     def forget(self, first: int, count: int) -> None:
         """Drop what is known about offsets that have just been settled."""
@@ -135,10 +159,11 @@ class ProcessQueue:
 
     def give_back(self, queue_offset: int, ready_ms: int, *, is_attempt: bool) -> None:
         """Make a leased message available again from ``ready_ms`` (monotonic) on."""
-        self.inflight.pop(queue_offset).count -= 1
+        lease = self.inflight.pop(queue_offset)
+        lease.count -= 1
         if is_attempt:
             self._attempts[queue_offset] = self._attempts.get(queue_offset, 0) + 1
-        self._again[queue_offset] = ready_ms
+        self._again[queue_offset] = ready_ms, lease.generation
         heapq.heappush(self._ready_heap, (ready_ms, queue_offset))
 
     def move(self, queue_offset: int, lease: Lease) -> None:

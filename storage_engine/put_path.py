@@ -20,6 +20,7 @@ from storage_engine.errors import BadRequest, DiskFull, QueueNotFound, RecordRef
 from storage_engine.record import (
     BODY_LENGTH_AT,
     CRC_PROPERTY_BYTES,
+    CRC_PROPERTY_HEAD,
     FIXED_BYTES,
     HOST_V4_BYTES,
     HOST_V6_BYTES,
@@ -35,6 +36,7 @@ _SYSFLAGS_ALLOWED: Final = frozenset({0, SYSFLAG_BORN_HOST_V6})
 _MAGICS_ALLOWED: Final = frozenset({MAGIC_V1, MAGIC_V2})
 _V6_MORE: Final = HOST_V6_BYTES - HOST_V4_BYTES
 _TAG: Final = b"TAGS\x01"
+_PROPERTY_END: Final = 2
 _STAMP_AT_V6: Final = STORE_TIMESTAMP_AT + HOST_V6_BYTES - HOST_V4_BYTES
 # Least that follows the body: topic length, properties length, CRC property.
 _AFTER_BODY_BYTES: Final = 1 + 2 + CRC_PROPERTY_BYTES
@@ -115,6 +117,8 @@ class PutPath:
                 or properties_at + CRC_PROPERTY_BYTES > end
                 or (payload[properties_at - 2] << 8) | payload[properties_at - 1]
                 != end - properties_at
+                or not payload.startswith(CRC_PROPERTY_HEAD, end - CRC_PROPERTY_BYTES)
+                or payload[end - 1] != _PROPERTY_END
             ):
                 refused.append((count, RecordRefused.code))
             elif route is None:

@@ -210,7 +210,11 @@ def encode_record(message: StoreMessage) -> bytes:
 def _encode_properties(message: StoreMessage) -> bytes:
     own = message.properties
     parts = [f"{name}\x01{value}\x02" for name, value in own.items()] if own else []
+    if "" in own:
+        raise RecordRefused("a property has an empty name")
     if message.keys:
+        if message.keys != KEY_SEPARATOR.join(message.keys).split(KEY_SEPARATOR):
+            raise RecordRefused(f"a key contains a space, which separates keys: {message.keys}")
         parts.append(f"KEYS\x01{KEY_SEPARATOR.join(message.keys)}\x02")
     if message.tag is not None:
         parts.append(f"TAGS\x01{message.tag}\x02")

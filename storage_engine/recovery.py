@@ -22,13 +22,22 @@ nothing the second time. Rate: about 1,000,000 records of 1 KiB in a few seconds
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from storage_engine.checkpoint import Checkpoint
 from storage_engine.commit_log import BLANK_BYTES, CommitLog
 from storage_engine.consume_queues import ConsumeQueues
 from storage_engine.errors import StoreCorrupt
-from storage_engine.record import BLANK, MAGIC_BLANK, RecordHead, verify_record
+from storage_engine.mapped_files import MappedFile
+from storage_engine.record import (
+    BLANK,
+    LENGTH_4,
+    MAGIC_BLANK,
+    RecordHead,
+    parse_head,
+    verify_record,
+)
 from storage_engine.tag_hash import tag_hash_of
 
 log = logging.getLogger(__name__)
@@ -60,46 +69,107 @@ def recover(
             "segments are missing"
         )
     start = max(mark.dispatched_offset, commit_log.start_offset)
+    # The verdict comes before the first change.
+    scan = _scan(segments, start)
+    _judge(segments, scan, mark.flushed_offset)
     queues.load(start)
-    offset, count, stamp = start, 0, mark.store_timestamp_ms
-    reason = ""
-    for segment in segments:
-        if segment.base_offset + segment.size_bytes <= offset:
-            continue
-        view = segment.view
-        while offset < segment.base_offset + segment.size_bytes:
-            at = offset - segment.base_offset
-            room = segment.size_bytes - at
-            if room >= BLANK_BYTES and BLANK.unpack_from(view, at) == (room, MAGIC_BLANK):
-                offset += room
-                break
-            try:
-                head = verify_record(view, at)
-                _check_place(head, offset)
-            except StoreCorrupt as exc:
-                reason = str(exc)
-                break
-            _dispatch(queues, head, offset, view, at)
-            stamp = max(stamp, head.store_timestamp_ms)
-            offset += head.record_bytes
-            count += 1
-        else:
-            continue
-        if reason:
-            break
-    if reason and offset < mark.flushed_offset:
-        raise StoreCorrupt(
-            f"the record at physical offset {offset} is damaged ({reason}), although everything "
-            f"below {mark.flushed_offset} was durable; the store is left as it is"
-        )
-    truncated_bytes = _dirty_bytes(commit_log, offset)
+    if sum(queue.max_offset for queue in queues) != mark.unit_count:
+        # Somebody deleted or exchanged consume queues: all of them come back from the log.
+        start = commit_log.start_offset
+        rescan = _scan(segments, start)
+        if rescan.end_offset != scan.end_offset:
+            raise StoreCorrupt(
+                f"consume queues must be rebuilt, but the record at physical offset "
+                f"{rescan.end_offset} is damaged ({rescan.reason})"
+            )
+        queues.load(start)
+    for offset, view, at in _records(segments, start, scan.end_offset):
+        _dispatch(queues, parse_head(view, at), offset, view, at)
+    truncated_bytes = _dirty_bytes(commit_log, scan.end_offset)
     if truncated_bytes:
         log.warning(
             "torn tail cut off",
-            extra={"action": "tail_truncated", "offset": offset, "reason": reason},
+            extra={"action": "tail_cut", "offset": scan.end_offset, "reason": scan.reason},
         )
-    commit_log.truncate(offset, stamp)
-    return Recovered(offset, count, truncated_bytes)
+    stamp = max(scan.store_timestamp_ms, mark.store_timestamp_ms)
+    commit_log.truncate(scan.end_offset, stamp)
+    return Recovered(scan.end_offset, scan.record_count, truncated_bytes)
+
+
+class _Scan(NamedTuple):
+    """Where the whole records end, and what stands there (empty: the log ends with its segment)."""
+
+    end_offset: int
+    record_count: int
+    store_timestamp_ms: int
+    reason: str
+
+
+def _scan(segments: list[MappedFile], start: int) -> _Scan:
+    """Verify record after record from ``start``; changes nothing."""
+    offset, count, stamp = start, 0, 0
+    for segment in segments:
+        segment_end = segment.base_offset + segment.size_bytes
+        while segment.base_offset <= offset < segment_end:
+            at = offset - segment.base_offset
+            if _is_blank(segment.view, at, segment_end - offset):
+                offset = segment_end
+                break
+            try:
+                head = verify_record(segment.view, at)
+                _check_place(head, offset)
+            except StoreCorrupt as exc:
+                return _Scan(offset, count, stamp, str(exc))
+            stamp = max(stamp, head.store_timestamp_ms)
+            offset += head.record_bytes
+            count += 1
+    return _Scan(offset, count, stamp, "")
+
+
+def _judge(segments: list[MappedFile], scan: _Scan, flushed_offset: int) -> None:
+    if not scan.reason:
+        return
+    if scan.end_offset < flushed_offset:
+        raise StoreCorrupt(
+            f"the record at physical offset {scan.end_offset} is damaged ({scan.reason}), although "
+            f"everything below {flushed_offset} was durable; the store is left as it is"
+        )
+    for segment in segments:
+        if segment.base_offset <= scan.end_offset or flushed_offset > 0:
+            continue
+        # Without a checkpoint nothing says what was durable: a later segment that begins with a
+        # whole record is too much to throw away.
+        try:
+            _check_place(verify_record(segment.view, 0), segment.base_offset)
+        except StoreCorrupt:
+            continue
+        raise StoreCorrupt(
+            f"the record at physical offset {scan.end_offset} is damaged ({scan.reason}), whole "
+            f"records follow from {segment.base_offset} on, and no checkpoint says otherwise; "
+            "the store is left as it is"
+        )
+
+
+def _records(
+    segments: list[MappedFile], start: int, end: int
+) -> Iterator[tuple[int, memoryview, int]]:
+    """(physical_offset, segment's bytes, position in them) of verified records in ``[start,
+    end)``."""
+    offset = start
+    for segment in segments:
+        segment_end = min(segment.base_offset + segment.size_bytes, end)
+        view = segment.view
+        while segment.base_offset <= offset < segment_end:
+            at = offset - segment.base_offset
+            if _is_blank(view, at, segment.size_bytes - at):
+                offset += segment.size_bytes - at
+                break
+            yield offset, view, at
+            offset += LENGTH_4.unpack_from(view, at)[0]
+
+
+def _is_blank(view: memoryview, at: int, room: int) -> bool:
+    return room >= BLANK_BYTES and BLANK.unpack_from(view, at) == (room, MAGIC_BLANK)
 
 
 def _check_place(head: RecordHead, offset: int) -> None:

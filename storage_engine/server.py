@@ -92,6 +92,8 @@ class _Connection(asyncio.Protocol):
         self._store = server.store
         self._decoder = FrameDecoder(server.store.config.frame_bytes_max)
         self._transport: asyncio.Transport
+        self._loop = asyncio.get_running_loop()
+        self._replies: list[bytes] = []
         self._parked: dict[int, Parked] = {}
         self._is_waiting_for_disk = False
         self._is_waiting_for_client = False
@@ -119,7 +121,7 @@ class _Connection(asyncio.Protocol):
         if len(self._server.connections) >= self._store.config.connection_count_max:
             error = StoreBusy(f"{len(self._server.connections)} connections are open already")
             self._reply(Op.HELLO, 0, encode_error(error), error.code)
-            self._transport.close()
+            self.close()
             return
         limit = self._store.config.reply_buffer_bytes_max
         self._transport.set_write_buffer_limits(high=limit, low=limit // 4)
@@ -149,6 +151,8 @@ class _Connection(asyncio.Protocol):
             self._transport.resume_reading()
 
     def close(self) -> None:
+        """End the connection; replies that are written go out first."""
+        self._send_replies()
         self._transport.close()
 
     def data_received(self, data: bytes) -> None:
@@ -157,7 +161,7 @@ class _Connection(asyncio.Protocol):
         except BadFrame as exc:
             log.warning("connection ended", extra={"action": "bad_frame", "reason": str(exc)})
             self._reply(Op.HELLO, 0, encode_error(exc), exc.code)
-            self._transport.close()
+            self.close()
             return
         for frame in frames:
             try:
@@ -169,8 +173,15 @@ class _Connection(asyncio.Protocol):
             self._transport.pause_reading()
 
     def _reply(self, op: int, request_id: int, payload: bytes, status: int = 0) -> None:
-        if not self._transport.is_closing():
-            self._transport.write(encode_frame(op, request_id, payload, status))
+        if not self._replies:
+            self._loop.call_soon(self._send_replies)
+        self._replies.append(encode_frame(op, request_id, payload, status))
+
+    def _send_replies(self) -> None:
+        """All replies of one loop tick in one write: a sync answers many requests together."""
+        replies, self._replies = self._replies, []
+        if replies and not self._transport.is_closing():
+            self._transport.write(b"".join(replies))
 
     # Requests -------------------------------------------------------------------------------
 

@@ -102,6 +102,7 @@ class Store:
         self._flusher: Flusher
         self._prefaulter: Prefaulter
         self._waiting: deque[_Waiting] = deque()
+        self._durable_waiters: list[tuple[int, asyncio.Future[None]]] = []
         self._started_ms = clock.monotonic_ms()
         self._refusal: StoreError | None = ShuttingDown("the store is not open")
         self._checkpointing: asyncio.Task[CheckpointReply] | None = None
@@ -119,9 +120,16 @@ class Store:
             StoreInUse: another engine owns the directory.
             StoreCorrupt: the files cannot be taken over; they are left as they are.
         """
-        path = self.config.store_path
-        self._files.make_dirs(path)
+        self._files.make_dirs(self.config.store_path)
         self._lock.acquire()
+        try:
+            return self._open(loop)
+        except BaseException:
+            self._close_files()
+            raise
+
+    def _open(self, loop: asyncio.AbstractEventLoop) -> Recovered:
+        path = self.config.store_path
         self._topics.load()
         self._groups.load()
         checkpoint = read_checkpoint(path / CHECKPOINT_FILE)
@@ -129,6 +137,7 @@ class Store:
         self._commit_log.sync_all()
         self._dispatcher.dispatched_offset = recovered.end_offset
         self._consumer_offsets.load()
+        self._clamp_offsets()
         self.epoch = next_epoch(self._files, path)
         self._files.replace(path / ABORT_FILE, str(os.getpid()).encode())
         for topic in self._topics.topics.values():
@@ -156,18 +165,37 @@ class Store:
         )
         return recovered
 
+    def _clamp_offsets(self) -> None:
+        """Take back progress beyond the end of a queue.
+
+        A power cut may leave settles durable whose messages of an async topic were not; new
+        messages at those offsets must be delivered."""
+        changed = False
+        for progress in self._consumer_offsets:
+            queues = self._queues.by_topic.get(progress.topic.encode(), [])
+            has_queue = progress.queue_id < len(queues)
+            max_offset = queues[progress.queue_id].max_offset if has_queue else 0
+            changed = progress.clamp(max_offset) or changed
+        if changed:
+            log.warning("consumer offsets taken back", extra={"action": "offsets_clamped"})
+            self._consumer_offsets.save()
+
     async def close(self) -> None:
         """Flush, checkpoint, let go of the directory. Puts that still wait are answered first."""
-        failed = self._refusal
         self._refusal = ShuttingDown("the engine is stopping")
         self._flusher.stop()
         self._prefaulter.stop()
-        if failed is None:
+        if self._flusher.error is not None:
+            self._fail_waiting(self._flusher.error)
+        else:
             self._commit_log.sync(self._commit_log.append_offset)
             self._flushed(self._commit_log.append_offset)
             await self.checkpoint()
             if self._dispatcher.is_idle:
                 self._files.unlink(self.config.store_path / ABORT_FILE)
+        self._close_files()
+
+    def _close_files(self) -> None:
         self._queues.close()
         self._commit_log.close()
         self._consumer_offsets.close()
@@ -191,7 +219,7 @@ class Store:
         if not appended.end_offset:
             answer(appended, stamp, None)
             return
-        self.put_count += len(appended.offsets) // 2
+        self.put_count += sum([offset >= 0 for offset in appended.offsets[::2]])
         self.put_bytes += len(payload)
         if appended.must_sync:
             self.unsynced_bytes += len(payload)
@@ -205,13 +233,21 @@ class Store:
         answer(appended, stamp, None)
 
     def _flushed(self, to: int) -> None:
+        if self._flusher.error is not None:
+            return  # its failure is on its way; nothing may be answered any more
         waiting = self._waiting
         self._publish_to(to)
         while waiting and waiting[0].end_offset <= to:
             done = waiting.popleft()
             self.unsynced_bytes -= done.put_bytes
             done.answer(done.appended, done.store_timestamp_ms, None)
-        if waiting:
+        waiters, self._durable_waiters = self._durable_waiters, []
+        for offset, durable in waiters:
+            if offset > to:
+                self._durable_waiters.append((offset, durable))
+            elif not durable.done():
+                durable.set_result(None)
+        if waiting or self._durable_waiters:
             self._flusher.request()
         else:
             # Async records that came in behind the last sync record are visible at once.
@@ -229,8 +265,15 @@ class Store:
         self._refusal = StoreReadOnly(
             f"the disk refused a sync ({error}); the engine must be started again"
         )
+        self._fail_waiting(error)
+
+    def _fail_waiting(self, error: StoreError) -> None:
         waiting, self._waiting = self._waiting, deque()
         self.unsynced_bytes = 0
+        waiters, self._durable_waiters = self._durable_waiters, []
+        for _, durable in waiters:
+            if not durable.done():
+                durable.set_exception(error)
         for done in waiting:
             done.answer(done.appended, done.store_timestamp_ms, error)
 
@@ -377,21 +420,40 @@ class Store:
     async def _checkpoint(self) -> CheckpointReply:
         loop = asyncio.get_running_loop()
         dispatched_offset = self._dispatcher.dispatched_offset
+        unit_count = sum(queue.max_offset for queue in self._queues)
+        # An async topic's records are visible before they are durable.
+        await self._durable_to(dispatched_offset)
         flushed_offset = self._commit_log.flushed_offset
         dirty = [queue for queue in self._queues if queue.is_dirty]
-        await loop.run_in_executor(None, _sync_queues, dirty)
-        write_checkpoint(
-            self._files,
-            self.config.store_path / CHECKPOINT_FILE,
-            Checkpoint(
-                flushed_offset=flushed_offset,
-                dispatched_offset=min(dispatched_offset, flushed_offset),
-                store_timestamp_ms=self._commit_log.store_timestamp_ms,
-            ),
+        mark = Checkpoint(
+            flushed_offset=flushed_offset,
+            dispatched_offset=dispatched_offset,
+            unit_count=unit_count,
+            store_timestamp_ms=self._commit_log.store_timestamp_ms,
         )
+        taken = self._consumer_offsets.snapshot()
+        await loop.run_in_executor(None, self._write_checkpoint, dirty, mark, taken)
         return CheckpointReply(
-            flushed_offset=flushed_offset, consumer_offset_count=self._consumer_offsets.save()
+            flushed_offset=flushed_offset,
+            consumer_offset_count=self._consumer_offsets.finish(taken),
         )
+
+    def _write_checkpoint(
+        self, dirty: list[ConsumeQueue], mark: Checkpoint, taken: dict[str, dict[int, int]]
+    ) -> None:
+        """The slow part, on a thread of the executor."""
+        for queue in dirty:
+            queue.sync()
+        write_checkpoint(self._files, self.config.store_path / CHECKPOINT_FILE, mark)
+        self._consumer_offsets.write(taken)
+
+    async def _durable_to(self, offset: int) -> None:
+        """Until the log is durable up to ``offset``. Raises ``SyncFailed``."""
+        if self._commit_log.flushed_offset < offset:
+            durable: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._durable_waiters.append((offset, durable))
+            self._flusher.request()
+            await durable
 
     def stats(self, connection_count: int) -> StatsReply:
         return StatsReply(
@@ -411,11 +473,6 @@ class Store:
             connection_count=connection_count,
             is_writable=self._refusal is None,
         )
-
-
-def _sync_queues(queues: list[ConsumeQueue]) -> None:
-    for queue in queues:
-        queue.sync()
 
 
 def _pull_head(status: PullStatus, next_offset: int, queue: ConsumeQueue) -> PullHead:

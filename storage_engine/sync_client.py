@@ -12,10 +12,11 @@ import threading
 from types import TracebackType
 from typing import Final, Self, TypeVar
 
-from storage_engine.async_client import PutResult, Received, put_results
+from storage_engine.async_client import PutResult, Received, put_bytes_max, put_results
 from storage_engine.errors import (
     BadFrame,
     OutcomeUnknown,
+    RecordRefused,
     StoreUnavailable,
 )
 from storage_engine.frames import (
@@ -89,7 +90,8 @@ class StoreClient:
 
     def put(self, records: list[bytes]) -> list[PutResult]:
         """Append records of ``encode_record``; one result per record, in order."""
-        store_timestamp_ms, offsets = decode_put_reply(self._request(Op.PUT, b"".join(records)))
+        payload = b"".join(records)
+        store_timestamp_ms, offsets = decode_put_reply(self._request(Op.PUT, payload))
         return put_results(store_timestamp_ms, offsets)
 
     def receive(self, request: ReceiveRequest) -> Received:
@@ -141,6 +143,12 @@ class StoreClient:
         with self._lock:
             if self._socket is None or self._pid != os.getpid() or self._has_ended(self._socket):
                 self._connect()
+            assert self.hello is not None
+            if op is Op.PUT and len(payload) > put_bytes_max(self.hello):
+                raise RecordRefused(
+                    f"a put of {len(payload)} bytes, "
+                    f"at most {put_bytes_max(self.hello)} fit a frame"
+                )
             return self._exchange(op, payload, extra_wait_ms)
 
     @staticmethod
@@ -170,7 +178,10 @@ class StoreClient:
         self._socket, self._pid = connection, os.getpid()
         self._decoder = FrameDecoder(FRAME_BYTES_MAX)
         hello = encode_struct(HelloRequest(client=self._client_name))
-        reply = decode_reply(Op.HELLO, self._exchange(Op.HELLO, hello, 0))
+        try:
+            reply = decode_reply(Op.HELLO, self._exchange(Op.HELLO, hello, 0))
+        except OutcomeUnknown as exc:
+            raise StoreUnavailable(f"no greeting from {self._socket_path}: {exc}") from exc
         assert isinstance(reply, HelloReply)
         self.hello = reply
 

@@ -14,7 +14,8 @@ _TAG_MARK: Final = b"\x02TAGS\x01"
 def tag_hash_of(properties: bytes) -> int:
     """Tag code of a consume-queue unit: Java's ``String.hashCode`` of the tag, 0 without one.
 
-    ``properties`` is the encoded property list, without or with its CRC.
+    ``properties`` is the encoded property list, ended by 0x02. Bytes that are no UTF-8 count as
+    U+FFFD, as in Java.
     """
     if properties.startswith(b"TAGS\x01"):
         start = 5
@@ -23,12 +24,12 @@ def tag_hash_of(properties: bytes) -> int:
         if start < 0:
             return 0
         start += len(_TAG_MARK)
-    tag = properties[start : properties.index(b"\x02", start)]
+    tag = properties[start : properties.find(b"\x02", start)]
     known = _tag_hashes.get(tag)
     if known is None:
         if len(_tag_hashes) >= _TAG_HASHES_MAX:
             _tag_hashes.clear()
-        known = _tag_hashes[tag] = java_hash(tag.decode())
+        known = _tag_hashes[tag] = java_hash(tag.decode("utf-8", "replace"))
     return known
 
 
