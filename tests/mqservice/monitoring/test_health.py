@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from datetime import timedelta
 from typing import NoReturn
 
@@ -9,6 +10,7 @@ import pytest
 from django.db import OperationalError, connection
 from django.test import Client
 from django.utils import timezone
+from pytest_django import Settings
 
 from mqservice.monitoring.models import Heartbeat
 from mqservice.monitoring.sampling import record_heartbeat
@@ -46,6 +48,17 @@ def test_database_that_is_away_is_named(db: None, engine: str, client: Client) -
     assert response.json()["parts"] == {
         "engine": "up", "database": "down", "worker": "unknown", "beat": "unknown",
     }  # fmt: skip
+
+
+def test_database_that_does_not_finish_a_handshake_is_down_in_time(
+    db: None, engine: str, client: Client, settings: Settings
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        port = silent.getsockname()[1]
+        settings.MQ_DATABASE_URL = f"postgresql://nobody@127.0.0.1:{port}/nothing"
+        response = client.get("/readyz")
+    assert response.status_code == 503
+    assert response.json()["parts"]["database"] == "down"
 
 
 @pytest.mark.parametrize(("age_s", "state"), [(1, "up"), (60, "down")])
