@@ -5,7 +5,6 @@ child's line ──▶ log/NAME.log (rolled at a size) and ``NAME | line`` on th
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import IO, Final
 
@@ -17,11 +16,12 @@ _COLOURS: Final = (36, 33, 35, 32, 34, 96, 93, 95, 92)
 class Output:
     """Writes lines; never raises because of a full disk or a closed console."""
 
-    def __init__(self, logs: Path, *, is_quiet: bool) -> None:
+    def __init__(self, logs: Path, *, is_quiet: bool, console: IO[str] | None = None) -> None:
+        """``console`` is where lines are shown; None shows none at all."""
         self.logs = logs
-        self._is_console_open = True
+        self._console = console
         self._is_quiet = is_quiet
-        self._has_colours = sys.stdout.isatty()
+        self._has_colours = console is not None and console.isatty()
         self._files: dict[str, IO[str]] = {}
 
     def write(self, name: str, line: str, *, is_echoed: bool = True) -> None:
@@ -41,17 +41,17 @@ class Output:
         self._files.clear()
 
     def _print(self, name: str, line: str) -> None:
-        if not self._is_console_open:
+        if self._console is None:
             return
         prefix = f"{name:<{NAME_WIDTH}} |"
         if self._has_colours:
             colour = _COLOURS[sum(name.encode()) % len(_COLOURS)]
             prefix = f"\x1b[{colour}m{prefix}\x1b[0m"
         try:
-            print(prefix, line, flush=True)
+            print(prefix, line, file=self._console, flush=True)
         except (OSError, ValueError):
             # Whoever read our output has gone; the log files still get everything.
-            self._is_console_open = False
+            self._console = None
 
     def _log(self, name: str, line: str) -> None:
         try:

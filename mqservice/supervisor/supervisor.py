@@ -14,6 +14,7 @@ import asyncio
 import dataclasses
 import os
 import signal
+import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -51,7 +52,7 @@ def run_service(config: SupervisorConfig, env: Mapping[str, str], *, is_quiet: b
     try:
         with reserve_port(config.bind, config.port):
             data_dir.quickstart.unlink(missing_ok=True)
-            output = Output(data_dir.logs, is_quiet=is_quiet)
+            output = Output(data_dir.logs, is_quiet=is_quiet, console=sys.stdout)
             try:
                 return asyncio.run(Supervisor(config, env, output).run())
             finally:
