@@ -56,7 +56,7 @@ def check_health() -> Health:
 
 
 def is_database_up() -> bool:
-    """Whether PostgreSQL lets a new session in. A pooled one could hang with the server for long."""
+    """Whether PostgreSQL lets a new session in. A pooled one could hang with the server."""
     try:
         psycopg.connect(settings.MQ_DATABASE_URL, connect_timeout=CONNECT_SECONDS_MAX).close()
     except psycopg.Error:
