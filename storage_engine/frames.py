@@ -31,6 +31,8 @@ from storage_engine.protocol import (
 )
 from storage_engine.record import LENGTH_4
 
+_ONE_PLACE = struct.Struct(">qqq")
+
 
 class Frame(NamedTuple):
     """One frame as it arrived. ``payload`` is a copy and may be kept."""
@@ -150,6 +152,8 @@ def decode_error(status: int, payload: bytes) -> StoreError:
 
 def encode_put_reply(store_timestamp_ms: int, offsets: list[int]) -> bytes:
     """Reply of PUT; ``offsets`` are queue_offset or -code, and physical_offset, in turn, flat."""
+    if len(offsets) == 2:
+        return _ONE_PLACE.pack(store_timestamp_ms, *offsets)
     return struct.pack(f">{len(offsets) + 1}q", store_timestamp_ms, *offsets)
 
 

@@ -60,6 +60,7 @@ class Appended(NamedTuple):
     """
 
     offsets: list[int]
+    stored_count: int
     end_offset: int
     must_sync: bool
 
@@ -146,7 +147,7 @@ class PutPath:
         *,
         must_sync: bool,
     ) -> Appended:
-        good = Appended([], 0, False)
+        good = Appended([], 0, 0, False)
         if entries:
             good = self._append(*_without_refused(payload, entries), must_sync=must_sync)
         offsets = iter(good.offsets)
@@ -161,7 +162,7 @@ class PutPath:
         if len(payload) + BLANK_BYTES <= self._config.segment_bytes:
             offsets = log.append(payload, entries)
             self._dispatcher.follow(log.append_offset, entries)
-            return Appended(offsets, log.append_offset, must_sync)
+            return Appended(offsets, len(entries), log.append_offset, must_sync)
         # More than a segment holds: record by record. Only tiny segments make that happen.
         offsets = []
         for at, record_bytes, queue, stamp_at, tag_hash in entries:
@@ -175,7 +176,14 @@ class PutPath:
                 offsets += (-exc.code, 0)
                 continue
             self._dispatcher.follow(log.append_offset, alone)
-        return Appended(offsets, log.append_offset, must_sync)
+        stored_count = sum([offset >= 0 for offset in offsets[::2]])
+        return Appended(offsets, stored_count, log.append_offset, must_sync)
+
+
+def holds_one_record(payload: bytes) -> bool:
+    """True when a PUT payload is exactly one record, by its own length field."""
+    size = len(payload)
+    return size >= FIXED_BYTES and _length_4(payload)[0] == size
 
 
 def _without_refused(payload: bytes, entries: list[Entry]) -> tuple[bytes, list[Entry]]:

@@ -47,7 +47,7 @@ from storage_engine.protocol import (
     TopicRef,
     Wire,
 )
-from storage_engine.put_path import Appended
+from storage_engine.put_path import Appended, holds_one_record
 from storage_engine.store import STORE_HOST, Store
 
 log = logging.getLogger(__name__)
@@ -163,11 +163,20 @@ class _Connection(asyncio.Protocol):
             self._reply(Op.HELLO, 0, encode_error(exc), exc.code)
             self.close()
             return
+        singles: list[Frame] = []  # PUT frames of one record each, which go into the log together
         for frame in frames:
+            if frame.op == Op.PUT and holds_one_record(frame.payload):
+                singles.append(frame)
+                continue
+            if singles:
+                self._put_singles(singles)
+                singles = []
             try:
                 self._serve(frame)
             except StoreError as exc:
                 self._reply(frame.op, frame.request_id, encode_error(exc), exc.code)
+        if singles:
+            self._put_singles(singles)
         if self._store.unsynced_bytes > self._store.config.unsynced_bytes_max:
             self._is_waiting_for_disk = True
             self._transport.pause_reading()
@@ -221,6 +230,31 @@ class _Connection(asyncio.Protocol):
             self._reply(Op.PUT, request_id, encode_error(error), error.code)
         else:
             self._reply(Op.PUT, request_id, encode_put_reply(store_timestamp_ms, appended.offsets))
+
+    def _put_singles(self, frames: list[Frame]) -> None:
+        request_ids = [frame.request_id for frame in frames]
+        payload = b"".join([frame.payload for frame in frames])
+        try:
+            self._store.put(payload, partial(self._singles_answered, request_ids))
+        except StoreError as exc:
+            for request_id in request_ids:
+                self._reply(Op.PUT, request_id, encode_error(exc), exc.code)
+
+    def _singles_answered(
+        self,
+        request_ids: list[int],
+        appended: Appended,
+        store_timestamp_ms: int,
+        error: StoreError | None,
+    ) -> None:
+        if error is not None:
+            for request_id in request_ids:
+                self._reply(Op.PUT, request_id, encode_error(error), error.code)
+            return
+        offsets = iter(appended.offsets)
+        for request_id in request_ids:
+            place = [next(offsets), next(offsets)]
+            self._reply(Op.PUT, request_id, encode_put_reply(store_timestamp_ms, place))
 
     def _receive(self, request_id: int, request: ReceiveRequest) -> None:
         if request_id in self._parked:

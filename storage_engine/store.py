@@ -219,7 +219,7 @@ class Store:
         if not appended.end_offset:
             answer(appended, stamp, None)
             return
-        self.put_count += sum([offset >= 0 for offset in appended.offsets[::2]])
+        self.put_count += appended.stored_count
         self.put_bytes += len(payload)
         if appended.must_sync:
             self.unsynced_bytes += len(payload)
