@@ -1,0 +1,205 @@
+"""The journal of settled offsets: its bytes, torn tails, restarts and full disks."""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from storage_engine.consumer_offsets import ConsumerOffsets, Progress, runs_of
+from storage_engine.errors import DiskFull, StoreCorrupt
+from storage_engine.files import Files
+from storage_engine.offset_journal import read_entries
+from tests.storage_engine.doubles import FaultyFiles, Killed
+
+State = dict[tuple[str, str, int], tuple[int, tuple[int, ...]]]
+
+
+def opened(directory: Path, files: Files | None = None) -> ConsumerOffsets:
+    offsets = ConsumerOffsets(files or Files(), directory)
+    offsets.load()
+    return offsets
+
+
+def state(offsets: ConsumerOffsets) -> State:
+    return {
+        (p.group, p.topic, p.queue_id): (p.consumer_offset, tuple(sorted(p.settled)))
+        for p in offsets
+    }
+
+
+def settle(offsets: ConsumerOffsets, group: str, *queue_offsets: int) -> None:
+    progress = offsets.find(group, "t", 0)
+    assert progress is not None
+    offsets.settle([(progress, runs_of(sorted(queue_offsets)))])
+
+
+def entry(
+    kind: int, name_id: int, queue_id: int, first: int, count: int, name: bytes = b""
+) -> bytes:
+    rest = struct.pack(">B3xIIqI", kind, name_id, queue_id, first, count) + name
+    return zlib.crc32(rest).to_bytes(4) + rest
+
+
+def test_golden_bytes_of_a_journal(tmp_path: Path) -> None:
+    offsets = opened(tmp_path)
+    offsets.begin("g", "t", {0: 5})
+    settle(offsets, "g", 5, 6, 9)
+    expected = (
+        entry(1, 0, 3, 0, 0, b"t@g")
+        + entry(3, 0, 0, 5, 0)
+        + entry(2, 0, 0, 5, 2)
+        + entry(2, 0, 0, 9, 1)
+    )
+    assert (tmp_path / "offsets.journal").read_bytes() == expected
+    assert state(offsets) == {("g", "t", 0): (7, (9,))}
+
+
+def test_what_is_journaled_comes_back(tmp_path: Path) -> None:
+    offsets = opened(tmp_path)
+    offsets.begin("g", "t", {0: 0, 1: 3})
+    offsets.begin("h", "t", {0: 0})
+    settle(offsets, "g", 0, 1, 4)
+    settle(offsets, "h", 7)
+    expected = state(offsets)
+    offsets.close()
+    assert state(opened(tmp_path)) == expected
+
+
+def test_a_tail_torn_at_every_byte_keeps_the_whole_entries_and_is_cut_off(tmp_path: Path) -> None:
+    path = tmp_path / "offsets.journal"
+    offsets = opened(tmp_path)
+    offsets.begin("g", "t", {0: 0})
+    sizes, states = [path.stat().st_size], [state(offsets)]
+    for queue_offset in (0, 2, 1):
+        settle(offsets, "g", queue_offset)
+        sizes.append(path.stat().st_size)
+        states.append(state(offsets))
+    offsets.close()
+    content = path.read_bytes()
+    for cut in range(sizes[0], len(content)):
+        for tail in (b"", bytes(64), b"\xff" * 64):
+            path.write_bytes(content[:cut] + tail)
+            again = opened(tmp_path)
+            whole = sum(size <= cut for size in sizes) - 1
+            assert state(again) == states[whole]
+            assert path.stat().st_size == sizes[whole]
+            settle(again, "g", 40)
+            again.close()
+            assert 40 in state(opened(tmp_path))["g", "t", 0][1]
+
+
+def test_a_journal_begun_anew_keeps_the_state(tmp_path: Path) -> None:
+    offsets = opened(tmp_path)
+    offsets.begin("g", "t", {0: 0})
+    settle(offsets, "g", 0, 1, 5, 6, 9)
+    offsets.save()
+    settle(offsets, "g", 2)
+    expected = state(offsets)
+    assert expected == {("g", "t", 0): (3, (5, 6, 9))}
+    offsets.close()
+    assert state(opened(tmp_path)) == expected
+    table = (tmp_path / "config" / "consumerOffset.json").read_bytes()
+    assert table == b'{"offsetTable":{"t@g":{"0":2}}}'
+
+
+def test_a_kill_anywhere_in_a_save_changes_nothing(tmp_path: Path) -> None:
+    for kill_at in range(20):
+        directory = tmp_path / str(kill_at)
+        directory.mkdir()
+        files = FaultyFiles()
+        offsets = opened(directory, files)
+        offsets.begin("g", "t", {0: 0})
+        settle(offsets, "g", 0, 1, 5)
+        offsets.save()
+        settle(offsets, "g", 2, 7)
+        expected = state(offsets)
+        files.kill_at = kill_at
+        try:
+            offsets.save()
+        except Killed:
+            assert state(opened(directory)) == expected
+        else:
+            assert kill_at >= 2
+            assert state(opened(directory)) == expected
+            break
+
+
+def test_a_failed_append_changes_nothing_and_names_stay_right(tmp_path: Path) -> None:
+    files = FaultyFiles()
+    offsets = opened(tmp_path, files)
+    offsets.begin("g", "t", {0: 0})
+    files.full = {"append"}
+    with pytest.raises(DiskFull):
+        offsets.begin("lost", "t", {0: 0})
+    with pytest.raises(DiskFull):
+        settle(offsets, "g", 0)
+    files.full = set()
+    assert state(offsets) == {("g", "t", 0): (0, ())}
+    offsets.begin("h", "t", {0: 3})
+    offsets.begin("lost", "t", {0: 4})
+    settle(offsets, "h", 3)
+    expected = state(offsets)
+    offsets.close()
+    assert state(opened(tmp_path)) == expected
+
+
+def test_a_journal_that_cannot_be_begun_anew_stays_the_journal(tmp_path: Path) -> None:
+    files = FaultyFiles()
+    offsets = opened(tmp_path, files)
+    offsets.begin("g", "t", {0: 0})
+    files.full = {"append", "replace"}
+    with pytest.raises(DiskFull):
+        offsets.save()
+    files.full = set()
+    settle(offsets, "g", 0)
+    assert state(opened(tmp_path)) == {("g", "t", 0): (1, ())}
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"{", b'{"offsetTable": []}', b'{"offsetTable":{"t@g":{"x":1}}}']
+)
+def test_a_table_that_cannot_be_read_is_refused_and_kept(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "config").mkdir()
+    path = tmp_path / "config" / "consumerOffset.json"
+    path.write_bytes(content)
+    with pytest.raises(StoreCorrupt, match=r"consumerOffset\.json"):
+        opened(tmp_path)
+    assert path.read_bytes() == content
+
+
+@given(st.binary(max_size=300))
+def test_garbage_is_an_empty_journal(garbage: bytes) -> None:
+    entries, names, end = read_entries(garbage)
+    assert (entries, names, end) == ([], [], 0)
+
+
+@given(st.sets(st.integers(0, 60)))
+def test_runs_cover_exactly_their_offsets(queue_offsets: set[int]) -> None:
+    runs = runs_of(sorted(queue_offsets))
+    assert [o for first, count in runs for o in range(first, first + count)] == sorted(
+        queue_offsets
+    )
+    ends = [first + count for first, count in runs]
+    assert all(end < first for end, (first, _) in zip(ends, runs[1:], strict=False))
+
+
+@given(st.integers(0, 10), st.lists(st.tuples(st.integers(0, 40), st.integers(1, 12))))
+def test_progress_is_the_settled_prefix_whatever_the_order(
+    start: int, runs: list[tuple[int, int]]
+) -> None:
+    progress = Progress("g", "t", 0, start)
+    settled = set(range(start))
+    for run in runs:
+        progress.apply([run])
+        settled |= set(range(run[0], run[0] + run[1]))
+        offset = start
+        while offset in settled:
+            offset += 1
+        assert progress.consumer_offset == offset
+        assert progress.settled == {above for above in settled if above > offset}
+        assert all(progress.is_settled(each) for each in settled)
