@@ -19,7 +19,13 @@ from storage_engine.client import (
     StoreUnavailable,
     encode_record,
 )
-from storage_engine.frames import FrameDecoder, encode_frame, encode_struct
+from storage_engine.frames import (
+    Frame,
+    FrameDecoder,
+    decode_put_reply,
+    encode_frame,
+    encode_struct,
+)
 from tests.storage_engine.doubles import message
 from tests.storage_engine.engines import RECONNECT, Engine, engine_with_topic, pull_all
 
@@ -237,3 +243,35 @@ def test_the_engine_needs_nothing_of_the_web() -> None:
         [sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=30
     )
     assert done.stdout.strip() == "[]"
+
+
+def test_frames_that_arrive_together_are_judged_one_by_one() -> None:
+    good = [encode_record(message(b"%d" % i)) for i in range(4)]
+    frames = [
+        encode_frame(16, 1, good[0]),
+        encode_frame(16, 2, b"no record"),
+        encode_frame(16, 3, good[1]),
+        encode_frame(16, 4, encode_record(message(b"x", topic="absent"))),
+        encode_frame(16, 5, encode_record(message(bytes(60_000)))),
+        encode_frame(16, 6, b""),
+        encode_frame(16, 7, good[2] + encode_record(message(b"x", queue_id=9))),
+        encode_frame(99, 8, b""),
+        encode_frame(16, 9, good[3]),
+    ]
+    with engine_with_topic(MQ_ENGINE_BODY_BYTES_MAX="32768") as engine:
+        with raw(engine) as connection:
+            connection.sendall(b"".join(frames))
+            decoder = FrameDecoder(1 << 20)
+            replies: dict[int, Frame] = {}
+            while len(replies) < len(frames):
+                part = connection.recv(65_536)
+                assert part, "the engine closed the connection"
+                replies |= {frame.request_id: frame for frame in decoder.feed(part)}
+        assert [replies[number].status for number in range(1, 10)] == [0, 4, 0, 0, 0, 4, 0, 4, 0]
+        offsets = {
+            number: [offset for offset, _ in decode_put_reply(replies[number].payload)[1]]
+            for number in (1, 3, 4, 5, 7, 9)
+        }
+        assert offsets == {1: [0], 3: [1], 4: [-5], 5: [-8], 7: [2, -7], 9: [3]}
+        with engine.client() as client:
+            assert pull_all(client, 0) == [b"0", b"1", b"2", b"3"]
