@@ -17,33 +17,34 @@ import contextlib
 import logging
 import random
 from functools import partial
-from typing import Any, Final, NamedTuple, TypeVar, cast
+from typing import TypeVar
 
-import msgspec
-
+from storage_engine.client_connection import ClientConnection
+from storage_engine.client_types import (
+    ClientConfig,
+    PutResult,
+    Received,
+    put_bytes_max,
+)
 from storage_engine.clock import Clock, SystemClock
 from storage_engine.errors import (
-    BadFrame,
     OutcomeUnknown,
     RecordRefused,
     ShuttingDown,
     StoreBusy,
     StoreError,
     StoreUnavailable,
-    error_from_code,
 )
 from storage_engine.frames import (
-    FrameDecoder,
     decode_error,
     decode_pull_reply,
-    decode_put_reply,
     decode_receive_reply,
     decode_reply,
     encode_frame,
     encode_struct,
 )
+from storage_engine.inflight import InFlight, fail_entry
 from storage_engine.protocol import (
-    FRAME_HEAD_BYTES,
     CancelRequest,
     CheckpointReply,
     Empty,
@@ -57,7 +58,6 @@ from storage_engine.protocol import (
     Op,
     PullHead,
     PullRequest,
-    ReceiveHead,
     ReceiveRequest,
     SettleReply,
     SettleRequest,
@@ -68,78 +68,12 @@ from storage_engine.protocol import (
     TopicStats,
     Wire,
 )
+from storage_engine.put_coalescer import PutCoalescer, answer_puts, fail_puts
 from storage_engine.record import Record, decode_records
 
 log = logging.getLogger(__name__)
 
-MIB: Final = 1024 * 1024
 ReplyT = TypeVar("ReplyT", bound=Wire)
-
-
-class ClientConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """Limits of one client."""
-
-    frame_bytes_max: int = 16 * MIB
-    put_frame_bytes: int = MIB  # puts of one tick are cut into frames of about this size
-    put_inflight_bytes_max: int = 64 * MIB
-    inflight_count_max: int = 100_000
-    request_timeout_ms: int = 15_000  # a request that may park gets its own wait on top
-    reconnect_min_ms: int = 20
-    reconnect_max_ms: int = 2_000
-    sweep_interval_ms: int = 500
-
-
-class PutResult(NamedTuple):
-    """Where a record went. With ``error`` set it was refused and the rest means nothing."""
-
-    queue_offset: int
-    physical_offset: int
-    store_timestamp_ms: int
-    error: StoreError | None = None
-
-
-def put_bytes_max(hello: HelloReply) -> int:
-    """Bytes of records that fit one PUT frame of this engine."""
-    return hello.frame_bytes_max - FRAME_HEAD_BYTES
-
-
-def put_results(store_timestamp_ms: int, offsets: list[tuple[int, int]]) -> list[PutResult]:
-    """Results of a PUT reply; a negative queue offset is the code of a refusal."""
-    return [
-        PutResult(queue_offset, physical_offset, store_timestamp_ms)
-        if queue_offset >= 0
-        else PutResult(-1, -1, 0, error_from_code(-queue_offset, "refused by the engine"))
-        for queue_offset, physical_offset in offsets
-    ]
-
-
-class Received(NamedTuple):
-    """Leased messages; ``head.attempts`` runs along ``records``."""
-
-    head: ReceiveHead
-    records: list[Record]
-
-
-class _PutWaiter(NamedTuple):
-    """One put call: its future, and how much of a frame is its own."""
-
-    future: asyncio.Future[list[PutResult]]
-    record_count: int
-    put_bytes: int
-
-
-class _InFlight:
-    """A request that waits for its reply."""
-
-    __slots__ = ("deadline_ms", "future", "op", "origin", "put_bytes", "puts")
-
-    def __init__(self, op: Op, future: asyncio.Future[bytes] | None, deadline_ms: int) -> None:
-        self.op = op
-        self.future = future
-        self.deadline_ms = deadline_ms
-        self.origin: ReceiveRequest | None = None
-        self.puts: list[_PutWaiter] = []
-        self.put_bytes = 0
 
 
 class AsyncStoreClient:
@@ -158,10 +92,9 @@ class AsyncStoreClient:
         self._config = config or ClientConfig()
         self._clock = clock or SystemClock()
         self._transport: asyncio.Transport | None = None
-        self._inflight: dict[int, _InFlight] = {}
+        self._inflight: dict[int, InFlight] = {}
         self._next_request_id = 1
-        self._put_records: list[bytes] = []
-        self._put_waiters: list[_PutWaiter] = []
+        self._puts = PutCoalescer(self._config.put_frame_bytes)
         self._put_inflight_bytes = 0
         self._runner: asyncio.Task[None] | None = None
         self._connected = asyncio.Event()
@@ -210,28 +143,21 @@ class AsyncStoreClient:
             StoreUnavailable, OutcomeUnknown, StoreBusy, DiskFull, SyncFailed, ShuttingDown.
         """
         loop = asyncio.get_running_loop()
-        future: asyncio.Future[list[PutResult]] = loop.create_future()
         if self._transport is None or self._transport.is_closing():
-            future.set_exception(self._unavailable())
-            return future
+            return _failed(loop, self._unavailable())
         put_bytes = sum(map(len, records))
         if put_bytes > self._put_bytes_max:
-            future.set_exception(
-                RecordRefused(
-                    f"a put of {put_bytes} bytes, at most {self._put_bytes_max} fit a frame"
-                )
+            return _failed(
+                loop,
+                RecordRefused(f"a put of {put_bytes} bytes, {self._put_bytes_max} fit a frame"),
             )
-            return future
         if self._put_inflight_bytes > self._config.put_inflight_bytes_max:
-            future.set_exception(
-                StoreBusy(f"{self._put_inflight_bytes} bytes wait for the engine already")
+            return _failed(
+                loop, StoreBusy(f"{self._put_inflight_bytes} bytes wait for the engine already")
             )
-            return future
-        if not self._put_waiters:
+        if self._puts.is_empty:
             loop.call_soon(self._send_puts)
-        self._put_records += records
-        self._put_waiters.append(_PutWaiter(future, len(records), put_bytes))
-        return future
+        return self._puts.add(loop.create_future(), records, put_bytes)
 
     async def receive(self, request: ReceiveRequest) -> Received:
         """Lease messages, parked up to ``request.wait_ms``. Cancelling gives the place and leases
@@ -307,11 +233,11 @@ class AsyncStoreClient:
 
     def _register(
         self, op: Op, future: asyncio.Future[bytes] | None, extra_wait_ms: int = 0
-    ) -> tuple[int, _InFlight]:
+    ) -> tuple[int, InFlight]:
         request_id = self._next_request_id
         self._next_request_id = request_id % 0xFFFF_FFFF + 1
         deadline_ms = self._clock.monotonic_ms() + self._config.request_timeout_ms + extra_wait_ms
-        entry = self._inflight[request_id] = _InFlight(op, future, deadline_ms)
+        entry = self._inflight[request_id] = InFlight(op, future, deadline_ms)
         return request_id, entry
 
     def _cancel(self, request_id: int) -> None:
@@ -340,33 +266,18 @@ class AsyncStoreClient:
             self._transport.write(encode_frame(Op.SETTLE, request_id, encode_struct(request)))
 
     def _send_puts(self) -> None:
-        records, waiters = self._put_records, self._put_waiters
-        self._put_records, self._put_waiters = [], []
+        frames = self._puts.take()
         if self._transport is None or self._transport.is_closing():
             error = self._unavailable()
-            for waiter in waiters:
-                _fail(waiter.future, error)
+            for _, waiters in frames:
+                fail_puts(waiters, error)
             return
-        start = 0
-        frame_start = frame_bytes = 0
-        frame_waiters: list[_PutWaiter] = []
-        for waiter in waiters:
-            if frame_waiters and frame_bytes + waiter.put_bytes > self._config.put_frame_bytes:
-                self._send_put_frame(records[frame_start:start], frame_waiters)
-                frame_start, frame_bytes, frame_waiters = start, 0, []
-            frame_waiters.append(waiter)
-            frame_bytes += waiter.put_bytes
-            start += waiter.record_count
-        self._send_put_frame(records[frame_start:], frame_waiters)
-
-    def _send_put_frame(self, records: list[bytes], waiters: list[_PutWaiter]) -> None:
-        assert self._transport is not None
-        payload = b"".join(records)
-        request_id, entry = self._register(Op.PUT, None)
-        entry.puts = waiters
-        entry.put_bytes = len(payload)
-        self._put_inflight_bytes += len(payload)
-        self._transport.write(encode_frame(Op.PUT, request_id, payload))
+        for payload, waiters in frames:
+            request_id, entry = self._register(Op.PUT, None)
+            entry.puts = waiters
+            entry.put_bytes = len(payload)
+            self._put_inflight_bytes += len(payload)
+            self._transport.write(encode_frame(Op.PUT, request_id, payload))
 
     # Receiving ------------------------------------------------------------------------------
 
@@ -377,7 +288,10 @@ class AsyncStoreClient:
             return  # it had timed out
         if entry.op is Op.PUT:
             self._put_inflight_bytes -= entry.put_bytes
-            self._put_replied(entry, status, payload)
+            if status:
+                fail_puts(entry.puts, decode_error(status, payload))
+            else:
+                answer_puts(entry.puts, payload)
             return
         future = entry.future
         if future is None:
@@ -390,38 +304,16 @@ class AsyncStoreClient:
         else:
             future.set_result(payload)
 
-    def _put_replied(self, entry: _InFlight, status: int, payload: bytes) -> None:
-        if status:
-            error = decode_error(status, payload)
-            for waiter in entry.puts:
-                _fail(waiter.future, error)
-            return
-        store_timestamp_ms, offsets = decode_put_reply(payload)
-        start = 0
-        for future, count, _ in entry.puts:
-            if not future.done():
-                future.set_result(
-                    [
-                        PutResult(queue_offset, physical_offset, store_timestamp_ms)
-                        if queue_offset >= 0
-                        else PutResult(
-                            -1, -1, 0, error_from_code(-queue_offset, "refused by the engine")
-                        )
-                        for queue_offset, physical_offset in offsets[start : start + count]
-                    ]
-                )
-            start += count
-
     # Connection -----------------------------------------------------------------------------
 
     async def _keep_connected(self) -> None:
         delay_ms = self._config.reconnect_min_ms
         loop = asyncio.get_running_loop()
         while not self._is_closed:
-            connection = _Connection(self, self._config.frame_bytes_max)
             try:
-                transport, _ = await loop.create_unix_connection(
-                    partial(_same, connection), self._socket_path
+                transport, connection = await loop.create_unix_connection(
+                    partial(ClientConnection, self, self._config.frame_bytes_max),
+                    self._socket_path,
                 )
             except OSError as exc:
                 self._last_failure = f"{exc.strerror or exc}"
@@ -450,7 +342,7 @@ class AsyncStoreClient:
         self._connected.set()
         return True
 
-    async def _watch(self, connection: _Connection) -> None:
+    async def _watch(self, connection: ClientConnection) -> None:
         """Until the connection ends, fail what has waited too long."""
         while not connection.ended.is_set():
             with contextlib.suppress(TimeoutError):
@@ -461,7 +353,7 @@ class AsyncStoreClient:
                 if entry.deadline_ms <= now_ms:
                     del self._inflight[request_id]
                     self._put_inflight_bytes -= entry.put_bytes
-                    _fail_entry(entry, OutcomeUnknown(f"no reply to {entry.op.name} in time"))
+                    fail_entry(entry, OutcomeUnknown(f"no reply to {entry.op.name} in time"))
 
     def _lost(self, transport: asyncio.Transport) -> None:
         self._connected.clear()
@@ -473,7 +365,7 @@ class AsyncStoreClient:
         entries, self._inflight = list(self._inflight.values()), {}
         self._put_inflight_bytes = 0
         for entry in entries:
-            _fail_entry(
+            fail_entry(
                 entry, OutcomeUnknown(f"the engine's connection broke during {entry.op.name}")
             )
 
@@ -488,46 +380,7 @@ class AsyncStoreClient:
         self._fail_inflight()
 
 
-class _Connection(asyncio.Protocol):
-    """Moves bytes; every decision is the client's."""
-
-    def __init__(self, client: AsyncStoreClient, frame_bytes_max: int) -> None:
-        self._client = client
-        self._decoder = FrameDecoder(frame_bytes_max)
-        self._transport: asyncio.Transport | None = None
-        self.ended = asyncio.Event()
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast("asyncio.Transport", transport)
-
-    def data_received(self, data: bytes) -> None:
-        try:
-            for frame in self._decoder.feed(data):
-                self._client.replied(*frame)
-        except BadFrame as exc:
-            log.error(
-                "the engine sent a bad frame", extra={"action": "bad_frame", "reason": str(exc)}
-            )
-            self._client.connection_failed(str(exc))
-            assert self._transport is not None
-            self._transport.abort()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._client.connection_failed(str(exc) if exc else "the engine closed the connection")
-        self.ended.set()
-
-
-def _same(connection: _Connection) -> _Connection:
-    return connection
-
-
-def _fail(future: asyncio.Future[Any], error: StoreError) -> None:  # Any: only its error is set
-    if not future.done():
-        future.set_exception(error)
-
-
-def _fail_entry(entry: _InFlight, error: StoreError) -> None:
-    if entry.future is not None:
-        _fail(entry.future, error)
-    for waiter in entry.puts:
-        _fail(waiter.future, error)
+def _failed(loop: asyncio.AbstractEventLoop, error: StoreError) -> asyncio.Future[list[PutResult]]:
+    future: asyncio.Future[list[PutResult]] = loop.create_future()
+    future.set_exception(error)
+    return future

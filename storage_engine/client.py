@@ -5,7 +5,8 @@ Two clients over the same frames, the structs they speak, and the errors they ra
 
 from __future__ import annotations
 
-from storage_engine.async_client import AsyncStoreClient, ClientConfig, PutResult, Received
+from storage_engine.async_client import AsyncStoreClient
+from storage_engine.client_types import ClientConfig, PutResult, Received
 from storage_engine.errors import (
     BadFrame,
     BadRequest,

@@ -24,18 +24,22 @@ class _Sequence:
     """What the ids of this process have in common; made anew after a fork."""
 
     def __init__(self) -> None:
-        self.pid = os.getpid()
-        self.head = f"01{os.urandom(6).hex()}{self.pid & 0xFFFF:04x}".upper()
+        self.head = f"01{os.urandom(6).hex()}{os.getpid() & 0xFFFF:04x}".upper()
         self.counter = itertools.count()
 
 
 _sequence = _Sequence()
 
 
+def _begin_anew() -> None:
+    global _sequence
+    _sequence = _Sequence()
+
+
+os.register_at_fork(after_in_child=_begin_anew)
+
+
 def new_message_id() -> str:
     """34 hex digits, different from every other one of any process."""
-    global _sequence
-    if _sequence.pid != os.getpid():
-        _sequence = _Sequence()
     seconds = _clock.now_ms() // 1_000 - _EPOCH_S
     return f"{_sequence.head}{seconds:08X}{next(_sequence.counter) & 0xFFFF_FFFF:08X}"

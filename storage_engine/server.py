@@ -102,12 +102,12 @@ class _Connection(asyncio.Protocol):
             Op.PING: lambda request: Empty(),
             Op.SETTLE: lambda request: self._store.settle(cast("SettleRequest", request)),
             Op.TOPIC_PUT: self._topic_put,
-            Op.TOPIC_LIST: lambda request: TopicList(topics=self._store.topics()),
+            Op.TOPIC_LIST: lambda request: TopicList(topics=self._store.catalog.topic_list()),
             Op.TOPIC_STATS: lambda request: self._store.topic_stats(
                 cast("TopicRef", request).topic
             ),
             Op.GROUP_PUT: self._group_put,
-            Op.GROUP_LIST: lambda request: GroupList(groups=self._store.groups()),
+            Op.GROUP_LIST: lambda request: GroupList(groups=self._store.catalog.group_list()),
             Op.GROUP_STATS: lambda request: self._store.group_stats(
                 cast("GroupRef", request).group
             ),
@@ -292,11 +292,11 @@ class _Connection(asyncio.Protocol):
         )
 
     def _topic_put(self, request: Wire) -> Wire:
-        self._store.topic_put(cast("TopicConfig", request))
+        self._store.catalog.topic_put(cast("TopicConfig", request))
         return Empty()
 
     def _group_put(self, request: Wire) -> Wire:
-        self._store.group_put(cast("GroupConfig", request))
+        self._store.catalog.group_put(cast("GroupConfig", request))
         return Empty()
 
 

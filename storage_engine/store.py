@@ -17,18 +17,18 @@ from collections import deque
 from collections.abc import Callable
 from typing import NamedTuple
 
-from storage_engine.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
+from storage_engine.catalog import Catalog
+from storage_engine.checkpoint import read_checkpoint
+from storage_engine.checkpointer import Checkpointer
 from storage_engine.clock import Clock
 from storage_engine.commit_log import CommitLog
 from storage_engine.config import StoreConfig
-from storage_engine.config_table import GroupTable, TopicTable
 from storage_engine.consume_queue import ConsumeQueue
 from storage_engine.consume_queues import ConsumeQueues
 from storage_engine.consumer_offsets import ConsumerOffsets
 from storage_engine.delivery import Delivered, Delivery, Parked
 from storage_engine.dispatcher import Dispatcher
 from storage_engine.errors import (
-    BadRequest,
     GroupNotFound,
     QueueNotFound,
     ShuttingDown,
@@ -44,23 +44,19 @@ from storage_engine.lock import StoreLock, next_epoch
 from storage_engine.prefaulter import Prefaulter
 from storage_engine.protocol import (
     CheckpointReply,
-    Durability,
-    GroupConfig,
     GroupStats,
     PullHead,
     PullRequest,
-    PullStatus,
     QueueStats,
     ReceiveRequest,
     SettleReply,
     SettleRequest,
     StatsReply,
-    TopicConfig,
     TopicStats,
 )
-from storage_engine.put_path import Appended, PutPath, Route
+from storage_engine.pull import pull
+from storage_engine.put_path import Appended, PutPath
 from storage_engine.recovery import Recovered, recover
-from storage_engine.topic_names import check_group_name, check_topic_name
 
 log = logging.getLogger(__name__)
 
@@ -91,13 +87,12 @@ class Store:
         self._files = files or Files()
         path = config.store_path
         self._lock = StoreLock(path)
-        self._topics = TopicTable(self._files, path, clock)
-        self._groups = GroupTable(self._files, path, clock)
         self._queues = ConsumeQueues(config, self._files)
         self._commit_log = CommitLog(config, self._files, clock, STORE_HOST)
         self._consumer_offsets = ConsumerOffsets(self._files, path)
         self._dispatcher = Dispatcher(0)
         self._puts = PutPath(config, self._commit_log, self._dispatcher)
+        self.catalog = Catalog(config, self._files, clock, self._queues, self._puts.routes)
         self._delivery: Delivery
         self._flusher: Flusher
         self._prefaulter: Prefaulter
@@ -105,7 +100,15 @@ class Store:
         self._durable_waiters: list[tuple[int, asyncio.Future[None]]] = []
         self._started_ms = clock.monotonic_ms()
         self._refusal: StoreError | None = ShuttingDown("the store is not open")
-        self._checkpointing: asyncio.Task[CheckpointReply] | None = None
+        self._checkpointer = Checkpointer(
+            self._files,
+            path / CHECKPOINT_FILE,
+            self._commit_log,
+            self._dispatcher,
+            self._queues,
+            self._consumer_offsets,
+            self._durable_to,
+        )
         self.epoch = 0
         self.put_count = 0
         self.put_bytes = 0
@@ -130,8 +133,7 @@ class Store:
 
     def _open(self, loop: asyncio.AbstractEventLoop) -> Recovered:
         path = self.config.store_path
-        self._topics.load()
-        self._groups.load()
+        self.catalog.load()
         checkpoint = read_checkpoint(path / CHECKPOINT_FILE)
         recovered = recover(self._commit_log, self._queues, checkpoint)
         self._commit_log.sync_all()
@@ -140,12 +142,11 @@ class Store:
         self._clamp_offsets()
         self.epoch = next_epoch(self._files, path)
         self._files.replace(path / ABORT_FILE, str(os.getpid()).encode())
-        for topic in self._topics.topics.values():
-            self._route(topic)
+        self.catalog.route_all()
         self._delivery = Delivery(self.config, self._clock, self._consumer_offsets, self.epoch)
         for progress in list(self._consumer_offsets):
             queues = self._queues.by_topic.get(progress.topic.encode())
-            group = self._groups.groups.get(progress.group)
+            group = self.catalog.groups.get(progress.group)
             if queues and group:
                 self._delivery.restore(group, progress.topic, queues)
         self._flusher = Flusher(self._commit_log, loop, self._flushed, self._sync_failed)
@@ -283,7 +284,7 @@ class Store:
         self, request: ReceiveRequest, answer: Callable[[Delivered], None]
     ) -> Parked | None:
         """Lease messages, or park. Raises ``GroupNotFound``, ``TopicNotFound``, ``BadRequest``."""
-        group = self._groups.groups.get(request.group)
+        group = self.catalog.groups.get(request.group)
         if group is None:
             raise GroupNotFound(f"group {request.group} does not exist")
         return self._delivery.receive(group, self._queues_of(request.topic), request, answer)
@@ -292,7 +293,7 @@ class Store:
         self._delivery.cancel(parked, answer=answer)
 
     def settle(self, request: SettleRequest) -> SettleReply:
-        if request.group not in self._groups.groups:
+        if request.group not in self.catalog.groups:
             raise GroupNotFound(f"group {request.group} does not exist")
         return self._delivery.settle(request)
 
@@ -305,70 +306,13 @@ class Store:
         queues = self._queues_of(request.topic)
         if not 0 <= request.queue_id < len(queues):
             raise QueueNotFound(f"{request.topic} has queues 0 to {len(queues) - 1}")
-        if not 1 <= request.messages_max <= self.config.receive_messages_max:
-            raise BadRequest(
-                f"messages_max is {request.messages_max}, "
-                f"1 to {self.config.receive_messages_max} is allowed"
-            )
-        queue = queues[request.queue_id]
-        low, high = queue.min_offset, queue.max_offset
-        offset = request.queue_offset
-        if offset < low or offset > high:
-            correct = low if offset < low else high
-            return _pull_head(PullStatus.OFFSET_ILLEGAL, correct, queue), []
-        records: list[tuple[int, int]] = []
-        bytes_left = min(request.bytes_max, self.config.receive_bytes_max)
-        for physical_offset, record_bytes, _ in queue.units(offset, request.messages_max):
-            if records and record_bytes > bytes_left:
-                break
-            records.append((physical_offset, record_bytes))
-            bytes_left -= record_bytes
-        status = PullStatus.FOUND if records else PullStatus.NO_NEW_MSG
-        return _pull_head(status, offset + len(records), queue), records
+        return pull(self.config, queues[request.queue_id], request)
 
     def tick(self) -> None:
         """Every ``tick_interval_ms``: leases and waits that end."""
         self._delivery.tick()
 
-    # Topics and groups ----------------------------------------------------------------------
-
-    def topic_put(self, config: TopicConfig) -> None:
-        """Create or change a topic; durable on return. Raises ``BadRequest``, ``DiskFull``."""
-        check_topic_name(config.topic)
-        known = self._topics.topics.get(config.topic)
-        if known == config:
-            return
-        if not 1 <= config.queue_count <= self.config.queue_count_max:
-            raise BadRequest(
-                f"queue_count is {config.queue_count}, "
-                f"1 to {self.config.queue_count_max} is allowed"
-            )
-        if known is None and len(self._topics.topics) >= self.config.topic_count_max:
-            raise BadRequest(f"there are {self.config.topic_count_max} topics already")
-        self._topics.put(config)
-        self._route(config)
-
-    def _route(self, config: TopicConfig) -> None:
-        queues = self._queues.ensure(config.topic, config.queue_count)
-        self._puts.routes[config.topic.encode()] = Route(
-            queues, config.queue_count, config.durability is Durability.SYNC
-        )
-
-    def group_put(self, config: GroupConfig) -> None:
-        """Create or change a group; durable on return. Raises ``BadRequest``, ``DiskFull``."""
-        check_group_name(config.group)
-        if self._groups.groups.get(config.group) == config:
-            return
-        is_new = config.group not in self._groups.groups
-        if is_new and len(self._groups.groups) >= self.config.group_count_max:
-            raise BadRequest(f"there are {self.config.group_count_max} groups already")
-        self._groups.put(config)
-
-    def topics(self) -> list[TopicConfig]:
-        return [config for _, config in sorted(self._topics.topics.items())]
-
-    def groups(self) -> list[GroupConfig]:
-        return [config for _, config in sorted(self._groups.groups.items())]
+    # Numbers --------------------------------------------------------------------------------
 
     def topic_stats(self, topic: str) -> TopicStats:
         return TopicStats(
@@ -384,12 +328,12 @@ class Store:
         )
 
     def group_stats(self, group: str) -> GroupStats:
-        if group not in self._groups.groups:
+        if group not in self.catalog.groups:
             raise GroupNotFound(f"group {group} does not exist")
         return GroupStats(group=group, queues=self._delivery.stats(group))
 
     def _queues_of(self, topic: str) -> list[ConsumeQueue]:
-        if topic not in self._topics.topics:
+        if topic not in self.catalog.topics:
             raise TopicNotFound(f"topic {topic} does not exist")
         return self._queues.by_topic[topic.encode()]
 
@@ -408,47 +352,13 @@ class Store:
         self._consumer_offsets.sync()
 
     async def checkpoint(self) -> CheckpointReply:
-        """Make derived files durable and write down how far; consumer offsets too.
-
-        Calls that overlap share one run. Several fsyncs, off the loop thread where they may be
-        long.
-        """
-        if self._checkpointing is None or self._checkpointing.done():
-            self._checkpointing = asyncio.ensure_future(self._checkpoint())
-        return await asyncio.shield(self._checkpointing)
-
-    async def _checkpoint(self) -> CheckpointReply:
-        loop = asyncio.get_running_loop()
-        dispatched_offset = self._dispatcher.dispatched_offset
-        unit_count = sum(queue.max_offset for queue in self._queues)
-        # An async topic's records are visible before they are durable.
-        await self._durable_to(dispatched_offset)
-        flushed_offset = self._commit_log.flushed_offset
-        dirty = [queue for queue in self._queues if queue.is_dirty]
-        mark = Checkpoint(
-            flushed_offset=flushed_offset,
-            dispatched_offset=dispatched_offset,
-            unit_count=unit_count,
-            store_timestamp_ms=self._commit_log.store_timestamp_ms,
-        )
-        taken = self._consumer_offsets.snapshot()
-        await loop.run_in_executor(None, self._write_checkpoint, dirty, mark, taken)
-        return CheckpointReply(
-            flushed_offset=flushed_offset,
-            consumer_offset_count=self._consumer_offsets.finish(taken),
-        )
-
-    def _write_checkpoint(
-        self, dirty: list[ConsumeQueue], mark: Checkpoint, taken: dict[str, dict[int, int]]
-    ) -> None:
-        """The slow part, on a thread of the executor."""
-        for queue in dirty:
-            queue.sync()
-        write_checkpoint(self._files, self.config.store_path / CHECKPOINT_FILE, mark)
-        self._consumer_offsets.write(taken)
+        """See ``Checkpointer.run``."""
+        return await self._checkpointer.run()
 
     async def _durable_to(self, offset: int) -> None:
         """Until the log is durable up to ``offset``. Raises ``SyncFailed``."""
+        if self._flusher.error is not None:
+            raise self._flusher.error
         if self._commit_log.flushed_offset < offset:
             durable: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._durable_waiters.append((offset, durable))
@@ -473,12 +383,3 @@ class Store:
             connection_count=connection_count,
             is_writable=self._refusal is None,
         )
-
-
-def _pull_head(status: PullStatus, next_offset: int, queue: ConsumeQueue) -> PullHead:
-    return PullHead(
-        status=status,
-        next_offset=next_offset,
-        min_offset=queue.min_offset,
-        max_offset=queue.max_offset,
-    )

@@ -12,7 +12,7 @@ import threading
 from types import TracebackType
 from typing import Final, Self, TypeVar
 
-from storage_engine.async_client import PutResult, Received, put_bytes_max, put_results
+from storage_engine.client_types import PutResult, Received, put_bytes_max, put_results
 from storage_engine.errors import (
     BadFrame,
     OutcomeUnknown,

@@ -1,0 +1,96 @@
+"""Which topics and groups there are; creates and changes them.
+
+    store ── topic_put, group_put ──▶ [Catalog] ──▶ config_table (files), consume_queues, put routes
+
+Loop thread only.
+"""
+
+from __future__ import annotations
+
+from storage_engine.clock import Clock
+from storage_engine.config import StoreConfig
+from storage_engine.config_table import GroupTable, TopicTable
+from storage_engine.consume_queues import ConsumeQueues
+from storage_engine.errors import BadRequest
+from storage_engine.files import Files
+from storage_engine.protocol import Durability, GroupConfig, TopicConfig
+from storage_engine.put_path import Route
+from storage_engine.topic_names import check_group_name, check_topic_name
+
+
+class Catalog:
+    """See the module's docstring."""
+
+    def __init__(
+        self,
+        config: StoreConfig,
+        files: Files,
+        clock: Clock,
+        queues: ConsumeQueues,
+        routes: dict[bytes, Route],
+    ) -> None:
+        self._config = config
+        self._queues = queues
+        self._routes = routes
+        self._topics = TopicTable(files, config.store_path, clock)
+        self._groups = GroupTable(files, config.store_path, clock)
+
+    @property
+    def topics(self) -> dict[str, TopicConfig]:
+        return self._topics.topics
+
+    @property
+    def groups(self) -> dict[str, GroupConfig]:
+        return self._groups.groups
+
+    def load(self) -> None:
+        """Read the tables; ``route_all`` must follow once the consume queues are recovered.
+
+        Raises ``StoreCorrupt``.
+        """
+        self._topics.load()
+        self._groups.load()
+
+    def route_all(self) -> None:
+        for topic in self.topics.values():
+            self._route(topic)
+
+    def topic_put(self, config: TopicConfig) -> None:
+        """Create or change a topic; durable on return. Raises ``BadRequest``, ``DiskFull``."""
+        check_topic_name(config.topic)
+        known = self.topics.get(config.topic)
+        if known == config:
+            return
+        if not 1 <= config.queue_count <= self._config.queue_count_max:
+            raise BadRequest(
+                f"queue_count is {config.queue_count}, "
+                f"1 to {self._config.queue_count_max} is allowed"
+            )
+        if known is None and len(self.topics) >= self._config.topic_count_max:
+            raise BadRequest(f"there are {self._config.topic_count_max} topics already")
+        self._topics.put(config)
+        self._route(config)
+
+    def _route(self, config: TopicConfig) -> None:
+        queues = self._queues.ensure(config.topic, config.queue_count)
+        self._routes[config.topic.encode()] = Route(
+            queues, config.queue_count, config.durability is Durability.SYNC
+        )
+
+    def group_put(self, config: GroupConfig) -> None:
+        """Create or change a group; durable on return. Raises ``BadRequest``, ``DiskFull``."""
+        check_group_name(config.group)
+        known = self.groups.get(config.group)
+        if known == config:
+            return
+        if known is None and len(self.groups) >= self._config.group_count_max:
+            raise BadRequest(f"there are {self._config.group_count_max} groups already")
+        self._groups.put(config)
+
+    def topic_list(self) -> list[TopicConfig]:
+        """By name."""
+        return [config for _, config in sorted(self.topics.items())]
+
+    def group_list(self) -> list[GroupConfig]:
+        """By name."""
+        return [config for _, config in sorted(self.groups.items())]
