@@ -83,7 +83,7 @@ class Watched:
 
 async def until(condition: Callable[[], bool]) -> None:
     async with asyncio.timeout(20):
-        while not condition():  # noqa: ASYNC110  # the kernel sets no event
+        while not condition():
             await asyncio.sleep(0.01)
 
 
