@@ -10,6 +10,7 @@ import asyncio
 import gc
 import logging
 import os
+import resource
 import signal
 import sys
 from typing import Final
@@ -94,6 +95,12 @@ async def _checkpoint(store: Store) -> None:
             )
 
 
+def _raise_descriptor_limit() -> None:
+    """Every mapped file and client holds a descriptor; the soft limit is often only 1,024."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
 def main() -> int:
     """Exit code; see the module's docstring."""
     start_logging()
@@ -105,6 +112,7 @@ def main() -> int:
     except ConfigInvalid as exc:
         print(f"storage_engine: {exc}", file=sys.stderr)
         return EXIT_CONFIG
+    _raise_descriptor_limit()
     # What lives from start to stop is not looked at again by the collector.
     gc.freeze()
     try:

@@ -219,20 +219,25 @@ class CommitLog:
         """Find the segments; ``truncate`` must follow before anything is appended."""
         self._run.load()
 
-    def truncate(self, end_offset: int, store_timestamp_ms: int) -> None:
-        """Let the log end at ``end_offset``: what follows becomes zeros, later segments go."""
+    def truncate(self, end_offset: int, store_timestamp_ms: int) -> int:
+        """Let the log end at ``end_offset``: what follows becomes zeros, later segments go.
+
+        Returns how many bytes in the segment were not zero.
+        """
         self._run.drop_after(
             end_offset if end_offset % self._config.segment_bytes else end_offset + 1
         )
         self.append_offset = self.flushed_offset = end_offset
         self.store_timestamp_ms = store_timestamp_ms
         segment = self._run.find(end_offset)
+        cut_bytes = 0
         if segment is not None:
-            segment.zero_after(end_offset - segment.base_offset)
+            cut_bytes = segment.zero_after(end_offset - segment.base_offset)
         self._active = self._run.files[-1] if self._run.files else None
         if self._active is not None:
             # A copied store may have holes; a write into one on a full disk would kill the process.
             self._active.allocate_to(self._active.size_bytes, self._active.size_bytes)
+        return cut_bytes
 
     def close(self) -> None:
         self._run.close()

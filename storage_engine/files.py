@@ -11,6 +11,7 @@ import ctypes
 import errno
 import mmap
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
@@ -172,6 +173,27 @@ class Files:
             os.fdatasync(descriptor)
         except OSError as exc:
             raise SyncFailed(f"fdatasync of {path}: {exc.strerror}") from exc
+
+    def data_ranges(self, path: Path, start: int, end: int) -> Iterator[tuple[int, int]]:
+        """Parts of ``[start, end)`` that may hold something else than zeros, in order.
+
+        A file system that cannot tell gives the whole.
+        """
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            while start < end:
+                try:
+                    start = os.lseek(descriptor, start, os.SEEK_DATA)
+                except OSError as exc:
+                    if exc.errno == errno.ENXIO:  # nothing but holes up to the end of the file
+                        return
+                    raise
+                hole = os.lseek(descriptor, start, os.SEEK_HOLE)
+                if start < end:
+                    yield start, min(hole, end)
+                start = hole
+        finally:
+            os.close(descriptor)
 
     def unlink(self, path: Path) -> None:
         path.unlink(missing_ok=True)

@@ -10,10 +10,13 @@ consume queue own one run. Writer: the engine's loop thread. Maps are opened whe
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Final
 
 from storage_engine.errors import StoreCorrupt
 from storage_engine.files import PAGE_BYTES, Files, Mapping
 from storage_engine.layout import base_offset_of, segment_name
+
+_ZERO_STEP_BYTES: Final = 256 * PAGE_BYTES
 
 
 class MappedFile:
@@ -64,20 +67,24 @@ class MappedFile:
         if length_bytes > 0:
             self._files.prefault(self.mapping, start, length_bytes)
 
-    def zero_after(self, position: int) -> None:
-        """Write zeros over everything from ``position`` on that is not zero yet.
+    def zero_after(self, position: int) -> int:
+        """Write zeros over everything from ``position`` on that is not zero yet; how many bytes.
 
         Old bytes behind a truncated tail could pass for records after the next crash.
         """
         view = self.view
-        step = 256 * PAGE_BYTES
-        zeros = bytes(step)
-        for start in range(position, self.size_bytes, step):
-            end = min(start + step, self.size_bytes)
-            if view[start:end] != zeros[: end - start]:
-                self.allocate_to(end, step)
-                view[start:end] = zeros[: end - start]
-                self.sync(start, end)
+        dirty_bytes = 0
+        for first, end in self._files.data_ranges(self.path, position, self.size_bytes):
+            for start in range(first, end, _ZERO_STEP_BYTES):
+                stop = min(start + _ZERO_STEP_BYTES, end)
+                chunk = bytes(view[start:stop])
+                not_zero_bytes = len(chunk) - chunk.count(0)
+                if not_zero_bytes:
+                    dirty_bytes += not_zero_bytes
+                    self.allocate_to(stop, _ZERO_STEP_BYTES)
+                    view[start:stop] = bytes(stop - start)
+                    self.sync(start, stop)
+        return dirty_bytes
 
     def close(self) -> None:
         if self._mapping is not None:

@@ -287,9 +287,9 @@ def decode_record(buffer: bytes | memoryview, at: int = 0) -> Record:
         topic = str(buffer[topic_at + 2 : topic_end], "utf-8")
     properties_bytes = (buffer[topic_end] << 8) | buffer[topic_end + 1]
     # Every pair ends with the separator; the last one is the CRC, which nobody needs to see.
-    text = str(
-        buffer[topic_end + 2 : topic_end + 2 + properties_bytes - CRC_PROPERTY_BYTES], "utf-8"
-    )
+    properties_at = topic_end + 2
+    properties_end = properties_at + properties_bytes - CRC_PROPERTY_BYTES
+    text = str(buffer[properties_at:properties_end], "utf-8", "replace")
     tag = group = None
     keys: list[str] = []
     message_id = ""

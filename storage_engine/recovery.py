@@ -85,14 +85,13 @@ def recover(
         queues.load(start)
     for offset, view, at in _records(segments, start, scan.end_offset):
         _dispatch(queues, parse_head(view, at), offset, view, at)
-    truncated_bytes = _dirty_bytes(commit_log, scan.end_offset)
+    stamp = max(scan.store_timestamp_ms, mark.store_timestamp_ms)
+    truncated_bytes = commit_log.truncate(scan.end_offset, stamp)
     if truncated_bytes:
         log.warning(
             "torn tail cut off",
             extra={"action": "tail_cut", "offset": scan.end_offset, "reason": scan.reason},
         )
-    stamp = max(scan.store_timestamp_ms, mark.store_timestamp_ms)
-    commit_log.truncate(scan.end_offset, stamp)
     return Recovered(scan.end_offset, scan.record_count, truncated_bytes)
 
 
@@ -196,18 +195,3 @@ def _dispatch(
     properties_at = at + head.properties_at
     tag_hash = tag_hash_of(bytes(view[properties_at : properties_at + head.properties_bytes]))
     queue.put(offset, head.record_bytes, tag_hash)
-
-
-def _dirty_bytes(commit_log: CommitLog, offset: int) -> int:
-    """How many bytes from ``offset`` to the end of its segment are not zero: what is cut off."""
-    for segment in commit_log.segments():
-        if segment.base_offset <= offset < segment.base_offset + segment.size_bytes:
-            view = segment.view
-            at, step = offset - segment.base_offset, 1 << 20
-            return sum(
-                len(chunk) - chunk.count(0)
-                for chunk in (
-                    bytes(view[i : i + step]) for i in range(at, segment.size_bytes, step)
-                )
-            )
-    return 0

@@ -15,7 +15,7 @@ import os
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import cast
+from typing import Final, cast
 
 from storage_engine.delivery import Delivered, Parked
 from storage_engine.errors import BadFrame, BadRequest, StoreBusy, StoreError
@@ -52,6 +52,8 @@ from storage_engine.store import STORE_HOST, Store
 
 log = logging.getLogger(__name__)
 
+_BACKLOG_COUNT: Final = 1_024  # clients that come back all at once after a restart
+
 
 class Server:
     """Listens for clients of one store."""
@@ -65,7 +67,9 @@ class Server:
         """Listen on a unix socket that only this user can reach; a stale file is replaced."""
         _make_way(Path(socket_path))
         loop = asyncio.get_running_loop()
-        self._listener = await loop.create_unix_server(partial(_Connection, self), socket_path)
+        self._listener = await loop.create_unix_server(
+            partial(_Connection, self), socket_path, backlog=_BACKLOG_COUNT
+        )
         os.chmod(socket_path, 0o600)
 
     async def stop(self) -> None:
