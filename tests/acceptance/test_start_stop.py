@@ -105,6 +105,21 @@ def test_supervisor_killed_by_force_takes_everything_along_and_starts_again(
         assert again.stop() == 0
 
 
+def test_named_servers_are_used_and_none_of_our_own_is_started(
+    tmp_path: Path, postgres_server: str, valkey_server: str
+) -> None:
+    with running_service(
+        tmp_path, DATABASE_URL=postgres_server, VALKEY_URL=valkey_server
+    ) as service:
+        facts = service.facts
+        assert not {"postgres", "valkey"} & set(facts.pids)
+        assert not (tmp_path / "pg").exists()
+        assert not (tmp_path / "valkey").exists()
+        _produce(facts, b"kept by other servers")
+        assert _receive_bodies(facts) == ["kept by other servers"]
+        assert service.stop() == 0
+
+
 def test_dead_database_stops_the_service_with_a_reason(tmp_path: Path) -> None:
     with running_service(tmp_path) as service:
         os.kill(service.facts.pids["postgres"], signal.SIGKILL)
