@@ -125,7 +125,7 @@ async def _append(plan: Plan, base: Path, batch: int) -> Run:
         store = Store(StoreConfig(store_dir=str(directory / "store")), SystemClock())
         store.open(asyncio.get_running_loop())
         try:
-            store.topic_put(
+            store.catalog.topic_put(
                 TopicConfig(topic=TOPIC, queue_count=QUEUES, durability=Durability.ASYNC)
             )
             count = 0

@@ -4,8 +4,9 @@
                                └─▶ stderr: progress, reconnects, totals
 
 Without ``--ack`` this only looks: what was shown goes back to the group when the command ends.
-Exit codes: 0 ended as asked; 1 refused, or fewer than ``--count`` came, or an ack not confirmed;
-2 the command line makes no sense; 130 interrupted.
+Exit codes: 0 ended as asked; 1 refused, or fewer than ``--count`` came, or an ack was refused;
+2 the command line makes no sense; 3 some acks were not confirmed, so their messages may come again;
+130 interrupted.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ from mqservice.cli.target import (
     find_target,
 )
 
+EXIT_UNCONFIRMED: Final = 3
 UNIT_MS: Final = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000}
 
 
@@ -173,7 +175,9 @@ async def _consume(
     if limits.messages_max is not None and totals.received < limits.messages_max:
         screen.warn(f"only {totals.received:,} of {limits.messages_max:,} messages came")
         return 1
-    return 1 if totals.unconfirmed or totals.ack_failed else 0
+    if totals.ack_failed:
+        return 1
+    return EXIT_UNCONFIRMED if totals.unconfirmed else 0
 
 
 class _Writer:
@@ -206,7 +210,7 @@ def _say_totals(totals: Totals, *, does_ack: bool) -> None:
     if totals.ack_failed:
         parts.append(f"{totals.ack_failed:,} acks refused")
     if totals.unconfirmed:
-        parts.append(f"{totals.unconfirmed:,} acks not confirmed (these come again)")
+        parts.append(f"{totals.unconfirmed:,} acks not confirmed (these may come again)")
     if totals.repeated:
         parts.append(f"{totals.repeated:,} came again and were acked without being shown")
     if totals.lost:

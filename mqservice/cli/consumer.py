@@ -157,8 +157,8 @@ class Consumer:
             or (idle_left is not None and idle_left <= 0)
         )
 
-    def _take(self, messages: list[Delivered]) -> list[Delivered]:
-        """Hand over what is new and wanted; returns all that may be acked."""
+    def _take(self, messages: list[Delivered]) -> tuple[list[Delivered], list[Delivered]]:
+        """Hand over what is new and wanted; returns what came again and what is new."""
         self._idle_since = asyncio.get_running_loop().time()
         self._attempt = 0
         fresh = [message for message in messages if message.id not in self._unconfirmed]
@@ -173,7 +173,7 @@ class Consumer:
         if self._limits.does_ack:
             assert len(self._unconfirmed) <= UNCONFIRMED_MAX
             self._unconfirmed.update(message.id for message in fresh)
-        return repeated + fresh
+        return repeated, fresh
 
 
 class _Subscription:
@@ -187,10 +187,11 @@ class _Subscription:
         wanted = consumer._still_wanted()
         self._window = window if wanted is None else min(window, wanted)
         self._window_bytes = min(limits.window_bytes, offered.credit_bytes)
-        # A settled message gives its credit back, so towards the end acks wait (see ``_send_acks``).
+        # A settled message gives its credit back, so some acks wait (see ``_send_acks``).
         self._acks_held: list[Delivered] = []
         self._acks_sent: dict[int, list[Delivered]] = {}
         self._ack_count = 0
+        self._repeated_count = 0
         self._wanted_at_start = wanted
         self._sub_id = 0
 
@@ -214,8 +215,10 @@ class _Subscription:
         try:
             while True:
                 if consumer._is_finished():
+                    if deadline is None:
+                        deadline = loop.time() + CONFIRM_WAIT_MS / 1000
+                        await self._drain()
                     await self._send_acks(everything=True)
-                    deadline = deadline or loop.time() + CONFIRM_WAIT_MS / 1000
                     if not self._acks_sent or loop.time() >= deadline:
                         return
                 receiving = receiving or asyncio.create_task(self._session.receive())
@@ -236,6 +239,11 @@ class _Subscription:
                 with contextlib.suppress(asyncio.CancelledError, ClientError):
                     await receiving
 
+    async def _drain(self) -> None:
+        """Ask for nothing more: the last acks would give credit back, and messages with it."""
+        drain_id = self._session.next_id()
+        await self._session.send(frames.Unsubscribe(id=drain_id, sid=SID, drain=True))
+
     async def _take_all(self, pushes: list[frames.ServerFrame]) -> None:
         for push in pushes:
             match push:
@@ -255,9 +263,10 @@ class _Subscription:
                     pass
 
     async def _take_messages(self, messages: list[Delivered]) -> None:
-        taken = self._consumer._take(messages)
+        repeated, fresh = self._consumer._take(messages)
         if self._consumer._limits.does_ack:
-            self._acks_held += taken
+            self._acks_held += repeated + fresh
+            self._repeated_count += len(repeated)
             await self._send_acks()
         elif not self._consumer._is_finished():
             body_bytes = sum(len(message.body) for message in messages)
@@ -268,8 +277,10 @@ class _Subscription:
     async def _send_acks(self, *, everything: bool = False) -> None:
         now = self._acks_held
         if not everything and self._wanted_at_start is not None:
-            # Credit given in all is window + acked; it must not pass what is wanted.
-            now = now[: max(self._wanted_at_start - self._window - self._ack_count, 0)]
+            # Credit given in all is window + acked; it must not pass what is wanted besides what
+            # came again.
+            due = self._wanted_at_start + self._repeated_count
+            now = now[: max(due - self._window - self._ack_count, 0)]
         if not now:
             return
         self._acks_held = self._acks_held[len(now) :]

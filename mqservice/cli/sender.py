@@ -137,26 +137,42 @@ class Sender:
         waiting = batch
         for attempt in range(1, self._limits.attempts_max + 1):
             verdicts = await self._try(waiting)
-            again: list[Numbered] = []
+            again = self._repeatable(waiting, verdicts, attempt, is_ordered=is_ordered)
             floor_ms = 0
-            groups_stored: set[str | None] = set()
-            # From the back: a message whose successor in its group is stored comes too late.
-            for item, verdict in reversed(list(zip(waiting, verdicts, strict=True))):
-                group = item.message.message_group
-                is_late = is_ordered and group is not None and group in groups_stored
-                if isinstance(verdict, Stored):
-                    groups_stored.add(group)
-                elif not is_late and self._may_repeat(verdict, attempt):
-                    again.append(item)
+            for item, verdict in zip(waiting, verdicts, strict=True):
+                if item.number not in again:
+                    self._settle(item, verdict)
+                elif isinstance(verdict, Failed):
                     floor_ms = max(floor_ms, verdict.retry_after_ms or 0)
-                    continue
-                self._settle(item, verdict)
             if not again:
                 return
-            waiting = again[::-1]
+            waiting = [item for item in waiting if item.number in again]
             self.totals.retried += len(waiting)
             wait_ms = self._backoff.wait_ms(attempt, self._random, floor_ms=floor_ms)
             await asyncio.sleep(wait_ms / 1000)
+
+    def _repeatable(
+        self,
+        batch: list[Numbered],
+        verdicts: Sequence[Verdict],
+        attempt: int,
+        *,
+        is_ordered: bool,
+    ) -> set[int]:
+        """Numbers of the messages that may be sent again.
+
+        With a message group, only those that no later one of their group may have overtaken.
+        """
+        again: set[int] = set()
+        overtaken: set[str] = set()
+        for item, verdict in reversed(list(zip(batch, verdicts, strict=True))):
+            group = item.message.message_group
+            is_late = is_ordered and group is not None and group in overtaken
+            if isinstance(verdict, Failed) and not is_late and self._may_repeat(verdict, attempt):
+                again.add(item.number)
+            if group is not None and (isinstance(verdict, Stored) or verdict.stored is None):
+                overtaken.add(group)
+        return again
 
     def _may_repeat(self, verdict: Failed, attempt: int) -> bool:
         if attempt >= self._limits.attempts_max or not verdict.retriable:
