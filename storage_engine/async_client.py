@@ -1,6 +1,6 @@
 """Asyncio door to an engine: one connection, many requests in flight, reconnects by itself.
 
-    put, put, put ──▶ [one loop tick] ── one PUT frame ──▶ engine
+    put, put, put ──▶ [put_coalescer] ── one PUT frame ──▶ engine
     receive, settle, … ──▶ one frame each ───────────────▶ engine
     futures ◀── matched by request_id ◀── reply frames ◀── engine
 
@@ -68,7 +68,7 @@ from storage_engine.protocol import (
     TopicStats,
     Wire,
 )
-from storage_engine.put_coalescer import PutCoalescer, answer_puts, fail_puts
+from storage_engine.put_coalescer import PutCoalescer, answer_puts, fail_puts, failed_put
 from storage_engine.record import Record, decode_records
 
 log = logging.getLogger(__name__)
@@ -91,10 +91,14 @@ class AsyncStoreClient:
         self._client_name = client_name
         self._config = config or ClientConfig()
         self._clock = clock or SystemClock()
+        # Kept, since asking for the running loop costs a system call in Python 3.11.
+        self._loop: asyncio.AbstractEventLoop
         self._transport: asyncio.Transport | None = None
         self._inflight: dict[int, InFlight] = {}
         self._next_request_id = 1
         self._puts = PutCoalescer(self._config.put_frame_bytes)
+        self._put_frame_count = 0  # sent and not answered
+        self._is_sending = False  # ``_send_puts`` is scheduled
         self._put_inflight_bytes = 0
         self._runner: asyncio.Task[None] | None = None
         self._connected = asyncio.Event()
@@ -110,7 +114,8 @@ class AsyncStoreClient:
     def start(self) -> None:
         """Begin to connect, and keep connected until ``aclose``. Needs a running loop."""
         if self._runner is None:
-            self._runner = asyncio.get_running_loop().create_task(self._keep_connected())
+            self._loop = asyncio.get_running_loop()
+            self._runner = self._loop.create_task(self._keep_connected())
 
     async def wait_connected(self, timeout_ms: int) -> None:
         """Raises ``StoreUnavailable`` when the engine has not answered within ``timeout_ms``."""
@@ -133,7 +138,7 @@ class AsyncStoreClient:
     # Requests -------------------------------------------------------------------------------
 
     def put(self, records: list[bytes]) -> asyncio.Future[list[PutResult]]:
-        """Append records of ``encode_record``; all puts of one loop tick travel together.
+        """Append records of ``encode_record``; puts that come close together share a frame.
 
         Returns:
             a future of one result per record, in order; done when the engine calls them stored,
@@ -142,22 +147,19 @@ class AsyncStoreClient:
         Raises (from the future):
             StoreUnavailable, OutcomeUnknown, StoreBusy, DiskFull, SyncFailed, ShuttingDown.
         """
-        loop = asyncio.get_running_loop()
         if self._transport is None or self._transport.is_closing():
-            return _failed(loop, self._unavailable())
+            return failed_put(self._unavailable())
         put_bytes = sum(map(len, records))
         if put_bytes > self._put_bytes_max:
-            return _failed(
-                loop,
-                RecordRefused(f"a put of {put_bytes} bytes, {self._put_bytes_max} fit a frame"),
-            )
+            error = RecordRefused(f"a put of {put_bytes} bytes, {self._put_bytes_max} fit a frame")
+            return failed_put(error)
         if self._put_inflight_bytes > self._config.put_inflight_bytes_max:
-            return _failed(
-                loop, StoreBusy(f"{self._put_inflight_bytes} bytes wait for the engine already")
-            )
-        if self._puts.is_empty:
-            loop.call_soon(self._send_puts)
-        return self._puts.add(loop.create_future(), records, put_bytes)
+            return failed_put(StoreBusy(f"{self._put_inflight_bytes} bytes wait for the engine"))
+        future = self._puts.add(self._loop.create_future(), records, put_bytes)
+        if not self._is_sending and self._may_send():
+            self._is_sending = True
+            self._loop.call_soon(self._send_puts)
+        return future
 
     async def receive(self, request: ReceiveRequest) -> Received:
         """Lease messages, parked up to ``request.wait_ms``. Cancelling gives the place and leases
@@ -215,7 +217,7 @@ class AsyncStoreClient:
             raise self._unavailable()
         if len(self._inflight) >= self._config.inflight_count_max:
             raise StoreBusy(f"{len(self._inflight)} requests are in flight already")
-        future: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+        future: asyncio.Future[bytes] = self._loop.create_future()
         request_id, entry = self._register(op, future, extra_wait_ms)
         if isinstance(request, ReceiveRequest):
             entry.origin = request
@@ -265,7 +267,22 @@ class AsyncStoreClient:
             request_id, _ = self._register(Op.SETTLE, None)
             self._transport.write(encode_frame(Op.SETTLE, request_id, encode_struct(request)))
 
+    def _may_send(self) -> bool:
+        """False while a frame of puts is under way and little waits: more will come along with it.
+
+        The engine would let them wait for its running sync anyway; this way they cost it, and us,
+        one frame, one sync and one reply together.
+        """
+        return self._put_frame_count == 0 or self._puts.put_bytes >= self._config.put_hold_bytes
+
+    def _put_frame_ended(self) -> None:
+        self._put_frame_count -= 1
+        if not self._puts.is_empty and not self._is_sending and self._may_send():
+            self._is_sending = True
+            self._loop.call_soon(self._send_puts)
+
     def _send_puts(self) -> None:
+        self._is_sending = False
         frames = self._puts.take()
         if self._transport is None or self._transport.is_closing():
             error = self._unavailable()
@@ -277,9 +294,8 @@ class AsyncStoreClient:
             entry.puts = waiters
             entry.put_bytes = len(payload)
             self._put_inflight_bytes += len(payload)
+            self._put_frame_count += 1
             self._transport.write(encode_frame(Op.PUT, request_id, payload))
-
-    # Receiving ------------------------------------------------------------------------------
 
     def replied(self, op: int, status: int, request_id: int, payload: bytes) -> None:
         """Called by the connection for each reply frame."""
@@ -288,6 +304,7 @@ class AsyncStoreClient:
             return  # it had timed out
         if entry.op is Op.PUT:
             self._put_inflight_bytes -= entry.put_bytes
+            self._put_frame_ended()
             if status:
                 fail_puts(entry.puts, decode_error(status, payload))
             else:
@@ -308,10 +325,9 @@ class AsyncStoreClient:
 
     async def _keep_connected(self) -> None:
         delay_ms = self._config.reconnect_min_ms
-        loop = asyncio.get_running_loop()
         while not self._is_closed:
             try:
-                transport, connection = await loop.create_unix_connection(
+                transport, connection = await self._loop.create_unix_connection(
                     partial(ClientConnection, self, self._config.frame_bytes_max),
                     self._socket_path,
                 )
@@ -353,6 +369,8 @@ class AsyncStoreClient:
                 if entry.deadline_ms <= now_ms:
                     del self._inflight[request_id]
                     self._put_inflight_bytes -= entry.put_bytes
+                    if entry.op is Op.PUT:
+                        self._put_frame_ended()
                     fail_entry(entry, OutcomeUnknown(f"no reply to {entry.op.name} in time"))
 
     def _lost(self, transport: asyncio.Transport) -> None:
@@ -363,7 +381,9 @@ class AsyncStoreClient:
 
     def _fail_inflight(self) -> None:
         entries, self._inflight = list(self._inflight.values()), {}
-        self._put_inflight_bytes = 0
+        self._put_inflight_bytes = self._put_frame_count = 0
+        for _, waiters in self._puts.take():
+            fail_puts(waiters, self._unavailable())
         for entry in entries:
             fail_entry(
                 entry, OutcomeUnknown(f"the engine's connection broke during {entry.op.name}")
@@ -378,9 +398,3 @@ class AsyncStoreClient:
         """Called by the connection when the peer broke the protocol or the transport."""
         self._last_failure = reason
         self._fail_inflight()
-
-
-def _failed(loop: asyncio.AbstractEventLoop, error: StoreError) -> asyncio.Future[list[PutResult]]:
-    future: asyncio.Future[list[PutResult]] = loop.create_future()
-    future.set_exception(error)
-    return future

@@ -1,4 +1,4 @@
-"""The puts of one loop tick, cut into as few frames as they fit.
+"""Puts that travel together, cut into as few frames as they fit.
 
 put, put, put ──▶ [PutCoalescer] ── take() ──▶ (payload, waiters) of each frame
 reply of a frame ──▶ answer_puts ──▶ each put's own results
@@ -29,6 +29,7 @@ class PutCoalescer:
         self._frame_bytes = frame_bytes
         self._records: list[bytes] = []
         self._waiters: list[PutWaiter] = []
+        self.put_bytes = 0  # of what waits
 
     @property
     def is_empty(self) -> bool:
@@ -39,13 +40,14 @@ class PutCoalescer:
     ) -> asyncio.Future[list[PutResult]]:
         """Take one put call in; its future."""
         self._records += records
+        self.put_bytes += put_bytes
         self._waiters.append(PutWaiter(future, len(records), put_bytes))
         return future
 
     def take(self) -> list[tuple[bytes, list[PutWaiter]]]:
         """Everything added since the last call, as payloads of frames and who waits for each."""
         records, waiters = self._records, self._waiters
-        self._records, self._waiters = [], []
+        self._records, self._waiters, self.put_bytes = [], [], 0
         frames: list[tuple[bytes, list[PutWaiter]]] = []
         at = start = frame_bytes = 0
         of_frame: list[PutWaiter] = []
@@ -77,3 +79,10 @@ def fail_puts(waiters: list[PutWaiter], error: StoreError) -> None:
     for waiter in waiters:
         if not waiter.future.done():
             waiter.future.set_exception(error)
+
+
+def failed_put(error: StoreError) -> asyncio.Future[list[PutResult]]:
+    """The future of a put that was not sent."""
+    future: asyncio.Future[list[PutResult]] = asyncio.get_running_loop().create_future()
+    future.set_exception(error)
+    return future

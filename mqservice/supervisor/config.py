@@ -45,7 +45,8 @@ def data_dir_from_env(env: Mapping[str, str]) -> Path:
 
 def config_from_env(env: Mapping[str, str]) -> SupervisorConfig:
     """Raises ConfigInvalid, naming the variable, when one cannot be used."""
-    default_workers = min(WEB_WORKERS_DEFAULT_MAX, os.cpu_count() or 1)
+    # One core is the engine's: measured on two, a second web process only makes both switch more.
+    default_workers = min(WEB_WORKERS_DEFAULT_MAX, max(1, (os.cpu_count() or 1) - 1))
     return SupervisorConfig(
         data_dir=data_dir_from_env(env),
         bind=env.get("MQ_BIND") or "127.0.0.1",
