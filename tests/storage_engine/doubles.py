@@ -220,10 +220,10 @@ class OpenStore:
     def topic(
         self, name: str = "t", queues: int = 1, durability: Durability = Durability.SYNC
     ) -> None:
-        self.store.topic_put(TopicConfig(topic=name, queue_count=queues, durability=durability))
+        self.store.catalog.topic_put(TopicConfig(topic=name, queue_count=queues, durability=durability))
 
     def group(self, name: str = "g", start_from: StartFrom = StartFrom.EARLIEST) -> None:
-        self.store.group_put(GroupConfig(group=name, start_from=start_from))
+        self.store.catalog.group_put(GroupConfig(group=name, start_from=start_from))
 
     def start_put(self, messages: Iterable[StoreMessage]) -> asyncio.Future[Put]:
         """Put, and a future of the answer. Raises what ``Store.put`` raises."""

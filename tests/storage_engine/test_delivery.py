@@ -281,7 +281,7 @@ async def test_queues_added_later_are_read_from_their_start(tmp_path: Path) -> N
     store = await filled(tmp_path, 1)
     store.group("late", start_from=StartFrom.LATEST)
     store.receive(group="late")
-    store.store.topic_put(TopicConfig(topic="t", queue_count=2))
+    store.store.catalog.topic_put(TopicConfig(topic="t", queue_count=2))
     await store.put_bodies(b"in the new one", queue_id=1)
     assert store.receive(group="late").bodies == [b"in the new one"]
     await store.close()
@@ -289,7 +289,7 @@ async def test_queues_added_later_are_read_from_their_start(tmp_path: Path) -> N
 
 async def test_groups_do_not_share_anything(tmp_path: Path) -> None:
     store = await filled(tmp_path, 2)
-    store.store.group_put(GroupConfig(group="other"))
+    store.store.catalog.group_put(GroupConfig(group="other"))
     leased = store.receive()
     assert store.receive(group="other").bodies == leased.bodies
     store.ack(leased)
