@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import statistics
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -140,8 +140,23 @@ async def repeated(
 ) -> Row:
     """Run ``once`` as often as planned; the row shows the run in the middle."""
     runs = [await once() for _ in range(plan.repeats)]
-    runs_by_rate = sorted(runs, key=lambda run: run.rate)
-    middle = runs_by_rate[len(runs_by_rate) // 2]
+    return row_of(runs, workload=workload, name=name, unit=unit, setting=setting, target=target)
+
+
+def row_of(
+    runs: Sequence[Run],
+    *,
+    workload: str,
+    name: str,
+    unit: str,
+    setting: str,
+    target: float | None = None,
+) -> Row:
+    """One line for several runs of the same thing."""
+    middle = sorted(runs, key=lambda run: run.rate)[len(runs) // 2]
+    extra = dict(middle.extra)
+    if each := cpu_us_each(middle.cpu, middle.rate):
+        extra["cpu_us_each"] = each
     return Row(
         workload=workload,
         name=name,
@@ -150,7 +165,7 @@ async def repeated(
         runs=[round(run.rate, 3) for run in runs],
         setting=setting,
         cpu=middle.cpu,
-        extra={**middle.extra, "cpu_us_each": cpu_us_each(middle.cpu, middle.rate)},
+        extra=extra,
         target=target,
     )
 
