@@ -60,7 +60,8 @@ class GroupRow:
 
     @property
     def lag(self) -> int | None:
-        return None if self.topics is None else sum(topic.lag for topic in self.topics)
+        """None while unknown, and for a group that has no position to count from."""
+        return sum(topic.lag for topic in self.topics) if self.topics else None
 
     @property
     def inflight_count(self) -> int | None:
@@ -85,9 +86,10 @@ class OverviewPage:
 
     @property
     def lag(self) -> int | None:
-        lags = [row.lag for row in self.groups]
-        known = [lag for lag in lags if lag is not None]
-        return sum(known) if len(known) == len(lags) else None
+        """Of the groups that have read something; None when one of them cannot be told."""
+        readers = [row for row in self.groups if row.topics is None or row.topics]
+        known = [row.lag for row in readers if row.lag is not None]
+        return sum(known) if known and len(known) == len(readers) else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

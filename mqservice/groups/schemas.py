@@ -61,7 +61,7 @@ class QueueLagOut(Schema):
 class LagOut(Schema):
     """Of the topics the group has read."""
 
-    total: int
+    total: int | None  # None before the group has read a topic: unknown is never 0
     queues: list[QueueLagOut]
 
 
@@ -92,7 +92,7 @@ class GroupOut(Schema):
             lag=None
             if queues is None
             else LagOut(
-                total=sum(lag(queue) for queue in queues),
+                total=sum(lag(queue) for queue in queues) if queues else None,
                 queues=[QueueLagOut.of(queue) for queue in queues],
             ),
         )

@@ -67,6 +67,7 @@ def test_overview_shows_topics_groups_and_the_engine(
     assert "seen" in text
     assert "watchers" in text
     assert "has not read a topic yet" in text
+    assert '<span class="stat-label">Lag</span><span class="stat-number">unknown</span>' in text
     assert 'badge-up">up' in text
 
 

@@ -65,6 +65,12 @@ def test_illegal_name_is_refused(acme: Client) -> None:
     assert (response.status_code, response.json()["code"]) == (400, "ILLEGAL_GROUP")
 
 
+def test_lag_of_a_group_that_has_read_nothing_is_unknown(engine: str, acme: Client) -> None:
+    acme.put("/v1/ns/acme/groups/new", data="{}", content_type=JSON)
+    lag = acme.get("/v1/ns/acme/groups/new").json()["lag"]
+    assert lag == {"total": None, "queues": []}
+
+
 def test_lag_counts_what_the_group_has_not_settled(engine: str, acme: Client) -> None:
     # Given three messages, one of them leased
     acme.put("/v1/ns/acme/topics/lagging", data='{"queues": 1}', content_type=JSON)
