@@ -220,7 +220,9 @@ class OpenStore:
     def topic(
         self, name: str = "t", queues: int = 1, durability: Durability = Durability.SYNC
     ) -> None:
-        self.store.catalog.topic_put(TopicConfig(topic=name, queue_count=queues, durability=durability))
+        self.store.catalog.topic_put(
+            TopicConfig(topic=name, queue_count=queues, durability=durability)
+        )
 
     def group(self, name: str = "g", start_from: StartFrom = StartFrom.EARLIEST) -> None:
         self.store.catalog.group_put(GroupConfig(group=name, start_from=start_from))

@@ -1,0 +1,168 @@
+"""How the asyncio client groups puts into frames, and what becomes of them when the engine goes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+from storage_engine.async_client import AsyncStoreClient
+from storage_engine.client_types import ClientConfig
+from storage_engine.errors import OutcomeUnknown, RecordRefused, StoreUnavailable
+from storage_engine.frames import (
+    Frame,
+    FrameDecoder,
+    encode_frame,
+    encode_put_reply,
+    encode_struct,
+)
+from storage_engine.protocol import HelloReply, Op
+from storage_engine.record import (
+    LENGTH_4,
+    StoreMessage,
+    decode_record,
+    decode_records,
+    encode_record,
+)
+
+HELLO = HelloReply(
+    broker="b", epoch=1, frame_bytes_max=4_096, body_bytes_max=1_024, store_host=bytes(8)
+)
+
+
+class SlowEngine:
+    """Greets, keeps every PUT frame, and answers when told to."""
+
+    def __init__(self) -> None:
+        self.puts: asyncio.Queue[Frame] = asyncio.Queue()
+        self.writer: asyncio.StreamWriter
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.writer = writer
+        decoder = FrameDecoder(1 << 20)
+        while chunk := await reader.read(1 << 16):
+            for frame in decoder.feed(chunk):
+                if frame.op == Op.HELLO:
+                    writer.write(encode_frame(Op.HELLO, frame.request_id, encode_struct(HELLO)))
+                else:
+                    self.puts.put_nowait(frame)
+
+    def answer(self, frame: Frame) -> None:
+        offsets: list[int] = []
+        for index in range(len(decode_records(frame.payload))):
+            offsets += (index, 1_000 + index)
+        self.writer.write(encode_frame(Op.PUT, frame.request_id, encode_put_reply(7, offsets)))
+
+
+Scenario = Callable[[AsyncStoreClient, SlowEngine], Awaitable[None]]
+
+
+def play(tmp_path: Path, scenario: Scenario, **limits: int) -> None:
+    async def main() -> None:
+        engine = SlowEngine()
+        path = str(tmp_path / "s")
+        server = await asyncio.start_unix_server(engine.serve, path)
+        client = AsyncStoreClient(path, client_name="t", config=ClientConfig(**limits))
+        await client.wait_connected(5_000)
+        try:
+            async with asyncio.timeout(20):
+                await scenario(client, engine)
+        finally:
+            await client.aclose()
+            engine.writer.close()
+            server.close()
+
+    asyncio.run(main())
+
+
+def record(text: str) -> bytes:
+    return encode_record(
+        StoreMessage(
+            topic="t",
+            queue_id=0,
+            body=text.encode(),
+            message_id=text,
+            born_timestamp_ms=0,
+            born_host=("127.0.0.1", 1),
+        )
+    )
+
+
+def texts(frame: Frame) -> list[str]:
+    return [found.body.decode() for found in decode_records(frame.payload)]
+
+
+def test_puts_made_while_a_frame_is_under_way_share_the_next_one(tmp_path: Path) -> None:
+    async def scenario(client: AsyncStoreClient, engine: SlowEngine) -> None:
+        first = client.put([record("a")])
+        frame = await engine.puts.get()
+        others = [client.put([record("b"), record("c")]), client.put([record("d")])]
+        await client.wait_connected(1_000)
+        assert engine.puts.empty()
+        engine.answer(frame)
+        assert [result.queue_offset for result in await first] == [0]
+        together = await engine.puts.get()
+        assert (texts(frame), texts(together)) == (["a"], ["b", "c", "d"])
+        engine.answer(together)
+        results = await asyncio.gather(*others)
+        assert [[result.queue_offset for result in each] for each in results] == [[0, 1], [2]]
+
+    play(tmp_path, scenario)
+
+
+def test_many_bytes_do_not_wait_for_the_frame_under_way(tmp_path: Path) -> None:
+    async def scenario(client: AsyncStoreClient, engine: SlowEngine) -> None:
+        waiting = [client.put([record("a")])]
+        await engine.puts.get()
+        waiting.append(client.put([record("b" * 600)]))
+        assert texts(await engine.puts.get()) == ["b" * 600]
+        for put in waiting:
+            put.cancel()
+
+    play(tmp_path, scenario, put_hold_bytes=512)
+
+
+def test_a_lost_connection_tells_sent_puts_from_those_that_were_held_back(tmp_path: Path) -> None:
+    async def scenario(client: AsyncStoreClient, engine: SlowEngine) -> None:
+        sent = client.put([record("a")])
+        await engine.puts.get()
+        held = client.put([record("b")])
+        engine.writer.close()
+        with pytest.raises(OutcomeUnknown):
+            await sent
+        with pytest.raises(StoreUnavailable):
+            await held
+
+    play(tmp_path, scenario)
+
+
+def test_a_frame_without_a_reply_does_not_hold_others_back_for_ever(tmp_path: Path) -> None:
+    async def scenario(client: AsyncStoreClient, engine: SlowEngine) -> None:
+        lost = client.put([record("a")])
+        await engine.puts.get()
+        held = client.put([record("b")])
+        with pytest.raises(OutcomeUnknown):
+            await lost
+        engine.answer(await engine.puts.get())
+        assert (await held)[0].queue_offset == 0
+
+    play(tmp_path, scenario, request_timeout_ms=50, sweep_interval_ms=10)
+
+
+def test_a_put_larger_than_the_engines_frame_is_refused_and_not_sent(tmp_path: Path) -> None:
+    async def scenario(client: AsyncStoreClient, engine: SlowEngine) -> None:
+        with pytest.raises(RecordRefused, match="fit a frame"):
+            await client.put([record("x" * 5_000)])
+        assert engine.puts.empty()
+
+    play(tmp_path, scenario)
+
+
+def test_properties_that_are_no_utf8_do_not_spoil_the_messages_beside_them() -> None:
+    broken = bytearray(record("abc"))
+    at = broken.index(b"UNIQ_KEY\x01abc") + len(b"UNIQ_KEY\x01")
+    broken[at] = 0xFF
+    assert LENGTH_4.unpack_from(broken)[0] == len(broken)
+    assert decode_record(bytes(broken)).message_id == "\ufffdbc"
