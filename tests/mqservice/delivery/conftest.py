@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import httpx
 import pytest
 
+from tests.mqservice.delivery.peers import BOTH, Peer
 from tests.mqservice.delivery.serving import Server, serving
 from tests.mqservice.delivery.store_double import StoreDouble
 
@@ -39,3 +40,9 @@ def api(server: Server) -> Iterator[httpx.Client]:
     """An HTTP client with a key for namespace acme."""
     with httpx.Client(base_url=server.url, headers={"authorization": server.key()}) as client:
         yield client
+
+
+@pytest.fixture(params=BOTH)
+def peer(server: Server, request: pytest.FixtureRequest) -> Iterator[Peer]:
+    with Peer(server, request.param) as connected:
+        yield connected

@@ -8,6 +8,8 @@ from types import TracebackType
 from typing import Any
 
 import msgspec
+import pytest
+from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import ClientConnection, connect
 from websockets.typing import Subprotocol
 
@@ -187,3 +189,16 @@ def _packed(offer: Json) -> list[Any]:  # Any: as above
     body = offer.pop("body", b"")
     offer["body"] = body.encode() if isinstance(body, str) else body
     return [offer.get(name, _DEFAULTS.get(name)) for name in _OFFER]
+
+
+def closed(peer: Peer) -> tuple[int, str]:
+    """Code and reason of the close that is next."""
+    with pytest.raises(ConnectionClosed) as caught:
+        peer.read_on()
+    assert caught.value.rcvd is not None
+    return caught.value.rcvd.code, caught.value.rcvd.reason
+
+
+def subscribe(peer: Peer, topic: str, sid: int = 1, **fields: object) -> None:
+    answer = peer.ask("sub", sid=sid, topic=topic, group="billing", **fields)
+    assert answer["op"] == "ok", answer

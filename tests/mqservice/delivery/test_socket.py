@@ -3,35 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 
 import httpx
 import pytest
-from websockets.exceptions import ConnectionClosed, InvalidStatus
+from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
-from tests.mqservice.delivery.peers import BOTH, JSON, Peer
+from tests.mqservice.delivery.peers import JSON, Peer, subscribe
 from tests.mqservice.delivery.serving import Server
 from tests.mqservice.delivery.store_double import StoreDouble
-
-
-@pytest.fixture(params=BOTH)
-def peer(server: Server, request: pytest.FixtureRequest) -> Iterator[Peer]:
-    with Peer(server, request.param) as connected:
-        yield connected
-
-
-def closed(peer: Peer) -> tuple[int, str]:
-    """Code and reason of the close that is next."""
-    with pytest.raises(ConnectionClosed) as caught:
-        peer.read_on()
-    assert caught.value.rcvd is not None
-    return caught.value.rcvd.code, caught.value.rcvd.reason
-
-
-def subscribe(peer: Peer, topic: str, sid: int = 1, **fields: object) -> None:
-    answer = peer.ask("sub", sid=sid, topic=topic, group="billing", **fields)
-    assert answer["op"] == "ok", answer
 
 
 def test_hello_tells_the_limits(peer: Peer) -> None:

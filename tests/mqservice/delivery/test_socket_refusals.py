@@ -2,35 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import msgspec
 import pytest
 from websockets.exceptions import ConnectionClosed
 
 from mqservice.accounts.access import Scope
-from tests.mqservice.delivery.peers import BOTH, JSON, MSGPACK, Peer
+from tests.mqservice.delivery.peers import JSON, MSGPACK, Peer, closed, subscribe
 from tests.mqservice.delivery.serving import Server
 from tests.mqservice.delivery.store_double import StoreDouble
-
-
-@pytest.fixture(params=BOTH)
-def peer(server: Server, request: pytest.FixtureRequest) -> Iterator[Peer]:
-    with Peer(server, request.param) as connected:
-        yield connected
-
-
-def closed(peer: Peer) -> tuple[int, str]:
-    """Code and reason of the close that is next."""
-    with pytest.raises(ConnectionClosed) as caught:
-        peer.read_on()
-    assert caught.value.rcvd is not None
-    return caught.value.rcvd.code, caught.value.rcvd.reason
-
-
-def subscribe(peer: Peer, topic: str, sid: int = 1, **fields: object) -> None:
-    answer = peer.ask("sub", sid=sid, topic=topic, group="billing", **fields)
-    assert answer["op"] == "ok", answer
 
 
 def test_an_unknown_op_is_an_err_and_the_socket_goes_on(server: Server) -> None:
