@@ -29,6 +29,7 @@ CONNECT_TIMEOUT_MS: Final = 5_000
 CONNECTIONS_MAX: Final = 32
 USER_AGENT: Final = "mqservice-cli/1"
 DETAIL_CHARS_MAX: Final = 300
+PAGES_MAX: Final = 10_000
 
 
 class Stored(msgspec.Struct, kw_only=True):
@@ -89,6 +90,7 @@ class _BatchAnswer(msgspec.Struct):
 
 class _TopicsAnswer(msgspec.Struct):
     topics: list[Topic]
+    next: str | None = None
 
 
 class _ProblemItem(msgspec.Struct):
@@ -120,9 +122,7 @@ class RestClient:
         transport: httpx.AsyncBaseTransport | None = None,
     ) -> None:
         self.target = target
-        self._root = f"/v1/ns/{quote(target.namespace, safe='-')}"
-        if target.namespace == "-":
-            self._root = "/v1/-"
+        self._root = f"/v1/ns/{quote(target.namespace, safe='')}"
         self._timeout_ms = timeout_ms
         self._http = httpx.AsyncClient(
             base_url=target.base_url,
@@ -148,8 +148,16 @@ class RestClient:
         await self._http.aclose()
 
     async def topics(self) -> list[Topic]:
-        answer = await self._request("GET", f"{self._root}/topics")
-        return _decode(answer, _TopicsAnswer).topics
+        """All topics by name; one request a page of them."""
+        topics: list[Topic] = []
+        path = f"{self._root}/topics"
+        for _ in range(PAGES_MAX):
+            page = _decode(await self._request("GET", path), _TopicsAnswer)
+            topics += page.topics
+            if page.next is None:
+                return topics
+            path = f"{self._root}/topics?after={quote(page.next, safe='')}"
+        raise AnswerMalformed(f"the list of topics has no end after {PAGES_MAX} pages")
 
     async def create_topic(self, name: str, *, queues: int, durability: str) -> Topic:
         """Create the topic, or change it to these settings; the same call again is harmless."""

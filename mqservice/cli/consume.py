@@ -167,7 +167,8 @@ async def _consume(
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     finally:
-        if not is_quiet and consumer.was_connected:
+        # A command that was refused at once has only its error to tell.
+        if not is_quiet and (sys.exc_info()[0] is None or consumer.totals.received):
             _say_totals(consumer.totals, does_ack=limits.does_ack)
     totals = consumer.totals
     if interrupted:

@@ -88,10 +88,6 @@ class Consumer:
         self._was_connected = False
         self._idle_since = 0.0
 
-    @property
-    def was_connected(self) -> bool:
-        return self._was_connected
-
     def stop(self) -> None:
         """Finish soon: confirm what was acked, then leave."""
         self._stop.set()

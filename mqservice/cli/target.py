@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 from typing import Annotated, Final
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 import msgspec
 import typer
@@ -65,7 +65,8 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def ws_url(self) -> str:
         scheme, rest = self.base_url.split("://", 1)
-        return f"{'wss' if scheme == 'https' else 'ws'}://{rest}/v1/ws"
+        url = f"{'wss' if scheme == 'https' else 'ws'}://{rest}/v1/ws"
+        return url if self.namespace == "-" else f"{url}?ns={quote(self.namespace, safe='')}"
 
     @property
     def is_loopback(self) -> bool:

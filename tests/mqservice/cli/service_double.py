@@ -30,6 +30,7 @@ Json = dict[str, Any]  # reason: documents as the API writes them, built and rea
 class Request(msgspec.Struct):
     method: str
     path: str
+    query: str
     headers: dict[str, str]
     body: bytes
 
@@ -95,7 +96,8 @@ class ServiceDouble:
             body += message.get("body", b"")
             more = message.get("more_body", False)
         headers = {name.decode(): value.decode() for name, value in scope["headers"]}
-        request = Request(scope["method"], scope["path"], headers, body)
+        query = scope["query_string"].decode()
+        request = Request(scope["method"], scope["path"], query, headers, body)
         self.requests.append(request)
         if self.fails:
             raise ConnectionError("the test says so")

@@ -269,11 +269,18 @@ async def test_topic_create_and_list() -> None:
         assert double.requests[0].method == "PUT"
         assert double.requests[0].path == "/v1/ns/acme/topics/orders"
         assert msgspec.json.decode(double.requests[0].body) == {"queues": 8, "durability": "async"}
-        double.answers.extend([Answer(200, {"topics": [topic]})] * 2)
+        second = {**topic, "name": "refunds"}
+        pages = [
+            Answer(200, {"topics": [topic], "next": "orders"}),
+            Answer(200, {"topics": [second], "next": None}),
+        ]
+        double.answers.extend(pages * 2)
         table = await mqservice("topic", "list", double=double)
         assert b"orders" in table.out
+        assert b"refunds" in table.out
         listed = await mqservice("topic", "list", "--json", double=double)
-        assert msgspec.json.decode(listed.out) == topic
+        assert [msgspec.json.decode(line) for line in listed.out.splitlines()] == [topic, second]
+        assert double.requests[-1].query == "after=orders"
 
 
 async def test_engine_dump_of_an_absent_file_fails_in_the_tools_own_words() -> None:

@@ -102,7 +102,7 @@ async def test_messages_travel_in_batches_and_all_are_stored() -> None:
         sizes = [len(msgspec.json.decode(request.body)) for request in double.requests]
         assert sorted(sizes) == [5, 10, 10]
         assert {request.path for request in double.requests} == {
-            "/v1/-/topics/orders/messages:batch"
+            "/v1/ns/-/topics/orders/messages:batch"
         }
 
 
@@ -110,7 +110,7 @@ async def test_single_message_is_no_batch() -> None:
     async with service_double() as double:
         sending = await send(double.target, texts(1))
         assert sending.outcomes == "s"
-        assert [request.path for request in double.requests] == ["/v1/-/topics/orders/messages"]
+        assert [request.path for request in double.requests] == ["/v1/ns/-/topics/orders/messages"]
 
 
 async def test_large_body_goes_raw_and_unchanged() -> None:

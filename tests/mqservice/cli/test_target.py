@@ -26,7 +26,7 @@ def test_quickstart_gives_address_key_and_namespace(data_dir: Path) -> None:
         "mqk_local",
         "demo",
     )
-    assert target.ws_url == "ws://127.0.0.1:8123/v1/ws"
+    assert target.ws_url == "ws://127.0.0.1:8123/v1/ws?ns=demo"
 
 
 def test_options_win_over_quickstart(data_dir: Path) -> None:
@@ -37,7 +37,7 @@ def test_options_win_over_quickstart(data_dir: Path) -> None:
         "mqk_mine",
         "acme",
     )
-    assert target.ws_url == "wss://mq.example/v1/ws"
+    assert target.ws_url == "wss://mq.example/v1/ws?ns=acme"
 
 
 def test_local_key_is_not_sent_to_another_address(data_dir: Path) -> None:
@@ -53,7 +53,8 @@ def test_other_names_of_the_loopback_are_the_same_address(data_dir: Path) -> Non
 
 
 def test_key_without_namespace_means_the_keys_own_namespace(data_dir: Path) -> None:
-    assert find_target(None, "mqk_mine", None).namespace == "-"
+    target = find_target(None, "mqk_mine", None)
+    assert (target.namespace, target.ws_url) == ("-", "ws://127.0.0.1:8000/v1/ws")
 
 
 def test_no_key_anywhere_says_how_to_get_one(data_dir: Path) -> None:

@@ -1,0 +1,99 @@
+"""The commands against the whole service: the same bytes out as in."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import subprocess
+import sys
+from collections import Counter
+
+import msgspec
+import pytest
+
+from mqservice.cli.messages import Outgoing, encode_outgoing, parse_line
+from tests.services import Service, service_environment
+
+pytestmark = pytest.mark.acceptance
+WAIT_S = 60
+BODIES = [
+    b"plain",
+    b"\x00",
+    b"\xff\xfe binary \x80",
+    "žluťoučký 🐇".encode(),
+    b"line one\nline two\r\n",
+    b'{"order": 42,  "spaced":true }',
+    bytes(range(256)) * 64,
+    b"x" * (600 * 1024),
+]
+
+
+def mqservice(service: Service, *arguments: str, stdin: bytes = b"") -> bytes:
+    """Run a command that finds the service by its data directory; its stdout."""
+    ended = subprocess.run(
+        [sys.executable, "-m", "mqservice.cli.main", *arguments],
+        input=stdin,
+        capture_output=True,
+        check=False,
+        timeout=WAIT_S,
+        env=service_environment(service.data_dir),
+    )
+    assert ended.returncode == 0, ended.stderr.decode()
+    return ended.stdout
+
+
+def hashes(bodies: list[bytes]) -> Counter[str]:
+    return Counter(hashlib.sha256(body).hexdigest() for body in bodies)
+
+
+@pytest.mark.parametrize("protocol", [(), ("--json",)])
+def test_messages_come_out_byte_for_byte(service: Service, protocol: tuple[str, ...]) -> None:
+    topic = f"cli-{os.urandom(4).hex()}"
+    mqservice(service, "topic", "create", topic, "--queues", "2")
+    lines = b"\n".join(
+        encode_outgoing(Outgoing(body=body, tag="t", keys=["k"], properties={"p": "v"}))
+        for body in BODIES
+    )
+    printed = mqservice(service, "produce", topic, "-o", "ndjson", stdin=lines)
+    stored = [msgspec.json.decode(line) for line in printed.splitlines()]
+    assert [line["outcome"] for line in stored] == ["stored"] * len(BODIES)
+
+    out = mqservice(
+        service,
+        *("consume", topic, "-g", service.facts.group, "--ack", "-o", "ndjson", *protocol),
+        *("--count", str(len(BODIES)), "--idle-exit", "20s"),
+    )
+    received = [parse_line(line, line_number=1) for line in out.splitlines()]
+    assert hashes([message.body for message in received]) == hashes(BODIES)
+    assert {(message.tag, *message.keys) for message in received} == {("t", "k")}
+    assert all(message.properties == {"p": "v"} for message in received)
+
+    nothing = mqservice(
+        service, "consume", topic, "-g", service.facts.group, "--ack", "--idle-exit", "500ms"
+    )
+    assert nothing == b""
+
+
+def test_key_without_a_namespace_uses_its_own(service: Service) -> None:
+    facts = service.facts
+    environ = {**service_environment(service.data_dir), "MQ_DATA_DIR": "/nonexistent"}
+    ended = subprocess.run(
+        [sys.executable, "-m", "mqservice.cli.main", "topic", "list", "--json"],
+        capture_output=True,
+        check=False,
+        timeout=WAIT_S,
+        env={**environ, "MQ_BASE_URL": facts.base_url, "MQ_API_KEY": facts.api_key},
+    )
+    assert ended.returncode == 0, ended.stderr.decode()
+    names = [msgspec.json.decode(line)["name"] for line in ended.stdout.splitlines()]
+    assert facts.topic in names
+
+
+def test_looking_without_ack_leaves_the_messages_there(service: Service) -> None:
+    topic = f"cli-{os.urandom(4).hex()}"
+    mqservice(service, "topic", "create", topic)
+    mqservice(service, "produce", topic, "a", "b")
+    common = ("consume", topic, "-g", service.facts.group, "--count", "2", "--idle-exit", "20s")
+    looked = mqservice(service, *common)
+    taken = mqservice(service, *common, "--ack")
+    assert sorted(looked.split()) == sorted(taken.split()) == [b"a", b"b"]
