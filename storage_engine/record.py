@@ -375,7 +375,7 @@ def parse_head(buffer: bytes | memoryview, at: int = 0) -> RecordHead:
 
 
 def verify_record(buffer: bytes | memoryview, at: int = 0) -> RecordHead:
-    """``parse_head``, and both checksums.
+    """``parse_head``, and the CRC that covers the whole record.
 
     Raises:
         StoreCorrupt: anything about the record is not as it was written.
