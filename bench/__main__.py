@@ -12,8 +12,10 @@ import uvloop
 
 from bench import disk, engine, push, rest
 from bench.machine import find_machine
-from bench.measure import QUICK, Plan, Row, Skipped
+from bench.measure import QUICK, MeasureFailed, Plan, Row, Skipped
 from bench.report import make_report, print_table, write_json
+from mqservice.cli.errors import ClientError
+from storage_engine.client import StoreError
 
 RESULTS: Final = Path(__file__).parent / "results"
 WORKLOADS: Final[dict[str, Callable[[Plan, Path], Awaitable[list[Row]]]]] = {
@@ -51,18 +53,23 @@ def main(
     base = directory or Path(tempfile.gettempdir())
     rows: list[Row] = []
     skipped: dict[str, str] = {}
+    failed: dict[str, str] = {}
     for name in names:
         typer.echo(f"measuring {name} ...", err=True)
         try:
             rows += uvloop.run(_measure(name, plan, base))
         except Skipped as exc:
             skipped[name] = str(exc)
-    report = make_report(find_machine(base), plan, rows, skipped)
+        except (MeasureFailed, StoreError, ClientError) as exc:
+            failed[name] = str(exc)
+    report = make_report(find_machine(base), plan, rows, skipped=skipped, failed=failed)
     print_table(report)
     path = write_json(report, RESULTS)
     typer.echo(f"written to {path}", err=True)
     if any(row.is_met is False for row in rows):
         typer.echo("some figures are below what is wanted", err=True)
+    if failed:
+        raise typer.Exit(1)
 
 
 async def _measure(name: str, plan: Plan, base: Path) -> list[Row]:

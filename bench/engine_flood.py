@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 from typing import Final, cast
 
+from bench.measure import MeasureFailed
 from storage_engine.frames import encode_frame, encode_struct
 from storage_engine.protocol import (
     FRAME_HEAD_BYTES,
@@ -65,7 +66,7 @@ class PutFlood(asyncio.Protocol):
         lengths = data[(LENGTH_LOW_AT - phase) % size :: size]
         # Each reply has the same length; one that has not is an error frame or a refused record.
         if any(statuses) or lengths.strip(bytes([(size - 4) & 0xFF])):
-            self._fail(RuntimeError("the engine refused a put"))
+            self._fail(MeasureFailed("the engine refused a put"))
             return
         self._bytes_seen += len(data)
         done = self._bytes_seen // size
@@ -75,7 +76,7 @@ class PutFlood(asyncio.Protocol):
             self._send(fresh)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._fail(ConnectionError(f"the engine's connection ended: {exc}"))
+        self._fail(MeasureFailed(f"the engine's connection ended: {exc}"))
 
     def close(self) -> None:
         self.failure.cancel()

@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 from urllib.parse import urlsplit
 
+from bench.measure import MeasureFailed
+
 HEAD_END = b"\r\n\r\n"
 
 
-class RequestFailed(Exception):
+class RequestFailed(MeasureFailed):
     """An answer that is not 2xx."""
 
 

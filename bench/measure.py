@@ -70,6 +70,10 @@ class Skipped(Exception):
     """A workload that cannot run on this machine; says why."""
 
 
+class MeasureFailed(Exception):
+    """A run whose figure would mean nothing, or that could not take place; says why."""
+
+
 class Meter:
     """CPU and wall time of named processes between two moments.
 

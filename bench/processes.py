@@ -23,7 +23,7 @@ from typing import Final
 import httpx
 import msgspec
 
-from bench.measure import Meter
+from bench.measure import MeasureFailed, Meter
 from storage_engine.client import AsyncStoreClient
 
 START_MS_MAX: Final = 120_000
@@ -66,7 +66,7 @@ class Service(msgspec.Struct, frozen=True, kw_only=True):
         return sum(name.startswith("web") for name in self.pids)
 
 
-class ProcessFailed(Exception):
+class ProcessFailed(MeasureFailed):
     """A process that did not come up; says how it ended and what it wrote."""
 
 

@@ -9,7 +9,7 @@ from typing import Final
 
 from bench.engine import fill
 from bench.http_client import LeanHttp
-from bench.measure import Meter, Plan, Row, Run, repeated
+from bench.measure import MeasureFailed, Meter, Plan, Row, Run, repeated
 from bench.processes import Service, service_running
 from bench.ws_client import BINARY, TEXT, LeanSocket
 from mqservice.cli import frames
@@ -26,7 +26,7 @@ RECEIVE_CONNECTIONS: Final = 4
 SID: Final = 1
 BACKLOG_SHARE_MAX: Final = 0.95
 # Messages put in beforehand for each second of the run: more than can be consumed.
-BACKLOG_A_SECOND: Final = {"push": 200_000, "receive": 60_000}
+BACKLOG_A_SECOND: Final = {"push": 250_000, "receive": 150_000}
 
 
 async def measure(plan: Plan, base: Path) -> list[Row]:
@@ -107,7 +107,7 @@ async def _consume(plan: Plan, service: Service, consume: Consuming, kind: str) 
     if work.done():
         work.result()
     if counts[0] > filled * BACKLOG_SHARE_MAX:
-        raise RuntimeError(f"{counts[0]} of {filled} messages were consumed: too few to measure")
+        raise MeasureFailed(f"{counts[0]} of {filled} messages were consumed: too few to measure")
     work.cancel()
     await asyncio.gather(work, return_exceptions=True)
     return Run(rate=done / passed, cpu=cpu)
@@ -158,7 +158,7 @@ async def _push(
                 # Only what the service confirmed counts.
                 counts[0] += unconfirmed.pop(push.id, 0)
             elif isinstance(push, frames.Err):
-                raise RuntimeError(f"the service refused: {push.code} {push.msg}")
+                raise MeasureFailed(f"the service refused: {push.code} {push.msg}")
             elif isinstance(push, frames.Ping):
                 send(frames.Pong())
 

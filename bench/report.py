@@ -8,6 +8,7 @@ from pathlib import Path
 
 import msgspec
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from bench.machine import Machine
@@ -21,9 +22,17 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     plan: Plan
     rows: list[Row]
     skipped: dict[str, str]
+    failed: dict[str, str]
 
 
-def make_report(machine: Machine, plan: Plan, rows: list[Row], skipped: dict[str, str]) -> Report:
+def make_report(
+    machine: Machine,
+    plan: Plan,
+    rows: list[Row],
+    *,
+    skipped: dict[str, str],
+    failed: dict[str, str],
+) -> Report:
     now = datetime.datetime.now(datetime.UTC)
     return Report(
         taken_at=now.isoformat(timespec="seconds"),
@@ -32,6 +41,7 @@ def make_report(machine: Machine, plan: Plan, rows: list[Row], skipped: dict[str
         plan=plan,
         rows=rows,
         skipped=skipped,
+        failed=failed,
     )
 
 
@@ -66,7 +76,9 @@ def print_table(report: Report) -> None:
         )
     console.print(table)
     for workload, reason in report.skipped.items():
-        console.print(f"[yellow]skipped {workload}:[/yellow] {reason}", highlight=False)
+        console.print(f"[yellow]skipped {workload}:[/yellow] {escape(reason)}", highlight=False)
+    for workload, reason in report.failed.items():
+        console.print(f"[red]failed {workload}:[/red] {escape(reason)}", highlight=False)
 
 
 def _verdict(row: Row) -> str:

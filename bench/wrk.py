@@ -13,7 +13,7 @@ from typing import Final
 
 import msgspec
 
-from bench.measure import Skipped
+from bench.measure import MeasureFailed, Skipped
 
 SCRIPT: Final = Path(__file__).parent / "lua" / "produce.lua"
 RESULT_PREFIX: Final = "RESULT "
@@ -35,7 +35,7 @@ class WrkResult(msgspec.Struct, frozen=True, kw_only=True):
         return self.requests * 1_000_000 / self.duration_us
 
 
-class LoadFailed(Exception):
+class LoadFailed(MeasureFailed):
     """wrk could not run, or answers were not 2xx."""
 
 

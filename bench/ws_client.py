@@ -16,6 +16,8 @@ from collections import deque
 from typing import Final, cast
 from urllib.parse import urlsplit
 
+from bench.measure import MeasureFailed
+
 TEXT: Final = 0x1
 BINARY: Final = 0x2
 CLOSE: Final = 0x8
@@ -26,7 +28,7 @@ NO_MASK: Final = b"\0\0\0\0"
 HEAD_END: Final = b"\r\n\r\n"
 
 
-class SocketFailed(Exception):
+class SocketFailed(MeasureFailed):
     """The connection was refused, closed or sent something unexpected."""
 
 
