@@ -61,8 +61,10 @@ bench: $(VENV)/.test-ready
 	$(BIN)/python -m bench
 
 clean: stop
-	@# Only what a supervisor has marked as its own: the variable may by mistake name any directory.
-	if [ -f "$(MQ_DATA_DIR)/lock" ]; then rm -rf "$(MQ_DATA_DIR)"; fi
+	@# Only what the service has made: the variable may by mistake name any directory.
+	if [ -f "$(MQ_DATA_DIR)/lock" ]; then \
+		cd "$(MQ_DATA_DIR)" && rm -rf store pg valkey log run lock secrets.toml ports.json quickstart.json && \
+		cd - >/dev/null && rmdir "$(MQ_DATA_DIR)" || true; fi
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis dist
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 

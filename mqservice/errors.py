@@ -34,7 +34,7 @@ _TABLE: Final[dict[type[StoreError], tuple[str, str, int | None]]] = {
     ShuttingDown: ("ENGINE_UNAVAILABLE", "the storage engine is stopping", 1_000),
     OutcomeUnknown: (
         "OUTCOME_UNKNOWN",
-        "the storage engine went away before it answered; the message may be stored",
+        "the storage engine went away before it answered; what was asked may have been done",
         1_000,
     ),
     SyncFailed: (
@@ -47,7 +47,7 @@ _TABLE: Final[dict[type[StoreError], tuple[str, str, int | None]]] = {
     # The cached route said otherwise, so the topic or group has just been deleted.
     TopicNotFound: ("TOPIC_NOT_FOUND", "the topic does not exist any more", None),
     GroupNotFound: ("GROUP_NOT_FOUND", "the group does not exist any more", None),
-    LeaseExpired: ("LEASE_EXPIRED", "the message was leased again since", None),
+    LeaseExpired: ("LEASE_EXPIRED", "the message was settled or leased again since", None),
 }
 # These say what was wrong with the request, in words meant for the caller.
 _SPOKEN: Final[dict[type[StoreError], str]] = {

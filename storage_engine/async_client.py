@@ -370,6 +370,9 @@ class AsyncStoreClient:
                     del self._inflight[request_id]
                     self._put_inflight_bytes -= entry.put_bytes
                     if entry.op is Op.PUT:
+                        # An engine that hangs gets no more; those who wait know for sure.
+                        for _, waiters in self._puts.take():
+                            fail_puts(waiters, StoreUnavailable("the engine does not answer"))
                         self._put_frame_ended()
                     fail_entry(entry, OutcomeUnknown(f"no reply to {entry.op.name} in time"))
 

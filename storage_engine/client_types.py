@@ -23,7 +23,7 @@ class ClientConfig(msgspec.Struct, frozen=True, kw_only=True):
     inflight_count_max: int = 100_000
     request_timeout_ms: int = 15_000  # a request that may park gets its own wait on top
     reconnect_min_ms: int = 20
-    reconnect_max_ms: int = 2_000
+    reconnect_max_ms: int = 500
     sweep_interval_ms: int = 500
 
 

@@ -25,8 +25,11 @@ from storage_engine.due_heap import DueHeap
 from storage_engine.errors import BadRequest, LeaseExpired, QueueNotFound, StoreBusy
 from storage_engine.process_queue import Lease, ProcessQueue
 from storage_engine.protocol import (
+    Extend,
     GroupConfig,
     GroupQueueStats,
+    LeaseRef,
+    Nack,
     ReceiveRequest,
     SettleFailure,
     SettleReply,
@@ -236,8 +239,7 @@ class Delivery:
             process_queue = self._find(request.group, ack.topic, ack.queue_id)
             if process_queue is None:
                 failures += [
-                    _failure(ack.topic, ack.queue_id, offset, QueueNotFound.code)
-                    for offset in ack.queue_offsets
+                    _failure(ack, offset, QueueNotFound.code) for offset in ack.queue_offsets
                 ]
                 continue
             good = []
@@ -250,9 +252,7 @@ class Delivery:
                 elif verdict is None:
                     acked_count += 1
                 else:
-                    failures.append(
-                        _failure(ack.topic, ack.queue_id, queue_offset, LeaseExpired.code)
-                    )
+                    failures.append(_failure(ack, queue_offset, LeaseExpired.code))
             if good:
                 good = sorted(set(good))
                 runs = runs_of(good)
@@ -285,9 +285,7 @@ class Delivery:
             process_queue = self._find(request.group, nack.topic, nack.queue_id)
             lease = process_queue.inflight.get(nack.queue_offset) if process_queue else None
             if process_queue is None or lease is None or lease.generation != nack.lease_generation:
-                failures.append(
-                    _failure(nack.topic, nack.queue_id, nack.queue_offset, LeaseExpired.code)
-                )
+                failures.append(_failure(nack, nack.queue_offset, LeaseExpired.code))
                 continue
             delay_ms = min(max(nack.delay_ms, 0), self._config.lease_ms_max)
             subscription = self._subscriptions[request.group, nack.topic]
@@ -310,9 +308,7 @@ class Delivery:
                 or lease is None
                 or lease.generation != extend.lease_generation
             ):
-                failures.append(
-                    _failure(extend.topic, extend.queue_id, extend.queue_offset, LeaseExpired.code)
-                )
+                failures.append(_failure(extend, extend.queue_offset, LeaseExpired.code))
                 extended.append(0)
                 continue
             lease_ms = min(
@@ -381,5 +377,11 @@ class Delivery:
 _NOTHING = Delivered(0, 0, [], [])
 
 
-def _failure(topic: str, queue_id: int, queue_offset: int, code: int) -> SettleFailure:
-    return SettleFailure(topic=topic, queue_id=queue_id, queue_offset=queue_offset, code=code)
+def _failure(of: LeaseRef | Nack | Extend, queue_offset: int, code: int) -> SettleFailure:
+    return SettleFailure(
+        topic=of.topic,
+        queue_id=of.queue_id,
+        lease_generation=of.lease_generation,
+        queue_offset=queue_offset,
+        code=code,
+    )

@@ -40,6 +40,8 @@ def dump(path: Path) -> Iterator[str]:
         FileNotFoundError: there is nothing at ``path``.
         StoreCorrupt: it is no file of a store.
     """
+    if not path.exists():
+        raise FileNotFoundError(f"{path} does not exist")
     if path.is_dir():
         for inner in sorted(path.rglob("*")):
             if inner.is_file() and _kind(inner) is not None:

@@ -246,6 +246,7 @@ class SettleFailure(Wire, frozen=True, kw_only=True):
 
     topic: str
     queue_id: int
+    lease_generation: int
     queue_offset: int
     code: int
 

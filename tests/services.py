@@ -77,7 +77,7 @@ def run_up(data_dir: Path, **env: str) -> subprocess.CompletedProcess[str]:
 def running_service(data_dir: Path, **env: str) -> Iterator[Service]:
     """A service that is ready; stopped at the end unless the test has done so."""
     data_dir.mkdir(parents=True, exist_ok=True)
-    log = data_dir / "up.log"
+    log = data_dir.with_name(f"{data_dir.name}.log")
     with log.open("ab") as output:
         process = subprocess.Popen(
             [sys.executable, "-m", "mqservice.cli.main", "up"],

@@ -96,6 +96,7 @@ class _TopicsAnswer(msgspec.Struct):
 class _ProblemItem(msgspec.Struct):
     pointer: str = ""
     code: str = ""
+    detail: str = ""
 
 
 class _Problem(msgspec.Struct, kw_only=True):
@@ -262,7 +263,7 @@ def refusal_from(status: int, content: bytes) -> Refused:
     except msgspec.DecodeError:
         text = " ".join(content.decode("utf-8", "replace").split())[:DETAIL_CHARS_MAX]
         return Refused(status=status, code=f"HTTP_{status}", detail=text or "no explanation given")
-    places = [f"{item.pointer} {item.code}".strip() for item in problem.errors]
+    places = [f"{item.pointer} {item.detail or item.code}".strip() for item in problem.errors]
     detail = problem.detail + (f" ({'; '.join(places)})" if places else "")
     return Refused(
         status=status,

@@ -42,7 +42,6 @@ from mqservice.store import StoreError
 from mqservice.topics.routes import TopicRoute
 
 _PROPERTY_HEADER: Final = b"mq-prop-"
-_KNOWN_HEADERS: Final = frozenset({b"mq-tag", b"mq-keys", b"mq-message-group", b"mq-queue"})
 _QUEUE_DIGITS_MAX: Final = 9
 
 
@@ -153,6 +152,9 @@ async def topic_route(context: DeliveryContext, request: Request) -> TopicRoute:
     """The topic of the path, if the key may produce to it."""
     principal, ns, topic = request.principal, request.match.ns, request.match.topic
     principal.require(Scope.PRODUCE)
+    if b"idempotency-key" in request.headers:
+        # Ignored, it would let clients send again and trust that nothing is stored twice.
+        raise Problem.of("BAD_REQUEST", "Idempotency-Key is not supported yet; leave it out")
     routes = context.caches.routes
     route = routes.topic(principal, ns, topic)
     if route is None:

@@ -112,7 +112,7 @@ class _Plan:
         self._nacks: list[Nack] = []
         self._extends: list[Extend] = []
         self._extend_texts: list[str] = []
-        self._texts: dict[tuple[str, int, int], str] = {}
+        self._texts: dict[tuple[str, int, int, int], str] = {}
         self._failed: list[Failed] = []
 
     def add_acks(self, texts: list[str]) -> None:
@@ -184,7 +184,9 @@ class _Plan:
         )
         for failure in reply.failures:
             problem = problem_from_store(error_from_code(failure.code, "refused by the engine"))
-            text = self._texts[failure.topic, failure.queue_id, failure.queue_offset]
+            text = self._texts[
+                failure.topic, failure.queue_id, failure.lease_generation, failure.queue_offset
+            ]
             self._failed.append(Failed(text, problem.code, problem.detail, problem.retryable))
         extended = [
             Extended(text, rfc3339(until_ms))
@@ -198,7 +200,9 @@ class _Plan:
         if receipt is None:
             self._failed.append(Failed(text, _INVALID_CODE, CODES[_INVALID_CODE][1], False))
             return None
-        self._texts[receipt.topic, receipt.queue_id, receipt.queue_offset] = text
+        self._texts[
+            receipt.topic, receipt.queue_id, receipt.lease_generation, receipt.queue_offset
+        ] = text
         return receipt
 
 

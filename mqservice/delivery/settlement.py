@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Final, Literal, cast
 
 from mqservice.delivery import frames
 from mqservice.errors import problem_from_store
@@ -61,6 +61,30 @@ class _Batch:
         self.extends: list[Extend] = []
         self.parts: list[_Part] = []
         self.extended_tags: list[int] = []
+        self.joined: list[tuple[Command, list[int]]] = []
+
+
+def nack_of(topic: str, delivery: Delivery, delay_ms: int, reason: str) -> Nack:
+    """What gives one delivered message back after ``delay_ms``."""
+    return Nack(
+        topic=topic,
+        queue_id=delivery.queue_id,
+        lease_generation=delivery.lease_generation,
+        queue_offset=delivery.queue_offset,
+        delay_ms=delay_ms,
+        reason=reason,
+    )
+
+
+def extend_of(topic: str, delivery: Delivery, lease_ms: int) -> Extend:
+    """What lets the lease of one delivered message end ``lease_ms`` from now."""
+    return Extend(
+        topic=topic,
+        queue_id=delivery.queue_id,
+        lease_generation=delivery.lease_generation,
+        queue_offset=delivery.queue_offset,
+        lease_ms=lease_ms,
+    )
 
 
 class Settlement:
@@ -71,6 +95,7 @@ class Settlement:
         self._session = session
         self._batch: _Batch | None = None
         self._flushes: set[asyncio.Task[None]] = set()
+        self._settling: set[int] = set()  # tags the engine has not answered for yet
 
     @property
     def is_busy(self) -> bool:
@@ -99,11 +124,25 @@ class Settlement:
         self._open(command, deliveries).nacks += nacks
 
     def add_extends(
-        self, command: Command, deliveries: list[tuple[int, Delivery]], extends: list[Extend]
+        self, command: Command, deliveries: list[tuple[int, Delivery]], lease_ms: int
     ) -> None:
         batch = self._open(command, deliveries)
-        batch.extends += extends
+        topic = self._subscription.engine_topic
+        batch.extends += [extend_of(topic, delivery, lease_ms) for _, delivery in deliveries]
         batch.extended_tags += [tag for tag, _ in deliveries]
+
+    @property
+    def settling(self) -> set[int]:
+        """Tags that were settled and whose outcome is not known yet."""
+        return self._settling
+
+    def join(self, command: Command, tags: list[int]) -> None:
+        """Let a command that was just added wait for the outcome of ``tags`` settled before it.
+
+        Confirming it earlier would promise what the engine may still refuse.
+        """
+        assert self._batch is not None
+        self._batch.joined.append((command, tags))
 
     async def finish(self) -> None:
         """Wait until everything added so far has been told to the engine or has failed."""
@@ -119,6 +158,8 @@ class Settlement:
             self._flushes.add(flush)
             flush.add_done_callback(self._flushes.discard)
         command.count = len(deliveries)
+        if command.outcome != "extended":
+            self._settling.update([tag for tag, _ in deliveries])
         batch.parts.append(_Part(command, deliveries))
         return batch
 
@@ -126,7 +167,10 @@ class Settlement:
         batch, self._batch = self._batch, None
         assert batch is not None
         subscription = self._subscription
+        earlier = self._flushes - {cast("asyncio.Task[None]", asyncio.current_task())}
         try:
+            if batch.joined and earlier:
+                await asyncio.wait(earlier)
             if batch.acks or batch.nacks or batch.extends:
                 reply = await self._settle(batch)
                 self._apply(batch, reply)
@@ -134,9 +178,22 @@ class Settlement:
             for part in batch.parts:
                 if part.command.outcome != "extended":
                     subscription.remember_late(part.deliveries)
+            self._forget(batch)
             await self._answer_failed(batch, exc)
             return
+        self._forget(batch)
+        for command, tags in batch.joined:
+            command.failures += [
+                frames.TagFailure(tag, "OUTCOME_UNKNOWN")
+                for tag in tags
+                if subscription.is_late(tag)
+            ]
         await self._answer(batch)
+
+    def _forget(self, batch: _Batch) -> None:
+        for part in batch.parts:
+            if part.command.outcome != "extended":
+                self._settling.difference_update([tag for tag, _ in part.deliveries])
 
     async def _settle(self, batch: _Batch) -> SettleReply:
         topic = self._subscription.engine_topic
@@ -163,10 +220,10 @@ class Settlement:
                 self._subscription.extended(tag, until_ms)
         if not reply.failures:
             return
-        failed = {(f.queue_id, f.queue_offset): f.code for f in reply.failures}
+        failed = {(f.queue_id, f.lease_generation, f.queue_offset): f.code for f in reply.failures}
         for part in batch.parts:
             for tag, delivery in part.deliveries:
-                code = failed.get((delivery.queue_id, delivery.queue_offset))
+                code = failed.get(delivery[:3])
                 if code is not None:
                     problem = problem_from_store(error_from_code(code, "refused by the engine"))
                     part.command.failures.append(frames.TagFailure(tag, problem.code))

@@ -27,13 +27,11 @@ from mqservice.delivery.limits import (
     LATE_TAG_COUNT_MAX,
     WAIT_MS_MAX,
 )
-from mqservice.delivery.settlement import Command, Settlement
+from mqservice.delivery.settlement import Command, Settlement, nack_of
 from mqservice.errors import problem_from_store
 from mqservice.groups.routes import GroupRoute
 from mqservice.store import (
-    Extend,
     GroupNotFound,
-    Nack,
     Received,
     ReceiveRequest,
     Record,
@@ -258,23 +256,38 @@ class Subscription:
     def ack(self, tags: list[int], command_id: int | None) -> None:
         """Settle ``tags``; the answer is sent once the engine has confirmed."""
         command = Command(command_id, "acked")
+        pending = self._pending(tags)
         taken = self._take(tags, command)
         self._settlement.add_acks(command, taken)
+        if pending:
+            self._settlement.join(command, pending)
 
     def tags_upto(self, upto: int) -> list[int]:
-        """Outstanding tags that are not greater than ``upto``."""
-        return [tag for tag in self._outstanding if tag <= upto]
+        """Outstanding tags that are not greater than ``upto``, and those still being settled."""
+        outstanding = [tag for tag in self._outstanding if tag <= upto]
+        return outstanding + [tag for tag in self._settlement.settling if tag <= upto]
+
+    def is_late(self, tag: int) -> bool:
+        """Whether ``tag`` can still be settled although its credit has been returned."""
+        return tag in self._late
+
+    def _pending(self, tags: list[int]) -> list[int]:
+        settling = self._settlement.settling
+        return [tag for tag in tags if tag in settling] if settling else []
 
     def nack(self, items: list[frames.NackItem], command_id: int | None) -> None:
         """Give messages back, each after its delay."""
         command = Command(command_id, "nacked")
         by_tag = {item.t: item for item in items}
+        pending = self._pending(list(by_tag))
         taken = self._take(list(by_tag), command)
         nacks = [
-            self._nack_of(delivery, by_tag[tag].delay_ms, by_tag[tag].reason or "")
+            nack_of(self.engine_topic, delivery, by_tag[tag].delay_ms, by_tag[tag].reason or "")
             for tag, delivery in taken
         ]
         self._settlement.add_nacks(command, taken, nacks)
+        if pending:
+            self._settlement.join(command, pending)
 
     def extend(self, tags: Iterable[int], lease_ms: int, command_id: int | None) -> None:
         """Let the leases of ``tags`` end ``lease_ms`` from now; they stay outstanding."""
@@ -286,17 +299,7 @@ class Subscription:
                 command.failures.append(frames.TagFailure(tag, "LEASE_EXPIRED"))
             else:
                 found.append((tag, delivery))
-        extends = [
-            Extend(
-                topic=self._topic.engine_name,
-                queue_id=delivery.queue_id,
-                lease_generation=delivery.lease_generation,
-                queue_offset=delivery.queue_offset,
-                lease_ms=lease_ms,
-            )
-            for _, delivery in found
-        ]
-        self._settlement.add_extends(command, found, extends)
+        self._settlement.add_extends(command, found, lease_ms)
 
     def extended(self, tag: int, until_ms: int) -> None:
         """The engine has moved the end of a lease."""
@@ -337,18 +340,6 @@ class Subscription:
         self._credit_changed()
         return taken
 
-    def _nack_of(self, delivery: Delivery, delay_ms: int, reason: str) -> Nack:
-        return Nack(
-            topic=self._topic.engine_name,
-            queue_id=delivery.queue_id,
-            lease_generation=delivery.lease_generation,
-            queue_offset=delivery.queue_offset,
-            delay_ms=delay_ms,
-            reason=reason,
-        )
-
-    # Ending -------------------------------------------------------------------------------------
-
     def expire(self, now_ms: int) -> list[int]:
         """Tags whose lease has ended by ``now_ms``; their credit is returned."""
         if not self._outstanding:
@@ -385,7 +376,7 @@ class Subscription:
         outstanding, self._outstanding = list(self._outstanding.values()), {}
         for start in range(0, len(outstanding), _NACK_COUNT_MAX):
             nacks = [
-                self._nack_of(delivery, 0, reason)
+                nack_of(self.engine_topic, delivery, 0, reason)
                 for delivery in outstanding[start : start + _NACK_COUNT_MAX]
             ]
             try:

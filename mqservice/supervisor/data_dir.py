@@ -79,9 +79,15 @@ class DataDir:
     def create(self) -> None:
         """Makes the directories, private to this user.
 
-        Raises ConfigInvalid when the place cannot be written or the short directory is not ours.
+        Raises ConfigInvalid when the place cannot be written, holds something else, or the short
+        directory is not ours.
         """
         try:
+            if self.path.is_dir() and not self.lock.is_file() and any(self.path.iterdir()):
+                raise ConfigInvalid(
+                    f"{self.path} is not empty and no data directory of this service. "
+                    "Set MQ_DATA_DIR to an empty or a new directory."
+                )
             for directory in (self.path, self.logs, self.store, self.run):
                 directory.mkdir(mode=0o700, parents=True, exist_ok=True)
             if not os.access(self.path, os.W_OK | os.X_OK):

@@ -6,6 +6,7 @@ ports.json ──▶ still free? ──▶ keep, else choose another and remembe
 
 from __future__ import annotations
 
+import errno
 import json
 import socket
 from pathlib import Path
@@ -44,6 +45,8 @@ def reserve_port(bind: str, port: int) -> socket.socket:
             holder.listen(1)  # with SO_REUSEADDR only this step refuses a port that is listened on
         except OSError as error:
             holder.close()
+            if error.errno == errno.EADDRNOTAVAIL:
+                raise ConfigInvalid(f"MQ_BIND={bind} is no address of this machine.") from error
             if isinstance(error, PermissionError):
                 raise ConfigInvalid(f"Port {port} needs more rights: {error}") from error
             raise PortTaken(bind, port) from error

@@ -63,6 +63,5 @@ class ValkeyServer:
             cwd=self.directory,
             account=self.account,
             stdin=lines.encode(),
-            is_fatal=True,
             is_echoed=False,
         )

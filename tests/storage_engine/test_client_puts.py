@@ -138,15 +138,20 @@ def test_a_lost_connection_tells_sent_puts_from_those_that_were_held_back(tmp_pa
     play(tmp_path, scenario)
 
 
-def test_a_frame_without_a_reply_does_not_hold_others_back_for_ever(tmp_path: Path) -> None:
+def test_puts_held_back_behind_a_frame_without_a_reply_fail_unsent(tmp_path: Path) -> None:
     async def scenario(client: AsyncStoreClient, engine: SlowEngine) -> None:
         lost = client.put([record("a")])
         await engine.puts.get()
         held = client.put([record("b")])
         with pytest.raises(OutcomeUnknown):
             await lost
-        engine.answer(await engine.puts.get())
-        assert (await held)[0].queue_offset == 0
+        with pytest.raises(StoreUnavailable):
+            await held
+        later = client.put([record("c")])
+        frame = await engine.puts.get()
+        assert texts(frame) == ["c"]
+        engine.answer(frame)
+        assert (await later)[0].queue_offset == 0
 
     play(tmp_path, scenario, request_timeout_ms=50, sweep_interval_ms=10)
 

@@ -9,7 +9,10 @@ from dataclasses import dataclass, field
 import msgspec
 
 from mqservice.store import (
+    Extend,
     LeaseExpired,
+    LeaseRef,
+    Nack,
     OutcomeUnknown,
     PutResult,
     Received,
@@ -54,6 +57,8 @@ class StoreDouble:
         self.parked_count = 0
         self.receives: list[ReceiveRequest] = []
         self.settles: list[SettleRequest] = []
+        self.is_settle_held = False
+        self.held_settle_count = 0
         self._generation = 0
         self._changed = asyncio.Event()
 
@@ -148,6 +153,10 @@ class StoreDouble:
         return Received(head, records)
 
     async def settle(self, request: SettleRequest) -> SettleReply:
+        self.held_settle_count += 1
+        while self.is_settle_held:
+            await asyncio.sleep(0.005)
+        self.held_settle_count -= 1
         if not self.is_connected:
             raise OutcomeUnknown("the connection broke")
         self.settles.append(request)
@@ -159,7 +168,7 @@ class StoreDouble:
                 progress = self._progress(request.group, lease.topic, lease.queue_id)
                 held = progress.leases.get(offset)
                 if held is not None and held[0] != lease.lease_generation:
-                    failures.append(_failure(lease.topic, lease.queue_id, offset))
+                    failures.append(_failure(lease, offset))
                     continue
                 progress.leases.pop(offset, None)
                 if offset in progress.ready:
@@ -170,7 +179,7 @@ class StoreDouble:
             progress = self._progress(request.group, nack.topic, nack.queue_id)
             held = progress.leases.get(nack.queue_offset)
             if held is None or held[0] != nack.lease_generation:
-                failures.append(_failure(nack.topic, nack.queue_id, nack.queue_offset))
+                failures.append(_failure(nack, nack.queue_offset))
                 continue
             del progress.leases[nack.queue_offset]
             progress.ready.append(nack.queue_offset)
@@ -179,7 +188,7 @@ class StoreDouble:
             progress = self._progress(request.group, extend.topic, extend.queue_id)
             held = progress.leases.get(extend.queue_offset)
             if held is None or held[0] != extend.lease_generation:
-                failures.append(_failure(extend.topic, extend.queue_id, extend.queue_offset))
+                failures.append(_failure(extend, extend.queue_offset))
                 extended.append(0)
                 continue
             until_ms = now_ms() + extend.lease_ms
@@ -203,7 +212,11 @@ class StoreDouble:
         changed.set()
 
 
-def _failure(topic: str, queue_id: int, queue_offset: int) -> SettleFailure:
+def _failure(of: LeaseRef | Nack | Extend, queue_offset: int) -> SettleFailure:
     return SettleFailure(
-        topic=topic, queue_id=queue_id, queue_offset=queue_offset, code=LeaseExpired.code
+        topic=of.topic,
+        queue_id=of.queue_id,
+        lease_generation=of.lease_generation,
+        queue_offset=queue_offset,
+        code=LeaseExpired.code,
     )

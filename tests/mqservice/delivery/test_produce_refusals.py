@@ -75,6 +75,17 @@ def test_wrong_method_is_405(api: httpx.Client, topic: str, method: str) -> None
     assert response.headers["allow"] == "POST"
 
 
+def test_an_idempotency_key_is_refused_rather_than_ignored(api: httpx.Client, topic: str) -> None:
+    response = api.post(
+        f"/v1/ns/acme/topics/{topic}/messages",
+        json={"body": "x"},
+        headers={"idempotency-key": "once"},
+    )
+    assert response.status_code == 400
+    assert "Idempotency-Key" in response.json()["detail"]
+    assert response.json()["stored"] is False
+
+
 def test_content_encoding_is_415(api: httpx.Client, topic: str) -> None:
     response = api.post(
         f"/v1/ns/acme/topics/{topic}/messages", content=b"x", headers={"content-encoding": "gzip"}

@@ -251,6 +251,20 @@ def test_an_extended_receipt_still_acks(api: httpx.Client, topic: str) -> None:
     assert (answer["acked"], answer["failed"]) == (1, [])
 
 
+def test_a_failure_names_the_receipt_that_failed_and_not_a_newer_one(
+    api: httpx.Client, topic: str
+) -> None:
+    put(api, topic, {"body": "x"})
+    old = receive(api, topic).json()["messages"][0]["receipt"]
+    assert settle(api, nack=[{"receipt": old, "delay": "0s"}]).json()["nacked"] == 1
+    new = receive(api, topic).json()["messages"][0]["receipt"]
+
+    answer = settle(api, ack=[old, new]).json()
+
+    assert answer["acked"] == 1
+    assert [failure["receipt"] for failure in answer["failed"]] == [old]
+
+
 def test_a_receipt_given_twice_counts_once(api: httpx.Client, topic: str) -> None:
     put(api, topic, {"body": "x"})
     [message] = receive(api, topic).json()["messages"]

@@ -12,6 +12,7 @@ from websockets.sync.client import connect
 from tests.mqservice.delivery.peers import JSON, Peer, subscribe
 from tests.mqservice.delivery.serving import Server
 from tests.mqservice.delivery.store_double import StoreDouble
+from tests.mqservice.delivery.waiting import wait_until
 
 
 def test_hello_tells_the_limits(peer: Peer) -> None:
@@ -201,6 +202,32 @@ def test_an_ack_without_an_id_is_not_answered(peer: Peer, topic: str, store: Sto
 
     assert peer.recv()["op"] == "pong"
     assert store.settles[-1].acks[0].queue_offsets == [message["o"]]
+
+
+def test_a_second_ack_is_not_confirmed_before_the_first_has_its_outcome(
+    peer: Peer, topic: str, store: StoreDouble
+) -> None:
+    peer.ask("pub", topic=topic, m=[{"body": "x"}])
+    subscribe(peer, topic)
+    [message] = peer.take(1)
+    store.is_settle_held = True
+    peer.send("ack", id=50, sid=1, t=[message["t"]])
+    wait_until(lambda: store.held_settle_count == 1)
+    peer.send("ack", id=51, sid=1, t=[message["t"]])
+    assert peer.ask("pub", topic=topic, m=[{"body": "y", "queue": 9}])["op"] == "err"
+
+    store.is_connected = False
+    store.is_settle_held = False
+    answers = [peer.answer(50), peer.answer(51)]
+    store.is_connected = True
+    third = peer.ask("ack", sid=1, t=[message["t"]])
+
+    assert (answers[0]["op"], answers[0]["code"]) == ("err", "OUTCOME_UNKNOWN")
+    assert answers[1]["r"] == {
+        "acked": 0,
+        "failed": [{"t": message["t"], "code": "OUTCOME_UNKNOWN"}],
+    }
+    assert third["r"] == {"acked": 1, "failed": []}
 
 
 def test_a_nack_brings_the_message_back(peer: Peer, topic: str, store: StoreDouble) -> None:

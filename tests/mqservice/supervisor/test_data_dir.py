@@ -28,6 +28,13 @@ def data_dir(tmp_path: Path) -> DataDir:
     return data_dir
 
 
+def test_a_directory_that_holds_something_else_is_refused_and_untouched(tmp_path: Path) -> None:
+    (tmp_path / "letters").mkdir()
+    with pytest.raises(ConfigInvalid, match="not empty"):
+        DataDir(tmp_path).create()
+    assert [path.name for path in tmp_path.iterdir()] == ["letters"]
+
+
 def test_directories_are_private(data_dir: DataDir) -> None:
     assert stat.S_IMODE(data_dir.path.stat().st_mode) == 0o700
     assert stat.S_IMODE(data_dir.run.stat().st_mode) == 0o700
