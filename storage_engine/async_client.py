@@ -135,8 +135,6 @@ class AsyncStoreClient:
                 await self._runner
             self._runner = None
 
-    # Requests -------------------------------------------------------------------------------
-
     def put(self, records: list[bytes]) -> asyncio.Future[list[PutResult]]:
         """Append records of ``encode_record``; puts that come close together share a frame.
 
@@ -204,8 +202,6 @@ class AsyncStoreClient:
 
     async def ping(self) -> None:
         await self._ask(Op.PING, Empty(), Empty)
-
-    # Sending --------------------------------------------------------------------------------
 
     async def _ask(self, op: Op, request: Wire, kind: type[ReplyT]) -> ReplyT:
         reply = decode_reply(op, await self._request(op, request))
@@ -320,8 +316,6 @@ class AsyncStoreClient:
             future.set_exception(decode_error(status, payload))
         else:
             future.set_result(payload)
-
-    # Connection -----------------------------------------------------------------------------
 
     async def _keep_connected(self) -> None:
         delay_ms = self._config.reconnect_min_ms
