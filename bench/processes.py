@@ -120,11 +120,12 @@ async def bare_running(base: Path, worker_count: int) -> AsyncIterator[BareProce
 @contextlib.asynccontextmanager
 async def service_running(base: Path) -> AsyncIterator[Service]:
     """The whole service on an empty data directory and a free port, started as users start it."""
-    with scratch_directory("service", base) as data_dir:
+    with scratch_directory("service", base) as directory:
         port = free_port()
+        data_dir = directory / "data"
         environ = {**os.environ, "MQ_DATA_DIR": str(data_dir), "MQ_PORT": str(port)}
         command = [sys.executable, "-m", "mqservice.cli.main", "up"]
-        with _process(command, environ, data_dir) as process:
+        with _process(command, environ, directory) as process:
             await _answers(f"http://127.0.0.1:{port}/readyz", process)
             quickstart = data_dir / "quickstart.json"
             await _until(quickstart.exists, "quickstart.json", process)
