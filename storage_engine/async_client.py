@@ -154,7 +154,9 @@ class AsyncStoreClient:
         if self._put_inflight_bytes > self._config.put_inflight_bytes_max:
             return failed_put(StoreBusy(f"{self._put_inflight_bytes} bytes wait for the engine"))
         future = self._puts.add(self._loop.create_future(), records, put_bytes)
-        if not self._is_sending and self._may_send():
+        if self._puts.put_bytes >= self._config.put_hold_bytes:
+            self._send_puts()
+        elif not self._is_sending and self._may_send():
             self._is_sending = True
             self._loop.call_soon(self._send_puts)
         return future
@@ -269,7 +271,7 @@ class AsyncStoreClient:
         The engine would let them wait for its running sync anyway; this way they cost it, and us,
         one frame, one sync and one reply together.
         """
-        return self._put_frame_count == 0 or self._puts.put_bytes >= self._config.put_hold_bytes
+        return self._put_frame_count == 0
 
     def _put_frame_ended(self) -> None:
         self._put_frame_count -= 1

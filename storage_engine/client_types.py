@@ -18,7 +18,9 @@ class ClientConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     frame_bytes_max: int = 16 * MIB
     put_frame_bytes: int = MIB  # puts that travel together are cut into frames of this size
-    put_hold_bytes: int = 256 * 1024  # so much does not wait for the reply to the frame before
+    # So much waits neither for the end of the tick nor for the reply to the frame before: the
+    # engine works on it while the sender makes more.
+    put_hold_bytes: int = 64 * 1024
     put_inflight_bytes_max: int = 64 * MIB
     inflight_count_max: int = 100_000
     request_timeout_ms: int = 15_000  # a request that may park gets its own wait on top
