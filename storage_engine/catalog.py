@@ -66,6 +66,8 @@ class Catalog:
                 f"queue_count is {config.queue_count}, "
                 f"1 to {self._config.queue_count_max} is allowed"
             )
+        if config.retention_ms < 0:
+            raise BadRequest(f"retention_ms is {config.retention_ms}, it must be 0 or more")
         if known is None and len(self.topics) >= self._config.topic_count_max:
             raise BadRequest(f"there are {self._config.topic_count_max} topics already")
         self._topics.put(config)

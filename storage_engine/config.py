@@ -20,8 +20,10 @@ KIB: Final = 1024
 MIB: Final = 1024 * KIB
 GIB: Final = 1024 * MIB
 SECOND_MS: Final = 1_000
+HOUR_MS: Final = 3_600 * SECOND_MS
 ENV_PREFIX: Final = "MQ_ENGINE_"
 SOCKET_PATH_BYTES_MAX: Final = 107
+_MAY_BE_ZERO: Final = frozenset({"prefault_bytes", "retention_bytes", "reserve_bytes"})
 
 
 class StoreConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -35,6 +37,11 @@ class StoreConfig(msgspec.Struct, frozen=True, kw_only=True):
     consume_queue_units: int = 300_000  # RocketMQ's file of 6,000,000 bytes
     consume_queue_allocate_bytes: int = 64 * KIB  # disk taken ahead in a consume queue file
     prefault_bytes: int = 8 * MIB  # pages made ready ahead of the writer
+    map_count_max: int = 4_096  # consume queue files mapped at a time; the others are closed
+
+    index_slots: int = 5_000_000  # of one index file; RocketMQ's maxHashSlotNum
+    index_entries: int = 20_000_000  # of one index file; RocketMQ's maxIndexNum
+    index_allocate_bytes: int = 4 * MIB  # disk taken ahead in an index file
 
     body_bytes_max: int = 4 * MIB  # RocketMQ's maxMessageSize
     queue_count_max: int = 1_024  # of one topic
@@ -51,9 +58,19 @@ class StoreConfig(msgspec.Struct, frozen=True, kw_only=True):
     poll_wait_ms_max: int = 30 * SECOND_MS
     parked_count_max: int = 100_000
     lease_ms_min: int = SECOND_MS
-    lease_ms_max: int = 12 * 3_600 * SECOND_MS
+    lease_ms_max: int = 12 * HOUR_MS
     inflight_count_max: int = 20_000  # of one group on one queue
     inflight_span_max: int = 20_000  # from the consumer offset to the newest message in flight
+
+    retention_ms: int = 72 * HOUR_MS  # of a topic that says nothing; RocketMQ's fileReservedTime
+    retention_bytes: int = 0  # of the whole log; 0: as much as the disk has
+    retention_interval_ms: int = 10 * SECOND_MS
+    retention_files_max: int = 10  # segments deleted in one pass; RocketMQ's deleteFileBatchMax
+    disk_clean_percent: int = 75  # from here on expired segments go without waiting their turn
+    disk_force_percent: int = 85  # from here on the oldest segments go though not expired
+    disk_full_percent: int = 90  # from here on puts are refused
+    disk_enough_bytes: int = 16 * GIB  # with more than this free, the percentages do not count
+    reserve_bytes: int = 16 * MIB  # disk kept for settles and checkpoints when it is full
 
     async_flush_interval_ms: int = 200  # what a power cut may take from an async topic
     checkpoint_interval_ms: int = 5 * SECOND_MS
@@ -74,7 +91,7 @@ class StoreConfig(msgspec.Struct, frozen=True, kw_only=True):
             ConfigInvalid: names the field and the number that would be right.
         """
         for name, value in msgspec.structs.asdict(self).items():
-            if isinstance(value, int) and value < (0 if name == "prefault_bytes" else 1):
+            if isinstance(value, int) and value < (0 if name in _MAY_BE_ZERO else 1):
                 raise ConfigInvalid(f"{name} is {value}, it must be positive")
         page = 4 * KIB
         if not self.store_dir:
@@ -90,6 +107,12 @@ class StoreConfig(msgspec.Struct, frozen=True, kw_only=True):
             raise ConfigInvalid(
                 f"consume_queue_allocate_bytes is {self.consume_queue_allocate_bytes}, "
                 "not one unit of 20"
+            )
+        marks = self.disk_clean_percent, self.disk_force_percent, self.disk_full_percent
+        if not marks[0] <= marks[1] <= marks[2] <= 100:
+            raise ConfigInvalid(
+                f"disk_clean_percent, disk_force_percent and disk_full_percent are {marks}, "
+                "they must rise and end at 100 or below"
             )
         if self.body_bytes_max >= self.frame_bytes_max:
             raise ConfigInvalid(

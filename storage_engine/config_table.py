@@ -22,6 +22,7 @@ from storage_engine.protocol import Durability, GroupConfig, StartFrom, TopicCon
 
 _PERM_READ_WRITE: Final = 6
 _DURABILITY: Final = "mq.durability"
+_RETENTION_MS: Final = "reserve.time"  # RocketMQ 5 knows it from tiered storage
 _START_FROM: Final = "mq.start_from"
 _LEASE_MS: Final = "mq.lease_ms"
 
@@ -90,6 +91,7 @@ class TopicTable:
                 topic=name,
                 queue_count=row.write_queue_nums,
                 durability=Durability(row.attributes.get(_DURABILITY, Durability.SYNC)),
+                retention_ms=int(row.attributes.get(_RETENTION_MS, "0")),
             )
 
     def put(self, config: TopicConfig) -> None:
@@ -100,7 +102,10 @@ class TopicTable:
                 topic_name=name,
                 read_queue_nums=topic.queue_count,
                 write_queue_nums=topic.queue_count,
-                attributes={_DURABILITY: topic.durability},
+                attributes={
+                    _DURABILITY: topic.durability,
+                    _RETENTION_MS: str(topic.retention_ms),
+                },
             )
             for name, topic in topics.items()
         }

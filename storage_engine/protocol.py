@@ -115,11 +115,15 @@ class CancelRequest(Wire, frozen=True, kw_only=True):
 
 
 class TopicConfig(Wire, frozen=True, kw_only=True):
-    """A topic as the engine knows it. ``topic`` is the full name, ``namespace%name``."""
+    """A topic as the engine knows it. ``topic`` is the full name, ``namespace%name``.
+
+    ``retention_ms``: how long its messages can be read after they were stored; 0: the store's own.
+    """
 
     topic: str
     queue_count: int
     durability: Durability = Durability.SYNC
+    retention_ms: int = 0
 
 
 class TopicList(Wire, frozen=True, kw_only=True):
