@@ -24,7 +24,8 @@ from storage_engine.consume_queue import UNIT, UNIT_BYTES, ConsumeQueue
 from storage_engine.errors import RecordRefused, StoreCorrupt, SyncFailed
 from storage_engine.files import Files
 from storage_engine.layout import COMMIT_LOG_DIR
-from storage_engine.mapped_files import MappedFile, MappedFiles
+from storage_engine.mapped_file import MappedFile
+from storage_engine.mapped_files import MappedFiles
 from storage_engine.record import (
     BLANK,
     CRC_DIGITS,

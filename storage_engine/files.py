@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import ctypes
 import errno
+import functools
 import mmap
 import os
+import weakref
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -27,24 +29,52 @@ _MADV_POPULATE_WRITE: Final = 23  # Linux 5.14; older kernels answer EINVAL and 
 # ctypes the lock is released, and the event loop goes on.
 _libc = ctypes.CDLL(None, use_errno=True)
 _libc.msync.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
+_libc.mmap.argtypes = [
+    ctypes.c_void_p,
+    ctypes.c_size_t,
+    ctypes.c_int,
+    ctypes.c_int,
+    ctypes.c_int,
+    ctypes.c_long,
+]
+_libc.mmap.restype = ctypes.c_void_p
+_libc.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
+_MAP_FAILED: Final = ctypes.c_void_p(-1).value
 _libc.madvise.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
 
 
 class Mapping:
-    """One mapped file. ``view`` is the whole of it, writable; release with ``close``."""
+    """One mapped file. ``view`` is the whole of it, writable.
 
-    __slots__ = ("_anchor", "_map", "address", "view")
+    Holds no file descriptor, unlike ``mmap.mmap`` of Python 3.11: a store has many thousand files.
+    ``close`` lets go of it; the memory is unmapped when nobody uses a part of ``view`` any more.
+    """
 
-    def __init__(self, mapped: mmap.mmap) -> None:
-        self._map = mapped
-        self.view = memoryview(mapped)
-        self._anchor: ctypes.c_char | None = ctypes.c_char.from_buffer(mapped)
-        self.address = ctypes.addressof(self._anchor)
+    __slots__ = ("_bytes", "address", "size_bytes", "view")
+
+    def __init__(self, descriptor: int, size_bytes: int) -> None:
+        address = _libc.mmap(
+            None, size_bytes, mmap.PROT_READ | mmap.PROT_WRITE, mmap.MAP_SHARED, descriptor, 0
+        )
+        if address == _MAP_FAILED:
+            code = ctypes.get_errno()
+            raise OSError(code, f"mmap of {size_bytes} bytes: {os.strerror(code)}")
+        self.address: int = address
+        self.size_bytes = size_bytes
+        mapped = _bytes_type(size_bytes).from_address(address)
+        weakref.finalize(mapped, _libc.munmap, address, size_bytes).atexit = False
+        self._bytes = memoryview(mapped)
+        self.view = self._bytes.cast("B")
 
     def close(self) -> None:
-        self._anchor = None
         self.view.release()
-        self._map.close()
+        self._bytes.release()
+
+
+@functools.cache
+def _bytes_type(size_bytes: int) -> type[ctypes.Array[ctypes.c_ubyte]]:
+    """An array type of that many bytes; a class of its own, so that weak references work."""
+    return type(f"Bytes{size_bytes}", (ctypes.c_ubyte * size_bytes,), {})
 
 
 class Files:
@@ -58,9 +88,12 @@ class Files:
         path.mkdir(mode=0o700, exist_ok=True)
         self.sync_dir(path.parent)
 
-    def create(self, path: Path, size_bytes: int, allocate_bytes: int) -> None:
-        """A new file of zeros whose first ``allocate_bytes`` have disk behind them; durable on
-        return.
+    def create(
+        self, path: Path, size_bytes: int, allocate_bytes: int, content: bytes | memoryview = b""
+    ) -> None:
+        """A new file whose first ``allocate_bytes`` have disk behind them; durable on return.
+
+        It begins with ``content``; the rest is zeros.
 
         Made aside and renamed, so that a crash leaves none of the wrong size; one that is there
         already is replaced. Two fsyncs. Raises ``DiskFull`` and leaves no file.
@@ -71,6 +104,7 @@ class Files:
         try:
             os.posix_fallocate(descriptor, 0, allocate_bytes)
             os.ftruncate(descriptor, size_bytes)
+            _write_whole(descriptor, content)
             os.fsync(descriptor)
         except OSError as exc:
             aside.unlink(missing_ok=True)
@@ -94,7 +128,7 @@ class Files:
         """The whole of an existing file, shared and writable."""
         descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
         try:
-            return Mapping(mmap.mmap(descriptor, size_bytes))
+            return Mapping(descriptor, size_bytes)
         finally:
             os.close(descriptor)
 
@@ -117,6 +151,17 @@ class Files:
                 f"msync of {path} at {offset}, {length_bytes} bytes: {os.strerror(code)}"
             )
 
+    def sync_path(self, path: Path) -> None:
+        """Make all of a file durable that was written, through maps too; one fdatasync.
+
+        Raises ``SyncFailed``.
+        """
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            self.sync_file(descriptor, path)
+        finally:
+            os.close(descriptor)
+
     def sync_dir(self, path: Path) -> None:
         """Make the names in a directory durable."""
         descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -135,9 +180,7 @@ class Files:
         try:
             descriptor = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
             try:
-                view = memoryview(content)
-                while view:
-                    view = view[os.write(descriptor, view) :]
+                _write_whole(descriptor, content)
                 os.fsync(descriptor)
             finally:
                 os.close(descriptor)
@@ -159,10 +202,8 @@ class Files:
         it.
         """
         size_bytes = os.fstat(descriptor).st_size
-        view = memoryview(content)
         try:
-            while view:
-                view = view[os.write(descriptor, view) :]
+            _write_whole(descriptor, content)
         except OSError as exc:
             os.ftruncate(descriptor, size_bytes)
             raise _mapped(exc, path, f"cannot append {len(content)} bytes") from exc
@@ -197,6 +238,12 @@ class Files:
 
     def unlink(self, path: Path) -> None:
         path.unlink(missing_ok=True)
+
+
+def _write_whole(descriptor: int, content: bytes | memoryview) -> None:
+    view = memoryview(content)
+    while view:
+        view = view[os.write(descriptor, view) :]
 
 
 def _mapped(exc: OSError, path: Path, what: str) -> StoreError | OSError:

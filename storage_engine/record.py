@@ -346,6 +346,8 @@ def parse_head(buffer: bytes | memoryview, at: int = 0) -> RecordHead:
     if not FIXED_BYTES <= record_bytes <= room:
         raise StoreCorrupt(f"record claims {record_bytes} bytes, {room} are there")
     head = _HEADS[bool(sysflag & SYSFLAG_BORN_HOST_V6), bool(sysflag & SYSFLAG_STORE_HOST_V6)]
+    if head.size > record_bytes:
+        raise StoreCorrupt(f"record claims {record_bytes} bytes, its head alone has {head.size}")
     fields = head.unpack_from(buffer, at)
     topic_at = head.size + fields[14]
     width = 1 if magic == MAGIC_V1 else 2

@@ -29,7 +29,7 @@ from storage_engine.checkpoint import Checkpoint
 from storage_engine.commit_log import BLANK_BYTES, CommitLog
 from storage_engine.consume_queues import ConsumeQueues
 from storage_engine.errors import StoreCorrupt
-from storage_engine.mapped_files import MappedFile
+from storage_engine.mapped_file import MappedFile
 from storage_engine.record import (
     BLANK,
     LENGTH_4,
