@@ -6,6 +6,14 @@ import time
 from typing import Protocol
 
 
+def measured_ns() -> int:
+    """Nanoseconds since some fixed moment, for measuring how long something took; decides nothing.
+
+    Any thread.
+    """
+    return time.monotonic_ns()
+
+
 class Clock(Protocol):
     """Two clocks: one that people read and one that only ever moves forward."""
 

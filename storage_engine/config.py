@@ -23,7 +23,9 @@ SECOND_MS: Final = 1_000
 HOUR_MS: Final = 3_600 * SECOND_MS
 ENV_PREFIX: Final = "MQ_ENGINE_"
 SOCKET_PATH_BYTES_MAX: Final = 107
-_MAY_BE_ZERO: Final = frozenset({"prefault_bytes", "retention_bytes", "reserve_bytes"})
+_MAY_BE_ZERO: Final = frozenset(
+    {"prefault_bytes", "retention_bytes", "reserve_bytes", "metrics_port"}
+)
 
 
 class StoreConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -32,6 +34,7 @@ class StoreConfig(msgspec.Struct, frozen=True, kw_only=True):
     store_dir: str
     socket: str = ""  # path of the unix socket
     broker: str = "broker-0"
+    metrics_port: int = 0  # of /metrics on the loopback address; 0: none
 
     segment_bytes: int = GIB  # RocketMQ's mappedFileSizeCommitLog
     consume_queue_units: int = 300_000  # RocketMQ's file of 6,000,000 bytes

@@ -354,6 +354,12 @@ class Delivery:
 
     # Numbers --------------------------------------------------------------------------------
 
+    @property
+    def inflight_count(self) -> int:
+        """Messages under a lease; costs a look at every queue of every group."""
+        subscriptions = self._subscriptions.values()
+        return sum([len(queue.inflight) for each in subscriptions for queue in each.queues])
+
     def stats(self, group: str) -> list[GroupQueueStats]:
         """Progress of a group on every queue it has read, by topic and queue id."""
         found = []

@@ -15,11 +15,23 @@ import threading
 from collections.abc import Callable
 from typing import Final
 
+from storage_engine.clock import measured_ns
 from storage_engine.commit_log import CommitLog
 from storage_engine.errors import StoreError
+from storage_engine.metrics import Histogram
 
 _STOP: Final = False
 _SYNC: Final = True
+_SECONDS: Final = (0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10)
+_BYTES: Final = tuple(4**power * 1_024 for power in range(10))  # 1 KiB to 256 MiB
+
+
+class SyncTimes:
+    """What the syncs of one store took and did; outlives the flusher, which ends with a failure."""
+
+    def __init__(self) -> None:
+        self.seconds = Histogram(_SECONDS)
+        self.bytes = Histogram(_BYTES)  # made durable by one sync
 
 
 class Flusher:
@@ -31,6 +43,7 @@ class Flusher:
         loop: asyncio.AbstractEventLoop,
         flushed: Callable[[int], None],
         failed: Callable[[StoreError], None],
+        times: SyncTimes | None = None,
     ) -> None:
         self._commit_log = commit_log
         self._loop = loop
@@ -40,6 +53,7 @@ class Flusher:
         self._is_asked = False
         self._thread = threading.Thread(target=self._run, name="flusher", daemon=True)
         self.sync_count = 0
+        self._times = times or SyncTimes()
         self.error: StoreError | None = None  # the sync that failed; there is none after it
 
     def start(self) -> None:
@@ -61,6 +75,7 @@ class Flusher:
             # Cleared before the target is read: a request that comes later gets a sync of its own.
             self._is_asked = False
             target = self._commit_log.append_offset
+            before, started_ns = self._commit_log.flushed_offset, measured_ns()
             try:
                 self._commit_log.sync(target)
             except StoreError as exc:
@@ -68,4 +83,6 @@ class Flusher:
                 self._loop.call_soon_threadsafe(self._failed, exc)
                 return
             self.sync_count += 1
+            self._times.seconds.observe((measured_ns() - started_ns) / 1e9)
+            self._times.bytes.observe(max(target - before, 0))
             self._loop.call_soon_threadsafe(self._flushed, target)
