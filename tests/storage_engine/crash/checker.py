@@ -1,0 +1,217 @@
+"""Opens what a crash left behind and compares it with what clients had been told.
+
+image on disk, promises ──▶ [examine] ──▶ nothing, or a Violation with the name of the anomaly
+
+refused             the store does not open                                   S5, S6
+not-idempotent      a second recovery changed files                           S5
+quarantined         a crash alone was taken for corruption                    S4
+damaged-log         the log holds something that is no record                 S1
+index-differs       a queue's units are not those of the log                  S2, S3
+gap                 queue offsets of a queue are not dense                    O5
+lost-write          an acknowledged message is missing                        D1, D2, D3
+inconsistent-offset an acknowledged offset holds something else               O1
+aborted-read        a message that was definitely refused is there            D6
+phantom             a message is there that nobody sent to this queue         L2
+reordered           messages of a queue are not in the order they were sent   O3
+settle-lost         a durable settle is forgotten                             D9
+poll-skip           a message is not delivered although nobody settled it     D9
+unusable            a put or a read afterwards fails                          B3
+"""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Final
+
+from storage_engine.delivery import Delivered
+from storage_engine.errors import StoreError
+from storage_engine.protocol import PullRequest, ReceiveRequest
+from storage_engine.record import Record, decode_records, verify_record
+from tests.storage_engine.crash.log_reader import BadLog, LogRecord, read_log, read_units
+from tests.storage_engine.crash.promises import Promises, Queue
+from tests.storage_engine.crash.recorder import read_tree
+from tests.storage_engine.doubles import FaultyFiles, OpenStore, message
+from tests.storage_engine.stopping import kill
+
+ALARM_DIR: Final = "quarantine"
+# Differ from run to run by design: the epoch counts runs, lock and abort name the process.
+_RUN_FILES: Final = frozenset({"epoch", "lock", "abort"})
+_PULL_COUNT: Final = 1_000
+_BYTES_MAX: Final = 1 << 20
+
+
+class AnotherBoot(FaultyFiles):
+    """The machine has been started again since the files were written."""
+
+    def medium_id(self, path: Path) -> str:
+        return "another boot"
+
+
+class Violation(AssertionError):
+    """One promise that was not kept."""
+
+    def __init__(self, name: str, detail: str) -> None:
+        super().__init__(f"{name}: {detail}")
+        self.name = name
+
+
+async def examine(store_dir: Path, promises: Promises, limits: dict[str, int]) -> None:
+    """Recover twice, check every promise, then go on working. Raises ``Violation``."""
+    before = _files(store_dir)
+    store = _opened(store_dir, limits)
+    try:
+        once = _files(store_dir)
+        if once != before:
+            # A recovery that changed nothing is its own second one.
+            kill(store.store)
+            store = _opened(store_dir, limits)
+            _check_equal(once, _files(store_dir))
+        _check_messages(store, store_dir, promises)
+        _check_settles(store, promises)
+        await _check_use(store, promises)
+    finally:
+        kill(store.store)
+
+
+def _check_equal(once: dict[str, bytes | None], twice: dict[str, bytes | None]) -> None:
+    if once != twice:
+        paths = once.keys() | twice.keys()
+        changed = sorted(path for path in paths if once.get(path) != twice.get(path))
+        raise Violation("not-idempotent", str(changed))
+
+
+def _opened(store_dir: Path, limits: dict[str, int]) -> OpenStore:
+    try:
+        return OpenStore(store_dir, limits=limits, files=AnotherBoot()).open()
+    except StoreError as exc:
+        raise Violation("refused", str(exc)) from exc
+
+
+def _files(store_dir: Path) -> dict[str, bytes | None]:
+    found = read_tree(store_dir) if store_dir.is_dir() else {}
+    return {path: found[path] for path in found if path.rpartition("/")[2] not in _RUN_FILES}
+
+
+def _check_messages(store: OpenStore, store_dir: Path, promises: Promises) -> None:
+    try:
+        log = read_log(store_dir)
+    except BadLog as exc:
+        raise Violation("damaged-log", str(exc)) from exc
+    if any((store_dir / ALARM_DIR).glob("*")):
+        raise Violation("quarantined", "a crash is no corruption")
+    by_queue: dict[Queue, list[LogRecord]] = {}
+    for record in log:
+        by_queue.setdefault((record.topic, record.queue_id), []).append(record)
+    for topic, queue_count in promises.topics.items():
+        if topic not in store.store.catalog.topics:
+            raise Violation("lost-write", f"topic {topic} was created and is gone")
+        for queue_id in range(queue_count):
+            of_log = by_queue.pop((topic, queue_id), [])
+            _check_queue(store, store_dir, promises, (topic, queue_id), of_log)
+
+
+def _check_queue(
+    store: OpenStore, store_dir: Path, promises: Promises, queue: Queue, of_log: list[LogRecord]
+) -> None:
+    stats = store.store.topic_stats(queue[0]).queues[queue[1]]
+    served = pulled(store, queue, stats.min_offset, stats.max_offset)
+    offsets = [record.queue_offset for record in served]
+    if offsets != list(range(stats.min_offset, stats.max_offset)):
+        raise Violation("gap", f"{queue} serves {offsets} of {stats}")
+    if stats.min_offset and not promises.may_expire:
+        raise Violation("lost-write", f"{queue} begins at {stats.min_offset}")
+    readable = [record for record in of_log if record.queue_offset >= stats.min_offset]
+    units = read_units(store_dir, *queue, stats.min_offset, stats.max_offset)
+    if units != [record.unit for record in readable]:
+        raise Violation("index-differs", f"{queue}: {units} of {readable}")
+    for record in served:
+        if record.body in promises.refused:
+            raise Violation("aborted-read", f"{queue} serves {record.body[:40]!r}")
+        if promises.sent.get(record.body) != queue:
+            raise Violation("phantom", f"{queue} serves {record.body[:40]!r}")
+    order = [promises.order[record.body] for record in served]
+    if order != sorted(set(order)):
+        raise Violation("reordered", f"{queue}: {order}")
+    bodies = {record.queue_offset: record.body for record in served}
+    for queue_offset, body in promises.acked[queue].items():
+        if queue_offset < stats.min_offset:
+            continue
+        if queue_offset < stats.max_offset:
+            if bodies[queue_offset] != body:
+                raise Violation("inconsistent-offset", f"{queue} at {queue_offset}")
+        elif queue_offset < promises.safe_below[queue]:
+            raise Violation("lost-write", f"{queue} at {queue_offset}: {body[:40]!r}")
+
+
+def pulled(store: OpenStore, queue: Queue, start: int, end: int) -> list[Record]:
+    """What a pull gives, with every CRC verified again."""
+    records: list[Record] = []
+    while start + len(records) < end:
+        request = PullRequest(
+            topic=queue[0], queue_id=queue[1], queue_offset=start + len(records),
+            messages_max=_PULL_COUNT, bytes_max=_BYTES_MAX,
+        )  # fmt: skip
+        _, found = store.store.pull(request)
+        if not found:
+            break
+        content = store.store.read_records(found)
+        at = 0
+        for _, record_bytes in found:
+            try:
+                verify_record(content, at)
+            except StoreError as exc:
+                raise Violation("damaged-log", f"{queue} serves a torn record: {exc}") from exc
+            at += record_bytes
+        records += decode_records(content)
+    return records
+
+
+def _check_settles(store: OpenStore, promises: Promises) -> None:
+    for group in promises.groups:
+        for topic, queue_count in promises.topics.items():
+            delivered = _received(store, group, topic)
+            for queue_id in range(queue_count):
+                key = group, (topic, queue_id)
+                got = delivered.get(queue_id, set())
+                safe = promises.settled_safe.get(key, set()) & got
+                if safe:
+                    raise Violation("settle-lost", f"{key} gets {sorted(safe)} again")
+                stats = store.store.topic_stats(topic).queues[queue_id]
+                missing = set(range(stats.min_offset, stats.max_offset)) - got
+                skipped = missing - promises.settling[key]
+                if skipped:
+                    raise Violation("poll-skip", f"{key} never gets {sorted(skipped)}")
+
+
+def _received(store: OpenStore, group: str, topic: str) -> dict[int, set[int]]:
+    """Everything the group can get of a topic now, by queue."""
+    got: dict[int, set[int]] = {}
+    answers: list[Delivered] = []
+    request = ReceiveRequest(
+        group=group, topic=topic, member_id="checker", messages_max=_PULL_COUNT,
+        bytes_max=_BYTES_MAX, wait_ms=0, lease_ms=60_000,
+    )  # fmt: skip
+    while True:
+        store.store.receive(request, answers.append)
+        delivered = answers.pop()
+        if not delivered.records:
+            return got
+        for record in decode_records(store.store.read_records(delivered.records)):
+            got.setdefault(record.queue_id, set()).add(record.queue_offset)
+
+
+async def _check_use(store: OpenStore, promises: Promises) -> None:
+    """One more message to every topic's first queue: it gets the next offset and can be read."""
+    for topic in promises.topics:
+        end = store.store.topic_stats(topic).queues[0].max_offset
+        try:
+            async with asyncio.timeout(10):
+                put = await store.put(message(b"after the crash", topic=topic))
+        except StoreError as exc:
+            raise Violation("unusable", f"{topic}: {exc!r}") from exc
+        if put.error is not None or put.offsets[0][0] != end:
+            raise Violation("unusable", f"{topic}: {put} at {end}")
+        served = pulled(store, (topic, 0), end, end + 1)
+        if [record.body for record in served] != [b"after the crash"]:
+            raise Violation("unusable", f"{topic}: {served}")
