@@ -2,24 +2,30 @@
 
     log durable ──▶ consume queues synced ──▶ checkpoint ──▶ consumerOffset.json ──▶ new journal
 
-The slow steps run on a thread of the executor; appends and settles go on meanwhile and belong to
-the next run. Calls that overlap share one run.
+A consume queue file whose sync failed is not believed again, although the next sync would report
+success: ``dispatched_offset`` then stays where it was until the next start, which writes the queues
+anew from there. The slow steps run on a thread of the executor; appends and settles go on meanwhile
+and belong to the next run. Calls that overlap share one run.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from storage_engine.checkpoint import Checkpoint, write_checkpoint
 from storage_engine.commit_log import CommitLog
-from storage_engine.consume_queue import ConsumeQueue
 from storage_engine.consume_queues import ConsumeQueues
 from storage_engine.consumer_offsets import ConsumerOffsets
 from storage_engine.dispatcher import Dispatcher
+from storage_engine.errors import SyncFailed
 from storage_engine.files import Files
+from storage_engine.mapped_file import MappedFile
 from storage_engine.protocol import CheckpointReply
+
+log = logging.getLogger(__name__)
 
 
 class Checkpointer:
@@ -43,6 +49,27 @@ class Checkpointer:
         self._consumer_offsets = consumer_offsets
         self._durable_to = durable_to
         self._running: asyncio.Task[CheckpointReply] | None = None
+        self._is_derived_lost = False
+        self._derived = 0, 0  # dispatched_offset and unit count that are durable
+
+    def write_first(self, end_offset: int) -> None:
+        """The checkpoint of a store that has just been recovered; durable on return.
+
+        From now on there is one, and the next start begins here. Raises ``SyncFailed``,
+        ``DiskFull``.
+        """
+        ends = [(queue, queue.max_offset) for queue in self._queues]
+        for queue, end in ends:
+            _sync_files(queue.dirty_files())
+            queue.synced(end)
+        self._derived = end_offset, sum([end for _, end in ends])
+        mark = Checkpoint(
+            flushed_offset=end_offset,
+            dispatched_offset=end_offset,
+            unit_count=self._derived[1],
+            store_timestamp_ms=self._commit_log.store_timestamp_ms,
+        )
+        write_checkpoint(self._files, self._path, mark)
 
     async def run(self) -> CheckpointReply:
         """One checkpoint. Raises ``SyncFailed``, ``DiskFull``; the one before then still stands."""
@@ -52,28 +79,45 @@ class Checkpointer:
 
     async def _run(self) -> CheckpointReply:
         dispatched_offset = self._dispatcher.dispatched_offset
-        unit_count = sum(queue.max_offset for queue in self._queues)
+        ends = [(queue, queue.max_offset) for queue in self._queues]
+        dirty = [(queue, end) for queue, end in ends if queue.is_dirty]
         # An async topic's records are visible before they are durable.
         await self._durable_to(dispatched_offset)
-        mark = Checkpoint(
-            flushed_offset=self._commit_log.flushed_offset,
-            dispatched_offset=dispatched_offset,
-            unit_count=unit_count,
-            store_timestamp_ms=self._commit_log.store_timestamp_ms,
-        )
-        dirty = [queue for queue in self._queues if queue.is_dirty]
+        flushed_offset = self._commit_log.flushed_offset
+        stamp = self._commit_log.store_timestamp_ms
         taken = self._consumer_offsets.snapshot()
         loop = asyncio.get_running_loop()
-        await loop.run_in_executor(None, self._write, dirty, mark, taken)
+        if not self._is_derived_lost:
+            files = [file for queue, _ in dirty for file in queue.dirty_files()]
+            try:
+                await loop.run_in_executor(None, _sync_files, files)
+            except SyncFailed as exc:
+                self._is_derived_lost = True
+                log.error(
+                    "consume queues not durable",
+                    extra={"action": "queue_sync_failed", "reason": str(exc)},
+                )
+            else:
+                for queue, end in dirty:
+                    queue.synced(end)
+                self._derived = dispatched_offset, sum([end for _, end in ends])
+        mark = Checkpoint(
+            flushed_offset=flushed_offset,
+            dispatched_offset=self._derived[0],
+            unit_count=self._derived[1],
+            store_timestamp_ms=stamp,
+        )
+        await loop.run_in_executor(None, self._write, mark, taken)
         return CheckpointReply(
             flushed_offset=mark.flushed_offset,
             consumer_offset_count=self._consumer_offsets.finish(taken),
         )
 
-    def _write(
-        self, dirty: list[ConsumeQueue], mark: Checkpoint, taken: dict[str, dict[int, int]]
-    ) -> None:
-        for queue in dirty:
-            queue.sync()
+    def _write(self, mark: Checkpoint, taken: dict[str, dict[int, int]]) -> None:
         write_checkpoint(self._files, self._path, mark)
         self._consumer_offsets.write(taken)
+
+
+def _sync_files(files: list[MappedFile]) -> None:
+    for file in files:
+        file.sync_whole()

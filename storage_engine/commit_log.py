@@ -24,6 +24,7 @@ from storage_engine.consume_queue import UNIT, UNIT_BYTES, ConsumeQueue
 from storage_engine.errors import RecordRefused, StoreCorrupt, SyncFailed
 from storage_engine.files import Files
 from storage_engine.layout import COMMIT_LOG_DIR
+from storage_engine.log_scan import scan
 from storage_engine.mapped_file import MappedFile
 from storage_engine.mapped_files import MappedFiles
 from storage_engine.record import (
@@ -37,6 +38,7 @@ from storage_engine.record import (
     QUEUE_OFFSET_AT,
     STORED_BY,
 )
+from storage_engine.record_check import is_whole
 
 BLANK_BYTES: Final = BLANK.size
 _DIGITS_FROM: Final = len(CRC_PROPERTY_HEAD)
@@ -174,15 +176,61 @@ class CommitLog:
             position = stop
         self.flushed_offset = max(self.flushed_offset, to)
 
-    def sync_all(self) -> None:
-        """Make everything durable that recovery took over: the page cache may know more than the
-        disk.
+    def replace_unsynced(self) -> None:
+        """Write the segments anew whose sync failed, as new files; any thread, while nobody
+        appends.
+
+        ``take_replaced`` must follow. Raises ``SyncFailed``, ``DiskFull``; may be tried again.
+        """
+        damaged = [file for file in self._run.files if self._unsynced_end(file) > 0]
+        found = scan(damaged, self.flushed_offset, self.flushed_offset, keeps_whole=False)
+        if found.end_offset < self.append_offset:
+            raise SyncFailed(
+                f"the record at {found.end_offset} was lost by the failed sync: {found.tail_reason}"
+            )
+        for segment in damaged:
+            segment.replace(self._unsynced_end(segment))
+
+    def _unsynced_end(self, segment: MappedFile) -> int:
+        """Position up to which a segment is used, when some of that is not durable; else 0."""
+        end = min(self.append_offset - segment.base_offset, segment.size_bytes)
+        return end if segment.base_offset + end > self.flushed_offset else 0
+
+    def take_replaced(self) -> None:
+        """Go on with the new files; all that is appended is durable in them."""
+        for segment in self._run.files:
+            if self._unsynced_end(segment) > 0:
+                segment.close()
+        self.flushed_offset = self.append_offset
+        self._failed_sync = None
+
+    def rewrite_from(self, offset: int) -> None:
+        """Write what stands from ``offset`` on again, and make it durable.
+
+        Recovery read it from the page cache, which may know more than the disk.
         """
         for segment in self._run.files:
+            start = max(offset - segment.base_offset, 0)
             end = min(self.append_offset - segment.base_offset, segment.size_bytes)
-            segment.sync(0, max(end, 0))
+            if start < end:
+                segment.rewrite(start, end)
 
     # Reading --------------------------------------------------------------------------------
+
+    def damaged(self, records: list[tuple[int, int]]) -> list[int]:
+        """Which of the records given by (physical_offset, record_bytes) cannot be read as written.
+
+        Positions in ``records``; nearly always none.
+        """
+        found = []
+        find = self._run.find
+        for index, (physical_offset, record_bytes) in enumerate(records):
+            segment = find(physical_offset)
+            if segment is None or not is_whole(
+                segment.view, physical_offset - segment.base_offset, record_bytes, physical_offset
+            ):
+                found.append(index)
+        return found
 
     def read_many(self, records: list[tuple[int, int]]) -> bytes:
         """Records given by (physical_offset, record_bytes), back to back; neighbours in one

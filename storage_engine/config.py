@@ -76,6 +76,7 @@ class StoreConfig(msgspec.Struct, frozen=True, kw_only=True):
     reserve_bytes: int = 16 * MIB  # disk kept for settles and checkpoints when it is full
 
     async_flush_interval_ms: int = 200  # what a power cut may take from an async topic
+    repair_interval_ms: int = 2 * SECOND_MS  # between tries to write anew what a sync lost
     checkpoint_interval_ms: int = 5 * SECOND_MS
     tick_interval_ms: int = 100  # leases and parked polls are looked at this often
 

@@ -9,12 +9,13 @@ Loop thread only.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from storage_engine.config import StoreConfig
-from storage_engine.consume_queue import ConsumeQueue
+from storage_engine.consume_queue import ConsumeQueue, Unit
 from storage_engine.files import Files
 from storage_engine.layout import CONSUME_QUEUE_DIR, consume_queue_dir
+from storage_engine.map_pool import MapPool
 
 
 class ConsumeQueues:
@@ -25,6 +26,7 @@ class ConsumeQueues:
     def __init__(self, config: StoreConfig, files: Files) -> None:
         self._config = config
         self._files = files
+        self.pool = MapPool(config.map_count_max)
         self.by_topic: dict[bytes, list[ConsumeQueue]] = {}
 
     def ensure(self, topic: str, queue_count: int) -> list[ConsumeQueue]:
@@ -39,18 +41,32 @@ class ConsumeQueues:
                     queue_id,
                     file_bytes=self._config.consume_queue_file_bytes,
                     allocate_bytes=self._config.consume_queue_allocate_bytes,
+                    pool=self.pool,
                 )
             )
         return queues
 
-    def load(self, dispatched_offset: int) -> None:
-        """Open the queues that have a directory, cut to the records below ``dispatched_offset``."""
+    def load(
+        self, dispatched_offset: int, floors: Mapping[str, list[int]]
+    ) -> list[tuple[ConsumeQueue, int, Unit]]:
+        """Open the queues that have a directory, cut to the records below ``dispatched_offset``.
+
+        ``floors``: least min_offset of each queue, by topic. Returns the units that were cut, as
+        (queue, queue_offset, unit), in the order of the log.
+        """
         root = self._config.store_path / CONSUME_QUEUE_DIR
-        for topic_dir in sorted(root.iterdir()) if root.is_dir() else ():
+        counts = {topic: len(offsets) for topic, offsets in floors.items()}
+        for topic_dir in root.iterdir() if root.is_dir() else ():
             ids = [int(path.name) for path in topic_dir.iterdir() if path.name.isdecimal()]
             if ids:
-                for queue in self.ensure(topic_dir.name, max(ids) + 1):
-                    queue.recover(dispatched_offset)
+                counts[topic_dir.name] = max(max(ids) + 1, counts.get(topic_dir.name, 0))
+        cut = []
+        for topic, count in sorted(counts.items()):
+            known = floors.get(topic, [])
+            for queue in self.ensure(topic, count):
+                floor = known[queue.queue_id] if queue.queue_id < len(known) else 0
+                cut += [(queue, *entry) for entry in queue.recover(dispatched_offset, floor)]
+        return sorted(cut, key=lambda entry: entry[2][0])
 
     def __iter__(self) -> Iterator[ConsumeQueue]:
         for queues in self.by_topic.values():

@@ -12,10 +12,9 @@ Every wait, lease and number in flight has a maximum in ``StoreConfig``. Loop th
 from __future__ import annotations
 
 import itertools
-from collections import OrderedDict
 from collections.abc import Callable
 from functools import partial
-from typing import Final, NamedTuple
+from typing import Final
 
 from storage_engine.clock import Clock
 from storage_engine.config import StoreConfig
@@ -36,53 +35,23 @@ from storage_engine.protocol import (
     SettleRequest,
     StartFrom,
 )
+from storage_engine.subscription import Delivered, Parked, Subscription
 
 _GENERATION_BITS: Final = 40  # of the counter; the epoch of this run of the engine stands above it
-
-
-class Delivered(NamedTuple):
-    """What a receive got. ``records`` are (physical_offset, record_bytes); attempts run along."""
-
-    lease_generation: int
-    lease_until_ms: int
-    records: list[tuple[int, int]]
-    attempts: list[int]
-
-
-class Parked:
-    """A receive that waits. ``answer`` is called exactly once, unless ``cancel`` came first."""
-
-    __slots__ = ("answer", "is_done", "request", "subscription")
-
-    def __init__(
-        self,
-        request: ReceiveRequest,
-        subscription: Subscription,
-        answer: Callable[[Delivered], None],
-    ) -> None:
-        self.request = request
-        self.subscription = subscription
-        self.answer = answer
-        self.is_done = False
-
-
-class Subscription:
-    """One group on one topic: its queues, and who waits for them."""
-
-    __slots__ = ("parked", "queues", "rotor")
-
-    def __init__(self, queues: list[ProcessQueue]) -> None:
-        self.queues = queues
-        self.parked: OrderedDict[Parked, None] = OrderedDict()  # in order of arrival
-        self.rotor = 0  # the queue to look at first, so that none starves
 
 
 class Delivery:
     """See the module's docstring. Times of leases and waits are monotonic."""
 
     def __init__(
-        self, config: StoreConfig, clock: Clock, consumer_offsets: ConsumerOffsets, epoch: int
+        self,
+        config: StoreConfig,
+        clock: Clock,
+        consumer_offsets: ConsumerOffsets,
+        epoch: int,
+        damaged: Callable[[list[tuple[int, int]]], list[int]],
     ) -> None:
+        self._damaged = damaged
         self._config = config
         self._clock = clock
         self._consumer_offsets = consumer_offsets
@@ -94,6 +63,7 @@ class Delivery:
         self._delays: DueHeap[Subscription] = DueHeap(lambda subscription: True)
         self.parked_count = 0
         self.delivered_count = 0
+        self.damaged_count = 0  # messages that nobody can ever read, passed over
         self.acked_count = 0
 
     # Receiving ------------------------------------------------------------------------------
@@ -172,6 +142,33 @@ class Delivery:
             offsets.begin(group.group, topic, positions)
 
     def _take(self, subscription: Subscription, request: ReceiveRequest) -> Delivered | None:
+        """Lease what is ready; records that cannot be read as written are settled instead."""
+        while (delivered := self._lease(subscription, request)) is not None:
+            lease, records, attempts = delivered
+            damaged = self._damaged(records)
+            if damaged:
+                self._skip(lease, damaged)
+                lost = frozenset(damaged)
+                records = [entry for at, entry in enumerate(records) if at not in lost]
+                attempts = [entry for at, entry in enumerate(attempts) if at not in lost]
+            if records:
+                self.delivered_count += len(records)
+                until_ms = self._clock.now_ms() + request.lease_ms
+                return Delivered(lease.generation, until_ms, records, attempts)
+        return None
+
+    def _skip(self, lease: Lease, damaged: list[int]) -> None:
+        """Settle messages of a lease, given by their place in it, that nobody can ever read."""
+        places = [(queue, offset) for queue, offsets in lease.parts for offset in offsets]
+        settled = [(queue, [(offset, 1)]) for queue, offset in (places[at] for at in damaged)]
+        self._consumer_offsets.settle([(queue.progress, runs) for queue, runs in settled])
+        for queue, runs in settled:
+            queue.forget(*runs[0])
+        self.damaged_count += len(damaged)
+
+    def _lease(
+        self, subscription: Subscription, request: ReceiveRequest
+    ) -> tuple[Lease, list[tuple[int, int]], list[int]] | None:
         now_ms = self._clock.monotonic_ms()
         lease = Lease(0, request.member_id)
         records: list[tuple[int, int]] = []
@@ -198,9 +195,7 @@ class Delivery:
         subscription.rotor = (first + 1) % len(queues)
         lease.generation = next(self._generations)
         self._leases.push(now_ms + request.lease_ms, lease)
-        self.delivered_count += len(records)
-        until_ms = self._clock.now_ms() + request.lease_ms
-        return Delivered(lease.generation, until_ms, records, attempts)
+        return lease, records, attempts
 
     def _serve(self, subscription: Subscription) -> None:
         """Give what is ready to those who wait, first come first served."""

@@ -236,6 +236,27 @@ class Files:
         finally:
             os.close(descriptor)
 
+    def medium_id(self, path: Path) -> str:
+        """Changes when the machine was started anew, or the file system mounted anew.
+
+        While it is the same, what was written through maps is still there after the process died.
+        """
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            details = Path(f"/proc/self/fdinfo/{descriptor}").read_text()
+            boot_id = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        except OSError:
+            return ""
+        finally:
+            os.close(descriptor)
+        mount = next((line for line in details.splitlines() if line.startswith("mnt_id")), "")
+        return f"{boot_id} {mount.split()[-1]}" if mount else ""
+
+    def disk_usage(self, path: Path) -> tuple[int, int]:
+        """(bytes of the file system, bytes of it that this user may still take)."""
+        stat = os.statvfs(path)
+        return stat.f_blocks * stat.f_frsize, stat.f_bavail * stat.f_frsize
+
     def unlink(self, path: Path) -> None:
         path.unlink(missing_ok=True)
 

@@ -3,7 +3,10 @@
 store/
   commitlog/00000000000000000000      segments, named by base offset, 20 digits
   consumequeue/<topic>/<queue_id>/    units, same naming
+  index/20260102030405678             key index files, named by time, 17 digits
   config/consumerOffset.json topics.json subscriptionGroup.json
+  config/minOffsets.json              where each queue begins since retention last deleted (ours)
+  config/quarantine.json              damaged places of the log (ours)
   offsets.journal                     settled offsets since the last checkpoint
   checkpoint  abort  lock
 """
@@ -14,12 +17,16 @@ from pathlib import Path
 from typing import Final
 
 BASE_OFFSET_DIGITS: Final = 20
+INDEX_NAME_DIGITS: Final = 17
 COMMIT_LOG_DIR: Final = "commitlog"
 CONSUME_QUEUE_DIR: Final = "consumequeue"
+INDEX_DIR: Final = "index"
 CONFIG_DIR: Final = "config"
 TOPICS_FILE: Final = "topics.json"
 GROUPS_FILE: Final = "subscriptionGroup.json"
 CONSUMER_OFFSET_FILE: Final = "consumerOffset.json"
+MIN_OFFSETS_FILE: Final = "minOffsets.json"
+QUARANTINE_FILE: Final = "quarantine.json"
 JOURNAL_FILE: Final = "offsets.journal"
 CHECKPOINT_FILE: Final = "checkpoint"
 ABORT_FILE: Final = "abort"

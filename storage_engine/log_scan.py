@@ -1,7 +1,7 @@
 """Reading the commit log record by record when nothing else says where they stand; pure reading.
 
     segments ──▶ [scan] ──▶ Scan: where the log ends, what is damaged before that
-    segments, Scan ──▶ [walk] ──▶ (physical_offset, segment's bytes, position in them) of each record
+    segments ──▶ [walk] ──▶ (physical_offset, segment's bytes, position there) of each record
 
 A record is whole when its lengths, its CRC and its own PHYSICALOFFSET are right. What stands in its
 place otherwise decides:

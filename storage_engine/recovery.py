@@ -3,61 +3,62 @@ it.
 
     checkpoint, commit log, consume queues ──▶ [recover] ──▶ append_offset, flushed_offset, queues
 
-The log is scanned from ``dispatched_offset`` of the checkpoint; each whole record goes into its
-consume queue again. What stops the scan decides:
+The log is scanned from ``dispatched_offset`` of the checkpoint; what is damaged and where it ends
+is decided by the table in ``log_scan.py``. Each whole record goes into its consume queue again; a
+damaged one gets the unit it had, so that its queue offset is not used twice, and the quarantine
+says so. Consume queues that do not hold what the checkpoint counted are rebuilt from the start of
+the log. Nothing is changed before the log has been read; running it twice changes nothing the
+second time. Times are never used to choose where to begin.
 
-    found                          below flushed_offset        at or above it
-    whole record                   dispatch, go on             dispatch, go on
-    BLANK                          next segment                next segment
-    zeros                          corruption                  end of the log
-    anything else                  corruption                  torn tail: the log ends before it
-
-    corruption                     refuse to start with where and why; nothing is changed
-
-Without a believable checkpoint everything is scanned and ``flushed_offset`` is 0, so every oddity
-is judged as a torn tail. Times are never used to choose where to begin. Running it twice changes
-nothing the second time. Rate: about 1,000,000 records of 1 KiB in a few seconds.
+Only a log whose segments are missing is refused: everything else can be served around.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from storage_engine.checkpoint import Checkpoint
-from storage_engine.commit_log import BLANK_BYTES, CommitLog
+from storage_engine.commit_log import CommitLog
+from storage_engine.consume_queue import PRE_BLANK_BYTES, ConsumeQueue, Unit
 from storage_engine.consume_queues import ConsumeQueues
 from storage_engine.errors import StoreCorrupt
+from storage_engine.log_scan import Damage, Scan, scan, walk
 from storage_engine.mapped_file import MappedFile
-from storage_engine.record import (
-    BLANK,
-    LENGTH_4,
-    MAGIC_BLANK,
-    RecordHead,
-    parse_head,
-    verify_record,
-)
+from storage_engine.quarantine import Quarantine
+from storage_engine.record import parse_head
 from storage_engine.tag_hash import tag_hash_of
 
 log = logging.getLogger(__name__)
 
 
 class Recovered(NamedTuple):
-    """What the scan found."""
+    """What was found. ``start_offset``: where scanning the log began."""
 
+    start_offset: int
     end_offset: int
     record_count: int
     truncated_bytes: int
+    damaged: list[Damage]
 
 
 def recover(
-    commit_log: CommitLog, queues: ConsumeQueues, checkpoint: Checkpoint | None
+    commit_log: CommitLog,
+    queues: ConsumeQueues,
+    checkpoint: Checkpoint | None,
+    *,
+    floors: Mapping[str, list[int]],
+    quarantine: Quarantine,
+    was_power_cut: bool,
 ) -> Recovered:
     """Bring log and consume queues to one end; both are ready for appends on return.
 
+    ``floors``: least min_offset of each queue, by topic. ``was_power_cut``: pages that were not
+    synced may be missing.
+
     Raises:
-        StoreCorrupt: see the table above; also when the checkpoint lies outside the log.
+        StoreCorrupt: a segment is missing; nothing is changed.
     """
     mark = checkpoint or Checkpoint()
     commit_log.load()
@@ -68,130 +69,118 @@ def recover(
             f"the checkpoint says {mark.flushed_offset} bytes are durable, the log has {log_end}: "
             "segments are missing"
         )
+    keeps_whole = checkpoint is None or not was_power_cut
     start = max(mark.dispatched_offset, commit_log.start_offset)
-    # The verdict comes before the first change.
-    scan = _scan(segments, start)
-    _judge(segments, scan, mark.flushed_offset)
-    queues.load(start)
+    found = scan(segments, start, mark.flushed_offset, keeps_whole=keeps_whole)
+    cut = queues.load(start, floors)
     if sum(queue.max_offset for queue in queues) != mark.unit_count:
         # Somebody deleted or exchanged consume queues: all of them come back from the log.
         start = commit_log.start_offset
-        rescan = _scan(segments, start)
-        if rescan.end_offset != scan.end_offset:
-            raise StoreCorrupt(
-                f"consume queues must be rebuilt, but the record at physical offset "
-                f"{rescan.end_offset} is damaged ({rescan.reason})"
-            )
-        queues.load(start)
-    for offset, view, at in _records(segments, start, scan.end_offset):
-        _dispatch(queues, parse_head(view, at), offset, view, at)
-    stamp = max(scan.store_timestamp_ms, mark.store_timestamp_ms)
-    truncated_bytes = commit_log.truncate(scan.end_offset, stamp)
+        found = scan(segments, start, found.end_offset, keeps_whole=keeps_whole)
+        cut = queues.load(start, floors)
+    quarantine.add(found.damaged)
+    _dispatch_all(queues, segments, start, found, _units_of_damaged(queues, segments, found, cut))
+    for topic, offsets in floors.items():
+        for queue, floor in zip(queues.ensure(topic, len(offsets)), offsets, strict=False):
+            if queue.max_offset < floor:
+                queue.begin_at(floor)  # all of it has expired and been deleted
+            queue.raise_min(floor)
+    stamp = max(found.store_timestamp_ms, mark.store_timestamp_ms)
+    truncated_bytes = commit_log.truncate(found.end_offset, stamp)
+    commit_log.rewrite_from(mark.flushed_offset)
     if truncated_bytes:
         log.warning(
             "torn tail cut off",
-            extra={"action": "tail_cut", "offset": scan.end_offset, "reason": scan.reason},
+            extra={"action": "tail_cut", "offset": found.end_offset, "reason": found.tail_reason},
         )
-    return Recovered(scan.end_offset, scan.record_count, truncated_bytes)
+    return Recovered(start, found.end_offset, found.record_count, truncated_bytes, found.damaged)
 
 
-class _Scan(NamedTuple):
-    """Where the whole records end, and what stands there (empty: the log ends with its segment)."""
-
-    end_offset: int
-    record_count: int
-    store_timestamp_ms: int
-    reason: str
+_KnownUnit = tuple[ConsumeQueue, int, Unit]
 
 
-def _scan(segments: list[MappedFile], start: int) -> _Scan:
-    """Verify record after record from ``start``; changes nothing."""
-    offset, count, stamp = start, 0, 0
-    for segment in segments:
-        segment_end = segment.base_offset + segment.size_bytes
-        while segment.base_offset <= offset < segment_end:
-            at = offset - segment.base_offset
-            if _is_blank(segment.view, at, segment_end - offset):
-                offset = segment_end
-                break
-            try:
-                head = verify_record(segment.view, at)
-                _check_place(head, offset)
-            except StoreCorrupt as exc:
-                return _Scan(offset, count, stamp, str(exc))
-            stamp = max(stamp, head.store_timestamp_ms)
-            offset += head.record_bytes
-            count += 1
-    return _Scan(offset, count, stamp, "")
+def _units_of_damaged(
+    queues: ConsumeQueues, segments: list[MappedFile], found: Scan, cut: list[_KnownUnit]
+) -> list[_KnownUnit]:
+    """The units of records that cannot be read any more, in the order of the log.
+
+    From the consume queue that was there; else from the record's own head, when that still makes
+    sense.
+    """
+    known: list[_KnownUnit] = []
+    for damage in found.damaged:
+        units = [entry for entry in cut if damage.start <= entry[2][0] < damage.end]
+        known += units or _from_head(queues, segments, damage)
+    return known
 
 
-def _judge(segments: list[MappedFile], scan: _Scan, flushed_offset: int) -> None:
-    if not scan.reason:
-        return
-    if scan.end_offset < flushed_offset:
-        raise StoreCorrupt(
-            f"the record at physical offset {scan.end_offset} is damaged ({scan.reason}), although "
-            f"everything below {flushed_offset} was durable; the store is left as it is"
-        )
-    for segment in segments:
-        if segment.base_offset <= scan.end_offset or flushed_offset > 0:
-            continue
-        # Without a checkpoint nothing says what was durable: a later segment that begins with a
-        # whole record is too much to throw away.
-        try:
-            _check_place(verify_record(segment.view, 0), segment.base_offset)
-        except StoreCorrupt:
-            continue
-        raise StoreCorrupt(
-            f"the record at physical offset {scan.end_offset} is damaged ({scan.reason}), whole "
-            f"records follow from {segment.base_offset} on, and no checkpoint says otherwise; "
-            "the store is left as it is"
-        )
+def _from_head(
+    queues: ConsumeQueues, segments: list[MappedFile], damage: Damage
+) -> list[_KnownUnit]:
+    segment = next(file for file in segments if damage.start < file.base_offset + file.size_bytes)
+    try:
+        head = parse_head(segment.view, damage.start - segment.base_offset)
+    except StoreCorrupt:
+        return []
+    of_topic = queues.by_topic.get(head.topic, [])
+    if head.physical_offset != damage.start or not 0 <= head.queue_id < len(of_topic):
+        return []
+    properties_at = damage.start - segment.base_offset + head.properties_at
+    properties = bytes(segment.view[properties_at : properties_at + head.properties_bytes])
+    unit = (damage.start, head.record_bytes, tag_hash_of(properties))
+    return [(of_topic[head.queue_id], head.queue_offset, unit)]
 
 
-def _records(
-    segments: list[MappedFile], start: int, end: int
-) -> Iterator[tuple[int, memoryview, int]]:
-    """(physical_offset, segment's bytes, position in them) of verified records in ``[start,
-    end)``."""
-    offset = start
-    for segment in segments:
-        segment_end = min(segment.base_offset + segment.size_bytes, end)
-        view = segment.view
-        while segment.base_offset <= offset < segment_end:
-            at = offset - segment.base_offset
-            if _is_blank(view, at, segment.size_bytes - at):
-                offset += segment.size_bytes - at
-                break
-            yield offset, view, at
-            offset += LENGTH_4.unpack_from(view, at)[0]
+def _dispatch_all(
+    queues: ConsumeQueues,
+    segments: list[MappedFile],
+    start: int,
+    found: Scan,
+    known: list[_KnownUnit],
+) -> None:
+    is_whole_log = not segments or segments[0].base_offset == 0
+    at_known = at_damage = 0
+    for offset, view, at in walk(segments, start, found.end_offset, found.damaged):
+        while at_damage < len(found.damaged) and found.damaged[at_damage].start < offset:
+            at_damage += 1
+        while at_known < len(known) and known[at_known][2][0] < offset:
+            _put_known(*known[at_known])
+            at_known += 1
+        before = found.damaged[at_damage - 1] if at_damage else Damage(offset, offset + 1, "")
+        _dispatch(queues, offset, view, at, before, is_whole_log=is_whole_log)
+    for entry in known[at_known:]:
+        _put_known(*entry)
 
 
-def _is_blank(view: memoryview, at: int, room: int) -> bool:
-    return room >= BLANK_BYTES and BLANK.unpack_from(view, at) == (room, MAGIC_BLANK)
-
-
-def _check_place(head: RecordHead, offset: int) -> None:
-    if head.physical_offset != offset:
-        raise StoreCorrupt(
-            f"record says it stands at {head.physical_offset}, it stands at {offset}"
-        )
+def _put_known(queue: ConsumeQueue, queue_offset: int, unit: Unit) -> None:
+    if queue_offset == queue.max_offset:
+        queue.put(*unit)
 
 
 def _dispatch(
-    queues: ConsumeQueues, head: RecordHead, offset: int, view: memoryview, at: int
+    queues: ConsumeQueues,
+    offset: int,
+    view: memoryview,
+    at: int,
+    before: Damage,
+    *,
+    is_whole_log: bool,
 ) -> None:
+    head = parse_head(view, at)
     of_topic = queues.by_topic.get(head.topic)
     if of_topic is None or head.queue_id >= len(of_topic):
         of_topic = queues.ensure(head.topic.decode(), head.queue_id + 1)
     queue = of_topic[head.queue_id]
-    if head.queue_offset < queue.max_offset:
+    lost_count = head.queue_offset - queue.max_offset
+    if lost_count < 0:
         return  # it was dispatched and durable already
-    if head.queue_offset != queue.max_offset:
-        raise StoreCorrupt(
-            f"record at {offset} has queue offset {head.queue_offset} of "
-            f"{queue.topic}/{queue.queue_id}, whose next is {queue.max_offset}"
-        )
+    if lost_count and not queue.max_offset and not is_whole_log:
+        queue.begin_at(head.queue_offset)  # what came before has expired and been deleted
+    elif lost_count:
+        # Nothing knows these messages any more: their units lead to what is left of them.
+        lost_bytes = min(before.end - before.start, PRE_BLANK_BYTES - 1)
+        for _ in range(lost_count):
+            queue.put(before.start, lost_bytes, 0)
     properties_at = at + head.properties_at
     tag_hash = tag_hash_of(bytes(view[properties_at : properties_at + head.properties_bytes]))
     queue.put(offset, head.record_bytes, tag_hash)

@@ -17,7 +17,6 @@ from functools import partial
 from pathlib import Path
 from typing import Final, cast
 
-from storage_engine.delivery import Delivered, Parked
 from storage_engine.errors import BadFrame, BadRequest, StoreBusy, StoreError
 from storage_engine.frames import (
     Frame,
@@ -49,6 +48,7 @@ from storage_engine.protocol import (
 )
 from storage_engine.put_path import Appended, holds_one_record
 from storage_engine.store import STORE_HOST, Store
+from storage_engine.subscription import Delivered, Parked
 
 log = logging.getLogger(__name__)
 

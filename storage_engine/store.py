@@ -4,8 +4,8 @@
     flusher ── flushed(to) ──▶ [Store] ── dispatch, then answer all who waited ──▶ server
 
 A put to a ``sync`` topic is answered when a sync has covered it, to an ``async`` one at once. After
-a sync that failed nothing more is acknowledged: the engine says so and takes no further puts until
-it is started again. Loop thread only, unless said otherwise.
+a sync that failed puts are refused until its segments have been written anew (``durability.py``).
+Loop thread only, unless said otherwise.
 """
 
 from __future__ import annotations
@@ -13,9 +13,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections import deque
 from collections.abc import Callable
-from typing import NamedTuple
+from functools import partial
 
 from storage_engine.catalog import Catalog
 from storage_engine.checkpoint import read_checkpoint
@@ -26,21 +25,22 @@ from storage_engine.config import StoreConfig
 from storage_engine.consume_queue import ConsumeQueue
 from storage_engine.consume_queues import ConsumeQueues
 from storage_engine.consumer_offsets import ConsumerOffsets
-from storage_engine.delivery import Delivered, Delivery, Parked
+from storage_engine.delivery import Delivery
 from storage_engine.dispatcher import Dispatcher
+from storage_engine.durability import Durability
 from storage_engine.errors import (
     GroupNotFound,
     QueueNotFound,
     ShuttingDown,
     StoreBusy,
     StoreError,
-    StoreReadOnly,
     TopicNotFound,
 )
 from storage_engine.files import Files
-from storage_engine.flusher import Flusher
-from storage_engine.layout import ABORT_FILE, CHECKPOINT_FILE
+from storage_engine.layout import CHECKPOINT_FILE
 from storage_engine.lock import StoreLock, next_epoch
+from storage_engine.log_scan import Damage
+from storage_engine.min_offsets import MinOffsets
 from storage_engine.prefaulter import Prefaulter
 from storage_engine.protocol import (
     CheckpointReply,
@@ -56,23 +56,16 @@ from storage_engine.protocol import (
 )
 from storage_engine.pull import pull
 from storage_engine.put_path import Appended, PutPath
+from storage_engine.quarantine import Quarantine
 from storage_engine.recovery import Recovered, recover
+from storage_engine.run_mark import RunMark
+from storage_engine.subscription import Delivered, Parked
 
 log = logging.getLogger(__name__)
 
 STORE_HOST = bytes((127, 0, 0, 1)) + (10_911).to_bytes(
     4
 )  # RocketMQ's port; one broker, one address
-
-
-class _Waiting(NamedTuple):
-    """A put that is appended and waits for the disk."""
-
-    end_offset: int
-    put_bytes: int
-    appended: Appended
-    store_timestamp_ms: int
-    answer: PutAnswer
 
 
 PutAnswer = Callable[[Appended, int, StoreError | None], None]
@@ -87,17 +80,18 @@ class Store:
         self._files = files or Files()
         path = config.store_path
         self._lock = StoreLock(path)
+        self._run_mark = RunMark(self._files, path)
         self._queues = ConsumeQueues(config, self._files)
         self._commit_log = CommitLog(config, self._files, clock, STORE_HOST)
         self._consumer_offsets = ConsumerOffsets(self._files, path)
         self._dispatcher = Dispatcher(0)
+        self.durability = Durability(self._commit_log, self._publish_to, config.repair_interval_ms)
+        self._quarantine = Quarantine(self._files, path, clock)
+        self._min_offsets = MinOffsets(self._files, path)
         self._puts = PutPath(config, self._commit_log, self._dispatcher)
         self.catalog = Catalog(config, self._files, clock, self._queues, self._puts.routes)
         self._delivery: Delivery
-        self._flusher: Flusher
         self._prefaulter: Prefaulter
-        self._waiting: deque[_Waiting] = deque()
-        self._durable_waiters: list[tuple[int, asyncio.Future[None]]] = []
         self._started_ms = clock.monotonic_ms()
         self._refusal: StoreError | None = ShuttingDown("the store is not open")
         self._checkpointer = Checkpointer(
@@ -107,12 +101,11 @@ class Store:
             self._dispatcher,
             self._queues,
             self._consumer_offsets,
-            self._durable_to,
+            self.durability.durable_to,
         )
         self.epoch = 0
         self.put_count = 0
         self.put_bytes = 0
-        self.unsynced_bytes = 0
 
     # Life -----------------------------------------------------------------------------------
 
@@ -135,22 +128,32 @@ class Store:
         path = self.config.store_path
         self.catalog.load()
         checkpoint = read_checkpoint(path / CHECKPOINT_FILE)
-        recovered = recover(self._commit_log, self._queues, checkpoint)
-        self._commit_log.sync_all()
+        self._quarantine.load()
+        self._min_offsets.load()
+        recovered = recover(
+            self._commit_log,
+            self._queues,
+            checkpoint,
+            floors=self._min_offsets.table,
+            quarantine=self._quarantine,
+            was_power_cut=self._run_mark.was_power_cut(),
+        )
         self._dispatcher.dispatched_offset = recovered.end_offset
         self._consumer_offsets.load()
         self._clamp_offsets()
+        self._checkpointer.write_first(recovered.end_offset)
         self.epoch = next_epoch(self._files, path)
-        self._files.replace(path / ABORT_FILE, str(os.getpid()).encode())
+        self._run_mark.set()
         self.catalog.route_all()
-        self._delivery = Delivery(self.config, self._clock, self._consumer_offsets, self.epoch)
+        self._delivery = Delivery(
+            self.config, self._clock, self._consumer_offsets, self.epoch, self._damaged
+        )
         for progress in list(self._consumer_offsets):
             queues = self._queues.by_topic.get(progress.topic.encode())
             group = self.catalog.groups.get(progress.group)
             if queues and group:
                 self._delivery.restore(group, progress.topic, queues)
-        self._flusher = Flusher(self._commit_log, loop, self._flushed, self._sync_failed)
-        self._flusher.start()
+        self.durability.start(loop)
         self._prefaulter = Prefaulter(self._commit_log)
         self._prefaulter.start()
         self._refusal = None
@@ -184,16 +187,11 @@ class Store:
     async def close(self) -> None:
         """Flush, checkpoint, let go of the directory. Puts that still wait are answered first."""
         self._refusal = ShuttingDown("the engine is stopping")
-        self._flusher.stop()
         self._prefaulter.stop()
-        if self._flusher.error is not None:
-            self._fail_waiting(self._flusher.error)
-        else:
-            self._commit_log.sync(self._commit_log.append_offset)
-            self._flushed(self._commit_log.append_offset)
+        if await self.durability.stop():
             await self.checkpoint()
             if self._dispatcher.is_idle:
-                self._files.unlink(self.config.store_path / ABORT_FILE)
+                self._run_mark.remove()
         self._close_files()
 
     def _close_files(self) -> None:
@@ -211,8 +209,9 @@ class Store:
         Raises (then ``answer`` is not called, and nothing was stored):
             BadRequest, DiskFull, StoreBusy, StoreReadOnly, ShuttingDown.
         """
-        if self._refusal is not None:
-            raise self._refusal
+        refusal = self._refusal or self.durability.refusal
+        if refusal is not None:
+            raise refusal
         if self.unsynced_bytes > self.config.unsynced_bytes_max:
             raise StoreBusy(f"{self.unsynced_bytes} bytes wait for the disk already")
         appended = self._puts.put(payload)
@@ -223,60 +222,23 @@ class Store:
         self.put_count += appended.stored_count
         self.put_bytes += len(payload)
         if appended.must_sync:
-            self.unsynced_bytes += len(payload)
-            self._waiting.append(
-                _Waiting(appended.end_offset, len(payload), appended, stamp, answer)
+            self.durability.wait(
+                appended.end_offset, len(payload), partial(answer, appended, stamp)
             )
-            self._flusher.request()
             return
-        if not self._waiting:
+        if not self.durability.has_waiters:
             self._publish_to(appended.end_offset)
         answer(appended, stamp, None)
 
-    def _flushed(self, to: int) -> None:
-        if self._flusher.error is not None:
-            return  # its failure is on its way; nothing may be answered any more
-        waiting = self._waiting
-        self._publish_to(to)
-        while waiting and waiting[0].end_offset <= to:
-            done = waiting.popleft()
-            self.unsynced_bytes -= done.put_bytes
-            done.answer(done.appended, done.store_timestamp_ms, None)
-        waiters, self._durable_waiters = self._durable_waiters, []
-        for offset, durable in waiters:
-            if offset > to:
-                self._durable_waiters.append((offset, durable))
-            elif not durable.done():
-                durable.set_result(None)
-        if waiting or self._durable_waiters:
-            self._flusher.request()
-        else:
-            # Async records that came in behind the last sync record are visible at once.
-            self._publish_to(self._commit_log.append_offset)
+    @property
+    def unsynced_bytes(self) -> int:
+        """Appended to sync topics and not yet durable."""
+        return self.durability.unsynced_bytes
 
     def _publish_to(self, offset: int) -> None:
         for queue in self._dispatcher.publish_to(offset):
             for arrived in queue.arrivals:
                 arrived()
-
-    def _sync_failed(self, error: StoreError) -> None:
-        log.error(
-            "sync failed, no more puts", extra={"action": "sync_failed", "reason": str(error)}
-        )
-        self._refusal = StoreReadOnly(
-            f"the disk refused a sync ({error}); the engine must be started again"
-        )
-        self._fail_waiting(error)
-
-    def _fail_waiting(self, error: StoreError) -> None:
-        waiting, self._waiting = self._waiting, deque()
-        self.unsynced_bytes = 0
-        waiters, self._durable_waiters = self._durable_waiters, []
-        for _, durable in waiters:
-            if not durable.done():
-                durable.set_exception(error)
-        for done in waiting:
-            done.answer(done.appended, done.store_timestamp_ms, error)
 
     # Delivery -------------------------------------------------------------------------------
 
@@ -296,6 +258,15 @@ class Store:
         if request.group not in self.catalog.groups:
             raise GroupNotFound(f"group {request.group} does not exist")
         return self._delivery.settle(request)
+
+    def _damaged(self, records: list[tuple[int, int]]) -> list[int]:
+        """Which records cannot be read as written; they are put into quarantine."""
+        found = self._commit_log.damaged(records)
+        if found:
+            places = [records[at] for at in found]
+            reason = "does not verify when read"
+            self._quarantine.add([Damage(at, at + size, reason) for at, size in places])
+        return found
 
     def read_records(self, records: list[tuple[int, int]]) -> bytes:
         """The bytes of records given by (physical_offset, record_bytes), back to back."""
@@ -341,11 +312,8 @@ class Store:
 
     def flush_async(self) -> None:
         """Ask for a sync of what async topics have appended. Every ``async_flush_interval_ms``."""
-        if (
-            self._commit_log.flushed_offset < self._commit_log.append_offset
-            and self._refusal is None
-        ):
-            self._flusher.request()
+        if self._refusal is None:
+            self.durability.request()
 
     def sync_offsets(self) -> None:
         """Make journaled settles durable; any thread. Every ``async_flush_interval_ms``."""
@@ -354,16 +322,6 @@ class Store:
     async def checkpoint(self) -> CheckpointReply:
         """See ``Checkpointer.run``."""
         return await self._checkpointer.run()
-
-    async def _durable_to(self, offset: int) -> None:
-        """Until the log is durable up to ``offset``. Raises ``SyncFailed``."""
-        if self._flusher.error is not None:
-            raise self._flusher.error
-        if self._commit_log.flushed_offset < offset:
-            durable: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self._durable_waiters.append((offset, durable))
-            self._flusher.request()
-            await durable
 
     def stats(self, connection_count: int) -> StatsReply:
         return StatsReply(
@@ -375,11 +333,11 @@ class Store:
             put_bytes=self.put_bytes,
             delivered_count=self._delivery.delivered_count,
             acked_count=self._delivery.acked_count,
-            sync_count=self._flusher.sync_count,
+            sync_count=self.durability.sync_count,
             append_offset=self._commit_log.append_offset,
             flushed_offset=self._commit_log.flushed_offset,
             segment_count=len(self._commit_log.segments()),
             parked_count=self._delivery.parked_count,
             connection_count=connection_count,
-            is_writable=self._refusal is None,
+            is_writable=self._refusal is None and self.durability.refusal is None,
         )

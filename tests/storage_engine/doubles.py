@@ -19,7 +19,6 @@ from typing import Final, NamedTuple
 import msgspec
 
 from storage_engine.config import StoreConfig
-from storage_engine.delivery import Delivered, Parked
 from storage_engine.errors import DiskFull, StoreError, SyncFailed
 from storage_engine.files import Files, Mapping
 from storage_engine.protocol import (
@@ -36,6 +35,7 @@ from storage_engine.protocol import (
 from storage_engine.put_path import Appended
 from storage_engine.record import Record, StoreMessage, decode_records, encode_record
 from storage_engine.store import Store
+from storage_engine.subscription import Delivered, Parked
 
 SEGMENT_BYTES: Final = 4_096
 UNITS: Final = 4
@@ -83,6 +83,7 @@ class FaultyFiles(Files):
         self.dir_sync_failures = 0
         self.kill_at: int | None = None
         self.operations: list[str] = []
+        self.medium = "first boot"
 
     def _enter(self, name: str) -> None:
         self.operations.append(name)
@@ -96,9 +97,11 @@ class FaultyFiles(Files):
         if name in self.broken:
             raise OSError(errno.EMFILE, f"injected into {name}")
 
-    def create(self, path: Path, size_bytes: int, allocate_bytes: int) -> None:
+    def create(
+        self, path: Path, size_bytes: int, allocate_bytes: int, content: bytes | memoryview = b""
+    ) -> None:
         self._enter("create")
-        super().create(path, size_bytes, allocate_bytes)
+        super().create(path, size_bytes, allocate_bytes, content)
 
     def allocate(self, path: Path, offset: int, length_bytes: int) -> None:
         self._enter("allocate")
@@ -130,6 +133,9 @@ class FaultyFiles(Files):
         self._enter("append")
         super().append(descriptor, path, content)
 
+    def medium_id(self, path: Path) -> str:
+        return self.medium
+
     def unlink(self, path: Path) -> None:
         self._enter("unlink")
         super().unlink(path)
@@ -145,6 +151,7 @@ def tiny_config(store_dir: Path, **limits: int) -> StoreConfig:
         "body_bytes_max": 2_048,
         "frame_bytes_max": 64 * 1_024,
         "inflight_count_max": 16,
+        "repair_interval_ms": 20,
         **limits,
     }
     return msgspec.convert({"store_dir": str(store_dir), **values}, StoreConfig)

@@ -77,7 +77,7 @@ class DeliveryMachine(RuleBasedStateMachine):
         ready = self.ready()
         assert set(places) <= ready
         assert len(set(places)) == len(places)
-        assert len(places) == min(count, len(ready)) or self._is_full()
+        assert len(places) == min(count, len(ready)) or self._is_full(places)
         for place, attempt in zip(places, leased.attempts, strict=True):
             self.superseded |= {r for r in self.receipts if r[1] == place}
             self.attempts[place] = self.attempts.get(place, 0) + 1
@@ -86,8 +86,8 @@ class DeliveryMachine(RuleBasedStateMachine):
             self.held[place] = (leased.generation, self.clock.monotonic_ms() + LEASE_MS)
             self.receipts.append((leased.generation, place))
 
-    def _is_full(self) -> bool:
-        return any(sum(p[0] == q for p in self.held) >= 16 for q in (0, 1))
+    def _is_full(self, taken: list[Place]) -> bool:
+        return any(sum(p[0] == q for p in [*self.held, *taken]) >= 16 for q in (0, 1))
 
     @precondition(lambda self: self.receipts)
     @rule(data=st.data())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import shutil
 import zlib
@@ -159,37 +160,67 @@ async def test_no_torn_record_comes_back_after_appends_and_another_crash(tmp_pat
     await running.put_bodies(b"A" * 100, b"B" * 100, b"C" * 100, queue_id=0)
     copy = copy_store(tmp_path / "s", tmp_path / "copy")
     await running.close()
-    (copy / "checkpoint").unlink(missing_ok=True)
     poke(copy, torn_at + 90, b"\xff")  # A is damaged; B and C behind it are whole
-    async with OpenStore(copy) as store:
+    async with OpenStore(copy, files=_after_power_cut("second boot")) as store:
         assert store.pull_bodies(0) == [b"first"]
         await store.put_bodies(b"D" * 100, queue_id=0)
         second = copy_store(copy, tmp_path / "second")
-    (second / "checkpoint").unlink(missing_ok=True)
-    async with OpenStore(second) as store:
+    async with OpenStore(second, files=_after_power_cut("third boot")) as store:
         assert store.pull_bodies(0) == [b"first", b"D" * 100]
 
 
-async def test_damage_below_the_watermark_is_refused_and_changes_nothing(tmp_path: Path) -> None:
+def _after_power_cut(medium: str) -> FaultyFiles:
+    files = FaultyFiles()
+    files.medium = medium
+    return files
+
+
+@pytest.mark.parametrize("is_same_boot", [True, False])
+@pytest.mark.parametrize("hurt", range(6))
+async def test_a_damaged_record_below_the_watermark_costs_only_itself(
+    tmp_path: Path, hurt: int, is_same_boot: bool
+) -> None:
     running = await filled(tmp_path / "s", BODIES[:6])
-    end = running.store.stats(0).append_offset
-    for body in BODIES[6:]:
-        await running.put_bodies(body)
+    places = [queue.unit(i)[0] for i in range(3) for queue in running.store._queues]
     await running.store.checkpoint()
-    copy = copy_store(tmp_path / "s", tmp_path / "copy")
     await running.close()
-    mark = read_checkpoint(copy / "checkpoint")
+    (tmp_path / "s" / "abort").write_text("1\nfirst boot\n")
+    mark = read_checkpoint(tmp_path / "s" / "checkpoint")
     assert mark is not None
-    write_checkpoint(
-        Files(),
-        copy / "checkpoint",
-        Checkpoint(flushed_offset=mark.flushed_offset, dispatched_offset=end),
-    )
-    poke(copy, end + 30, b"\xff")
-    before = fingerprint(copy, without=("lock",))
-    with pytest.raises(StoreCorrupt, match=f"physical offset {end} is damaged"):
-        OpenStore(copy).open()
-    assert fingerprint(copy, without=("lock",)) == before
+    early = Checkpoint(flushed_offset=mark.flushed_offset)  # all of the log is read again
+    write_checkpoint(Files(), tmp_path / "s" / "checkpoint", early)
+    queues = fingerprint(tmp_path / "s" / "consumequeue")
+    poke(tmp_path / "s", places[hurt] + 30, b"\xff")
+    files = _after_power_cut("first boot" if is_same_boot else "second boot")
+
+    async with OpenStore(tmp_path / "s", files=files) as store:
+        bodies = store.receive().bodies
+        later = await store.put(message(b"later", queue_id=hurt % 2))
+
+    assert sorted(bodies) == sorted(body for at, body in enumerate(BODIES[:6]) if at != hurt)
+    assert later.offsets[0][0] == 3
+    assert {name: fingerprint(tmp_path / "s" / "consumequeue")[name][:60] for name in queues} == {
+        name: content[:60] for name, content in queues.items()
+    }
+    alarm = json.loads((tmp_path / "s" / "config" / "quarantine.json").read_text())
+    assert [entry["physicalOffset"] for entry in alarm["entries"]] == [places[hurt]]
+
+
+async def test_what_a_power_cut_tore_above_the_watermark_is_cut_with_all_behind_it(
+    tmp_path: Path,
+) -> None:
+    running = await filled(tmp_path / "s", BODIES[:4])
+    place = next(iter(running.store._queues)).unit(1)[0]
+    killed = copy_store(tmp_path / "s", tmp_path / "killed")
+    cut = copy_store(tmp_path / "s", tmp_path / "cut")
+    await running.close()
+    for store_dir in (killed, cut):
+        poke(store_dir, place + 100, b"\xff\xff")
+    async with OpenStore(killed) as store:
+        assert store.receive().bodies == [BODIES[0], BODIES[1], BODIES[3]]
+    async with OpenStore(cut, files=_after_power_cut("second boot")) as store:
+        assert store.receive().bodies == [BODIES[0], BODIES[1]]
+        assert not (cut / "config" / "quarantine.json").exists()
 
 
 async def test_damage_in_an_early_segment_never_deletes_later_ones_without_a_checkpoint(

@@ -23,7 +23,7 @@ from storage_engine.errors import (
     TopicNotFound,
 )
 from storage_engine.protocol import Durability, PullRequest, PullStatus, StartFrom
-from tests.storage_engine.doubles import OpenStore, Put, fingerprint, message
+from tests.storage_engine.doubles import OpenStore, Put, copy_store, fingerprint, message
 
 
 async def wait_until(is_true: object) -> None:
@@ -159,13 +159,35 @@ async def test_a_second_engine_on_the_directory_is_refused_and_changes_nothing(
         assert fingerprint(tmp_path / "s") == before
 
 
-async def test_a_failed_sync_is_told_to_everybody_who_waits_and_nothing_more_is_taken(
+async def test_after_a_failed_sync_the_segment_is_written_anew_and_all_goes_on(
+    tmp_path: Path,
+) -> None:
+    async with OpenStore(tmp_path / "s") as store:
+        store.topic()
+        await store.put_bodies(b"kept")
+        segment = tmp_path / "s" / "commitlog" / f"{0:020d}"
+        inode = segment.stat().st_ino
+        store.files.sync_failures = 1
+        futures = [store.start_put([message(b"%d" % i)]) for i in range(3)]
+        puts = await asyncio.gather(*futures)
+        assert [put.error for put in puts] == [None] * 3
+        assert segment.stat().st_ino != inode  # nothing rests on the file whose sync failed
+        await store.put_bodies(b"later")
+        copy = copy_store(tmp_path / "s", tmp_path / "copy")
+        bodies = [b"kept", b"0", b"1", b"2", b"later"]
+        assert store.pull_bodies() == bodies
+    async with OpenStore(copy) as store:
+        assert store.pull_bodies() == bodies
+
+
+async def test_a_disk_that_refuses_a_new_file_too_is_told_to_all_who_wait_and_tried_again(
     tmp_path: Path,
 ) -> None:
     async with OpenStore(tmp_path / "s") as store:
         store.topic()
         await store.put_bodies(b"kept")
         store.files.sync_failures = 1
+        store.files.full.add("create")
         futures = [store.start_put([message(b"%d" % i)]) for i in range(3)]
         puts = await asyncio.gather(*futures)
         assert [type(put.error) for put in puts] == [SyncFailed] * 3
@@ -173,6 +195,11 @@ async def test_a_failed_sync_is_told_to_everybody_who_waits_and_nothing_more_is_
             store.start_put([message(b"later")])
         assert not store.store.stats(0).is_writable
         assert store.pull_bodies() == [b"kept"]
+        store.files.full.clear()
+        await wait_until(lambda: store.store.stats(0).is_writable)
+        # Their outcome was unknown; now they are there.
+        assert store.pull_bodies() == [b"kept", b"0", b"1", b"2"]
+        await store.put_bodies(b"later")
 
 
 async def test_a_retried_sync_after_a_failed_one_acknowledges_nothing(tmp_path: Path) -> None:
@@ -181,6 +208,7 @@ async def test_a_retried_sync_after_a_failed_one_acknowledges_nothing(tmp_path: 
         store.topic()
         await store.put_bodies(b"kept")
         flushed = store.store.stats(0).flushed_offset
+        store.files.full.add("create")
         store.files.sync_failures = 1
         store.files.sync_gate = gate = threading.Event()
         store.files.syncing.clear()
