@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 from storage_engine.commit_log import CommitLog
 from storage_engine.errors import StoreError, StoreReadOnly
-from storage_engine.flusher import Flusher
+from storage_engine.flusher import Flusher, SyncTimes
 
 log = logging.getLogger(__name__)
 
@@ -48,6 +48,7 @@ class Durability:
         self._waiting: deque[_Waiting] = deque()
         self._durable_waiters: list[tuple[int, asyncio.Future[None]]] = []
         self._syncs_before = 0
+        self.sync_times = SyncTimes()
         self.unsynced_bytes = 0
         self.repair_count = 0
         self.refusal: StoreError | None = None
@@ -65,7 +66,9 @@ class Durability:
         self._start_flusher()
 
     def _start_flusher(self) -> None:
-        self._flusher = Flusher(self._commit_log, self._loop, self._flushed, self._sync_failed)
+        self._flusher = Flusher(
+            self._commit_log, self._loop, self._flushed, self._sync_failed, self.sync_times
+        )
         self._flusher.start()
 
     def wait(
