@@ -7,11 +7,13 @@ from collections.abc import Mapping
 from typing import Final
 
 from mqservice.supervisor.child import ChildSpec
-from mqservice.supervisor.config import SupervisorConfig
+from mqservice.supervisor.config import PORT_MAX, SupervisorConfig
 from mqservice.supervisor.data_dir import DataDir
+from mqservice.supervisor.errors import ConfigInvalid
 from mqservice.supervisor.gates import has_not_ended, is_listening, is_unix_socket_open
 from mqservice.supervisor.secrets_file import Secrets
 
+METRICS_PORT_VARIABLE: Final = "MQ_ENGINE_METRICS_PORT"
 CELERY_QUEUES: Final = "control,delay,persist,analytics"
 CELERY_CONCURRENCY: Final = 2
 # -P: the working directory is the data directory, and nothing in it may be imported.
@@ -47,14 +49,27 @@ def service_env(
     }
 
 
-def engine_spec(env: Mapping[str, str], data_dir: DataDir) -> ChildSpec:
+def engine_metrics_port(env: Mapping[str, str], chosen: int) -> int:
+    """Where the engine answers Prometheus: what the user asked for, 0 for nowhere, or ``chosen``.
+
+    Raises ConfigInvalid.
+    """
+    text = env.get(METRICS_PORT_VARIABLE) or str(chosen)
+    if not text.isascii() or not text.isdigit() or int(text) > PORT_MAX:
+        raise ConfigInvalid(
+            f"{METRICS_PORT_VARIABLE} must be a whole number from 0 to {PORT_MAX}, not {text!r}."
+        )
+    return int(text)
+
+
+def engine_spec(env: Mapping[str, str], data_dir: DataDir, *, metrics_port: int) -> ChildSpec:
     async def gate(pid: int) -> bool:
         return await is_unix_socket_open(data_dir.engine_socket)
 
     return ChildSpec(
         name="engine",
         argv=(*PYTHON, "storage_engine"),
-        env=env,
+        env={**env, METRICS_PORT_VARIABLE: str(metrics_port)},
         gate=gate,
         cwd=data_dir.path,
         # After a crash it reads the log back before it opens its door.

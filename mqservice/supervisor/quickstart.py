@@ -12,11 +12,15 @@ from mqservice.supervisor.first_run import DemoFacts
 
 
 class Quickstart(msgspec.Struct, frozen=True, kw_only=True):
-    """``pids`` maps process name to pid; it is empty once the service has stopped."""
+    """``pids`` maps process name to pid; it is empty once the service has stopped.
+
+    ``engine_metrics_url`` is empty when the user wants no metrics.
+    """
 
     base_url: str
     ws_url: str
     console_url: str
+    engine_metrics_url: str = ""
     namespace: str
     topic: str
     group: str
@@ -26,13 +30,18 @@ class Quickstart(msgspec.Struct, frozen=True, kw_only=True):
     pids: dict[str, int]
 
 
-def quickstart_of(config: SupervisorConfig, facts: DemoFacts) -> Quickstart:
+def quickstart_of(
+    config: SupervisorConfig, facts: DemoFacts, *, engine_metrics_port: int
+) -> Quickstart:
     """The facts of this run, as yet without processes."""
     base_url = config.base_url
     return Quickstart(
         base_url=base_url,
         ws_url="ws" + base_url.removeprefix("http") + "/v1/ws",
         console_url=f"{base_url}/",
+        engine_metrics_url=(
+            f"http://127.0.0.1:{engine_metrics_port}/metrics" if engine_metrics_port else ""
+        ),
         namespace=facts.namespace,
         topic=facts.topic,
         group=facts.group,

@@ -102,28 +102,30 @@ class Supervisor:
     async def _start(self) -> Quickstart:
         config, data_dir = self._config, self._data_dir
         secrets = load_or_create_secrets(data_dir.secrets)
-        database_url, valkey_url = await self._start_databases(secrets)
+        ports = choose_ports(data_dir.ports, ("postgres", "valkey", "engine_metrics"))
+        metrics_port = processes.engine_metrics_port(self._env, ports["engine_metrics"])
+        database_url, valkey_url = await self._start_databases(secrets, ports)
         env = processes.service_env(
             self._env, config, secrets, database_url=database_url, valkey_url=valkey_url
         )
         await first_run.migrate(env, data_dir, self._output)
         data_dir.engine_socket.unlink(missing_ok=True)  # of an engine that was killed
-        await self._start_stage([processes.engine_spec(env, data_dir)])
+        engine = processes.engine_spec(env, data_dir, metrics_port=metrics_port)
+        await self._start_stage([engine])
         facts = await first_run.bootstrap_demo(env, data_dir, self._output, secrets)
         await self._start_stage(processes.web_specs(env, config))
         await self._start_stage(processes.celery_specs(env, data_dir))
         await self._wait_until_ready()
-        self._quickstart = quickstart_of(config, facts)
+        self._quickstart = quickstart_of(config, facts, engine_metrics_port=metrics_port)
         self._write_pids()
         return self._quickstart
 
-    async def _start_databases(self, secrets: Secrets) -> tuple[str, str]:
+    async def _start_databases(self, secrets: Secrets, ports: Mapping[str, int]) -> tuple[str, str]:
         """URLs of PostgreSQL and Valkey, both ready; embedded ones where the user named none."""
         config, data_dir = self._config, self._data_dir
         account = None
         if config.database_url is None or config.valkey_url is None:
             account = binaries.server_account()
-        ports = choose_ports(data_dir.ports, ("postgres", "valkey"))
         specs: list[ChildSpec] = []
         postgres: PostgresServer | None = None
         database_url, valkey_url = config.database_url, config.valkey_url
