@@ -19,6 +19,7 @@ import random
 from functools import partial
 from typing import TypeVar
 
+from storage_engine.async_calls import AsyncCalls
 from storage_engine.client_connection import ClientConnection
 from storage_engine.client_types import (
     ClientConfig,
@@ -37,46 +38,30 @@ from storage_engine.errors import (
 )
 from storage_engine.frames import (
     decode_error,
-    decode_pull_reply,
     decode_receive_reply,
-    decode_reply,
     encode_frame,
     encode_struct,
 )
 from storage_engine.inflight import InFlight, fail_entry
 from storage_engine.protocol import (
     CancelRequest,
-    CheckpointReply,
-    Empty,
-    GroupConfig,
-    GroupList,
-    GroupRef,
-    GroupStats,
     HelloReply,
     HelloRequest,
     Nack,
     Op,
-    PullHead,
-    PullRequest,
     ReceiveRequest,
-    SettleReply,
     SettleRequest,
-    StatsReply,
-    TopicConfig,
-    TopicList,
-    TopicRef,
-    TopicStats,
     Wire,
 )
 from storage_engine.put_coalescer import PutCoalescer, answer_puts, fail_puts, failed_put
-from storage_engine.record import Record, decode_records
+from storage_engine.record import decode_records
 
 log = logging.getLogger(__name__)
 
 ReplyT = TypeVar("ReplyT", bound=Wire)
 
 
-class AsyncStoreClient:
+class AsyncStoreClient(AsyncCalls):
     """See the module's docstring."""
 
     def __init__(
@@ -168,47 +153,6 @@ class AsyncStoreClient:
         payload = await self._request(Op.RECEIVE, request, extra_wait_ms=request.wait_ms)
         head, at = decode_receive_reply(payload)
         return Received(head, decode_records(payload, at))
-
-    async def pull(self, request: PullRequest) -> tuple[PullHead, list[Record]]:
-        """Read records at an offset; changes no delivery state."""
-        payload = await self._request(Op.PULL, request)
-        head, at = decode_pull_reply(payload)
-        return head, decode_records(payload, at)
-
-    async def settle(self, request: SettleRequest) -> SettleReply:
-        return await self._ask(Op.SETTLE, request, SettleReply)
-
-    async def topic_put(self, request: TopicConfig) -> None:
-        await self._ask(Op.TOPIC_PUT, request, Empty)
-
-    async def topic_list(self) -> TopicList:
-        return await self._ask(Op.TOPIC_LIST, Empty(), TopicList)
-
-    async def topic_stats(self, request: TopicRef) -> TopicStats:
-        return await self._ask(Op.TOPIC_STATS, request, TopicStats)
-
-    async def group_put(self, request: GroupConfig) -> None:
-        await self._ask(Op.GROUP_PUT, request, Empty)
-
-    async def group_list(self) -> GroupList:
-        return await self._ask(Op.GROUP_LIST, Empty(), GroupList)
-
-    async def group_stats(self, request: GroupRef) -> GroupStats:
-        return await self._ask(Op.GROUP_STATS, request, GroupStats)
-
-    async def checkpoint(self) -> CheckpointReply:
-        return await self._ask(Op.CHECKPOINT, Empty(), CheckpointReply)
-
-    async def stats(self) -> StatsReply:
-        return await self._ask(Op.STATS, Empty(), StatsReply)
-
-    async def ping(self) -> None:
-        await self._ask(Op.PING, Empty(), Empty)
-
-    async def _ask(self, op: Op, request: Wire, kind: type[ReplyT]) -> ReplyT:
-        reply = decode_reply(op, await self._request(op, request))
-        assert isinstance(reply, kind)
-        return reply
 
     async def _request(self, op: Op, request: Wire, extra_wait_ms: int = 0) -> bytes:
         if self._transport is None or self._transport.is_closing():

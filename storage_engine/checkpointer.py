@@ -22,6 +22,7 @@ from storage_engine.consumer_offsets import ConsumerOffsets
 from storage_engine.dispatcher import Dispatcher
 from storage_engine.errors import SyncFailed
 from storage_engine.files import Files
+from storage_engine.indexer import Indexer
 from storage_engine.mapped_file import MappedFile
 from storage_engine.protocol import CheckpointReply
 
@@ -39,6 +40,7 @@ class Checkpointer:
         dispatcher: Dispatcher,
         queues: ConsumeQueues,
         consumer_offsets: ConsumerOffsets,
+        indexer: Indexer,
         durable_to: Callable[[int], Awaitable[None]],
     ) -> None:
         self._files = files
@@ -47,6 +49,7 @@ class Checkpointer:
         self._dispatcher = dispatcher
         self._queues = queues
         self._consumer_offsets = consumer_offsets
+        self._indexer = indexer
         self._durable_to = durable_to
         self._running: asyncio.Task[CheckpointReply] | None = None
         self._is_derived_lost = False
@@ -67,6 +70,8 @@ class Checkpointer:
             flushed_offset=end_offset,
             dispatched_offset=end_offset,
             unit_count=self._derived[1],
+            indexed_offset=self._indexer.durable[0],
+            index_entry_count=self._indexer.durable[1],
             store_timestamp_ms=self._commit_log.store_timestamp_ms,
         )
         write_checkpoint(self._files, self._path, mark)
@@ -79,6 +84,7 @@ class Checkpointer:
 
     async def _run(self) -> CheckpointReply:
         dispatched_offset = self._dispatcher.dispatched_offset
+        index = self._indexer.mark()
         ends = [(queue, queue.max_offset) for queue in self._queues]
         dirty = [(queue, end) for queue, end in ends if queue.is_dirty]
         # An async topic's records are visible before they are durable.
@@ -101,10 +107,13 @@ class Checkpointer:
                 for queue, end in dirty:
                     queue.synced(end)
                 self._derived = dispatched_offset, sum([end for _, end in ends])
+        indexed_offset, index_entry_count = await self._indexer.make_durable(index)
         mark = Checkpoint(
             flushed_offset=flushed_offset,
             dispatched_offset=self._derived[0],
             unit_count=self._derived[1],
+            indexed_offset=indexed_offset,
+            index_entry_count=index_entry_count,
             store_timestamp_ms=stamp,
         )
         await loop.run_in_executor(None, self._write, mark, taken)

@@ -1,6 +1,7 @@
 """Makes appended records visible, in log order, once they may be seen.
 
     put_path ── follow(batch) ──▶ [Dispatcher] ── publish_to(durable offset) ──▶ queue.max_offset
+                                       └── published(keys) ──▶ indexer
 
 In sync mode that is when the disk has them, so that nobody ever consumes what a power cut can take
 back. The units themselves are written by ``CommitLog.append``; publishing only moves
@@ -9,22 +10,43 @@ back. The units themselves are written by ``CommitLog.append``; publishing only 
 from __future__ import annotations
 
 from collections import deque
+from typing import Final, NamedTuple
 
 from storage_engine.commit_log import Entry
 from storage_engine.consume_queue import ConsumeQueue
+from storage_engine.indexer import Indexer
+from storage_engine.message_keys import KeyBatch
+
+# Keys of so many messages may wait for the disk; those of more come from the log.
+_KEYED_MESSAGES_MAX: Final = 200_000
+
+
+class _Batch(NamedTuple):
+    """Appended and not visible: where it ends in the log, and in each queue it is part of."""
+
+    end_offset: int
+    queue_ends: dict[ConsumeQueue, int]
+    keys: KeyBatch | None
 
 
 class Dispatcher:
     """See the module's docstring. ``dispatched_offset``: all records below are visible."""
 
-    def __init__(self, dispatched_offset: int) -> None:
+    def __init__(self, dispatched_offset: int, indexer: Indexer) -> None:
         self.dispatched_offset = dispatched_offset
-        self._pending: deque[tuple[int, dict[ConsumeQueue, int]]] = deque()
+        self._indexer = indexer
+        self._pending: deque[_Batch] = deque()
+        self._keyed_count = 0  # messages whose keys wait here
 
-    def follow(self, end_offset: int, entries: list[Entry]) -> None:
+    def follow(self, end_offset: int, entries: list[Entry], keys: KeyBatch | None) -> None:
         """Remember a batch that was just appended and ends at ``end_offset`` of the log."""
         ends = {entry[2]: entry[2].append_offset for entry in entries}
-        self._pending.append((end_offset, ends))
+        if keys is not None:
+            if self._keyed_count > _KEYED_MESSAGES_MAX:
+                keys = None
+            else:
+                self._keyed_count += len(entries)
+        self._pending.append(_Batch(end_offset, ends, keys))
 
     @property
     def is_idle(self) -> bool:
@@ -34,9 +56,13 @@ class Dispatcher:
         """Make every batch that ends at or below ``offset`` visible; the queues that grew."""
         pending = self._pending
         grown: set[ConsumeQueue] = set()
-        while pending and pending[0][0] <= offset:
-            self.dispatched_offset, ends = pending.popleft()
+        while pending and pending[0].end_offset <= offset:
+            start_offset = self.dispatched_offset
+            self.dispatched_offset, ends, keys = pending.popleft()
             for queue, max_offset in ends.items():
                 queue.max_offset = max_offset
             grown.update(ends)
+            if keys is not None:
+                self._keyed_count -= keys.message_count
+            self._indexer.published(start_offset, self.dispatched_offset, keys)
         return grown

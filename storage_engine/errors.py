@@ -19,7 +19,8 @@
     ├── StoreCorrupt         16  files that cannot be opened as a store
     ├── Unauthenticated      17  the handshake's proof did not match
     ├── ConfigInvalid        18
-    └── StoreReadOnly        19  a sync failed earlier; no puts until the engine is started again
+    ├── StoreReadOnly        19  a sync failed earlier; no puts until the engine is started again
+    └── CursorInvalid        20  not a cursor, or one of another look-up
 
 ``code`` travels in reply frames and never changes its meaning. ``retriable`` says whether the same
 request may succeed later. ``stored`` says what became of a put: False is a promise that nothing of
@@ -126,6 +127,10 @@ class ConfigInvalid(StoreError):
 class StoreReadOnly(StoreError):
     code = 19
     retriable = True
+
+
+class CursorInvalid(StoreError):
+    code = 20
 
 
 def _by_code() -> dict[int, type[StoreError]]:

@@ -24,6 +24,7 @@ from storage_engine.protocol import (
     REPLY_TYPES,
     REQUEST_TYPES,
     ErrorReply,
+    LookUpHead,
     Op,
     PullHead,
     ReceiveHead,
@@ -108,6 +109,7 @@ _reply_decoders = {op: msgspec.msgpack.Decoder(kind) for op, kind in REPLY_TYPES
 _error_decoder = msgspec.msgpack.Decoder(ErrorReply)
 _receive_head_decoder = msgspec.msgpack.Decoder(ReceiveHead)
 _pull_head_decoder = msgspec.msgpack.Decoder(PullHead)
+_look_up_head_decoder = msgspec.msgpack.Decoder(LookUpHead)
 
 encode_struct = _encoder.encode
 
@@ -163,9 +165,9 @@ def decode_put_reply(payload: bytes) -> tuple[int, list[tuple[int, int]]]:
     return store_timestamp_ms, list(zip(offsets[::2], offsets[1::2], strict=True))
 
 
-def encode_records_reply(head: ReceiveHead | PullHead, records: bytes) -> bytes:
-    """Reply of RECEIVE and PULL: the head, its length before it, and the records as they are
-    stored.
+def encode_records_reply(head: ReceiveHead | PullHead | LookUpHead, records: bytes) -> bytes:
+    """Reply of RECEIVE, PULL and LOOK_UP: the head, its length before it, and the records as they
+    are stored.
     """
     encoded = _encoder.encode(head)
     return b"".join((len(encoded).to_bytes(4), encoded, records))
@@ -181,3 +183,9 @@ def decode_pull_reply(payload: bytes) -> tuple[PullHead, int]:
     """(head, position of the first record in ``payload``)."""
     at = 4 + LENGTH_4.unpack_from(payload)[0]
     return _pull_head_decoder.decode(memoryview(payload)[4:at]), at
+
+
+def decode_look_up_reply(payload: bytes) -> tuple[LookUpHead, int]:
+    """(head, position of the first record in ``payload``)."""
+    at = 4 + LENGTH_4.unpack_from(payload)[0]
+    return _look_up_head_decoder.decode(memoryview(payload)[4:at]), at

@@ -19,6 +19,7 @@ PUT reply       ``store_timestamp_ms`` i64, then for each record ``queue_offset`
                 others of the frame are stored.
 RECEIVE reply   u32 length, MessagePack ``ReceiveHead``, then the records back to back.
 PULL reply      u32 length, MessagePack ``PullHead``, then the records back to back.
+LOOK_UP reply   u32 length, MessagePack ``LookUpHead``, then the records back to back.
 all others      one MessagePack struct each way, as listed in ``REQUEST_TYPES`` and ``REPLY_TYPES``.
 error reply     MessagePack ``ErrorReply``.
 
@@ -51,6 +52,8 @@ class Op(enum.IntEnum):
     PULL = 17
     RECEIVE = 18
     SETTLE = 19
+    LOOK_UP = 20
+    OFFSET_AT_TIME = 21
     TOPIC_PUT = 32
     TOPIC_LIST = 33
     TOPIC_STATS = 34
@@ -80,6 +83,7 @@ class PullStatus(enum.StrEnum):
 
     FOUND = "found"
     NO_NEW_MSG = "no_new_msg"
+    NO_MATCHED_MSG = "no_matched_msg"
     OFFSET_ILLEGAL = "offset_illegal"
 
 
@@ -265,18 +269,64 @@ class SettleReply(Wire, frozen=True, kw_only=True):
 
 
 class PullRequest(Wire, frozen=True, kw_only=True):
-    """Read records of one queue from ``queue_offset`` on; changes no delivery state."""
+    """Read records of one queue from ``queue_offset`` on; changes no delivery state.
+
+    With ``tags``, only those that have one of them.
+    """
 
     topic: str
     queue_id: int
     queue_offset: int
     messages_max: int
     bytes_max: int
+    tags: list[str] = []
 
 
 class PullHead(Wire, frozen=True, kw_only=True):
     status: PullStatus
     next_offset: int
+    min_offset: int
+    max_offset: int
+
+
+class LookUpRequest(Wire, frozen=True, kw_only=True):
+    """Find the messages of a topic whose id or one of whose keys is ``key``, newest first.
+
+    Stored from ``from_ms`` to ``to_ms``, both included. ``cursor`` is empty, or what the page
+    before gave.
+    """
+
+    topic: str
+    key: str
+    messages_max: int
+    bytes_max: int
+    from_ms: int = 0
+    to_ms: int = (1 << 63) - 1
+    cursor: str = ""
+
+
+class LookUpHead(Wire, frozen=True, kw_only=True):
+    """``cursor`` is empty after the last page; before it a page may be short, or empty.
+
+    ``is_complete`` is False while the index lacks the newest messages, say on a full disk.
+    """
+
+    cursor: str
+    is_complete: bool
+
+
+class OffsetAtTimeRequest(Wire, frozen=True, kw_only=True):
+    """Where is the first message of a queue that was stored at ``timestamp_ms`` or later?"""
+
+    topic: str
+    queue_id: int
+    timestamp_ms: int
+
+
+class OffsetAtTimeReply(Wire, frozen=True, kw_only=True):
+    """``queue_offset`` is in [min_offset, max_offset]; max_offset when there is none so late."""
+
+    queue_offset: int
     min_offset: int
     max_offset: int
 
@@ -300,6 +350,7 @@ class StatsReply(Wire, frozen=True, kw_only=True):
     sync_count: int
     append_offset: int
     flushed_offset: int
+    indexed_offset: int
     segment_count: int
     parked_count: int
     connection_count: int
@@ -317,6 +368,8 @@ REQUEST_TYPES: Final[dict[Op, type[Wire]]] = {
     Op.PULL: PullRequest,
     Op.RECEIVE: ReceiveRequest,
     Op.SETTLE: SettleRequest,
+    Op.LOOK_UP: LookUpRequest,
+    Op.OFFSET_AT_TIME: OffsetAtTimeRequest,
     Op.TOPIC_PUT: TopicConfig,
     Op.TOPIC_LIST: Empty,
     Op.TOPIC_STATS: TopicRef,
@@ -331,6 +384,7 @@ REPLY_TYPES: Final[dict[Op, type[Wire]]] = {
     Op.PING: Empty,
     Op.CANCEL: Empty,
     Op.SETTLE: SettleReply,
+    Op.OFFSET_AT_TIME: OffsetAtTimeReply,
     Op.TOPIC_PUT: Empty,
     Op.TOPIC_LIST: TopicList,
     Op.TOPIC_STATS: TopicStats,

@@ -1,6 +1,6 @@
 """The way of a PUT frame into the log: check each record, append all good ones together.
 
-    payload ──▶ [PutPath.put] ── entries ──▶ commit_log.append ──▶ dispatcher.follow
+    payload ──▶ [PutPath.put] ── entries ──▶ commit_log.append ── keys ──▶ dispatcher.follow
                      └─ a record that breaks a rule: its code in the reply, the others go on
 
 Only the engine's own rules are checked here (layout, topic, queue, body size); names, rights and
@@ -17,6 +17,15 @@ from storage_engine.config import StoreConfig
 from storage_engine.consume_queue import ConsumeQueue
 from storage_engine.dispatcher import Dispatcher
 from storage_engine.errors import BadRequest, DiskFull, QueueNotFound, RecordRefused, TopicNotFound
+from storage_engine.message_keys import (
+    ID_BACK,
+    ID_END_BACK,
+    ID_HEAD,
+    ID_HEAD_BACK,
+    KeyBatch,
+    empty_batch,
+    keys_of,
+)
 from storage_engine.record import (
     BODY_LENGTH_AT,
     CRC_PROPERTY_BYTES,
@@ -82,6 +91,8 @@ class PutPath:
             DiskFull: no segment can be added; nothing is appended.
         """
         entries: list[Entry] = []
+        found = empty_batch()
+        topics, keys, counts, _, _ = found
         refused: list[tuple[int, int]] = []  # (index of the record, code)
         must_sync = False
         routes = self.routes
@@ -131,17 +142,32 @@ class PutPath:
                 if payload.find(_TAG, properties_at, end) >= 0:
                     tag_hash = tag_hash_of(payload[properties_at:end])
                 entries.append((at, record_bytes, route.queues[queue_id], stamp_at, tag_hash))
+                topics.append(topic)
+                head_at = end - ID_HEAD_BACK
+                if (
+                    head_at == properties_at
+                    and payload.startswith(ID_HEAD, head_at)
+                    and payload[end - ID_END_BACK] == _PROPERTY_END
+                ):
+                    # As ``keys_of`` would find it: most records have no other property.
+                    keys.append(payload[end - ID_BACK : end - ID_END_BACK])
+                else:
+                    own = keys_of(payload, properties_at, end)
+                    keys += own
+                    if len(own) != 1:
+                        counts.append((len(entries) - 1, len(own)))
                 must_sync = must_sync or route.is_sync
             count += 1
             at = end
         if refused:
-            return self._put_good_ones(payload, entries, refused, count, must_sync=must_sync)
-        return self._append(payload, entries, must_sync=must_sync)
+            return self._put_good_ones(payload, entries, found, refused, count, must_sync=must_sync)
+        return self._append(payload, entries, found, must_sync=must_sync)
 
     def _put_good_ones(
         self,
         payload: bytes,
         entries: list[Entry],
+        keys: KeyBatch,
         refused: list[tuple[int, int]],
         count: int,
         *,
@@ -149,7 +175,8 @@ class PutPath:
     ) -> Appended:
         good = Appended([], 0, 0, False)
         if entries:
-            good = self._append(*_without_refused(payload, entries), must_sync=must_sync)
+            good_payload, moved = _without_refused(payload, entries)
+            good = self._append(good_payload, moved, keys, must_sync=must_sync)
         offsets = iter(good.offsets)
         codes = dict(refused)
         merged: list[int] = []
@@ -157,11 +184,15 @@ class PutPath:
             merged += (-codes[index], 0) if index in codes else (next(offsets), next(offsets))
         return good._replace(offsets=merged)
 
-    def _append(self, payload: bytes, entries: list[Entry], *, must_sync: bool) -> Appended:
+    def _append(
+        self, payload: bytes, entries: list[Entry], keys: KeyBatch, *, must_sync: bool
+    ) -> Appended:
         log = self._commit_log
         if len(payload) + BLANK_BYTES <= self._config.segment_bytes:
             offsets = log.append(payload, entries)
-            self._dispatcher.follow(log.append_offset, entries)
+            keys.physical_offsets.extend(offsets[1::2])
+            keys.stamps.extend([log.store_timestamp_ms] * len(entries))
+            self._dispatcher.follow(log.append_offset, entries, keys)
             return Appended(offsets, len(entries), log.append_offset, must_sync)
         # More than a segment holds: record by record. Only tiny segments make that happen.
         offsets = []
@@ -175,7 +206,7 @@ class PutPath:
             except DiskFull as exc:
                 offsets += (-exc.code, 0)
                 continue
-            self._dispatcher.follow(log.append_offset, alone)
+            self._dispatcher.follow(log.append_offset, alone, None)
         stored_count = sum([offset >= 0 for offset in offsets[::2]])
         return Appended(offsets, stored_count, log.append_offset, must_sync)
 

@@ -36,6 +36,8 @@ from storage_engine.protocol import (
     GroupRef,
     HelloReply,
     HelloRequest,
+    LookUpRequest,
+    OffsetAtTimeRequest,
     Op,
     PullRequest,
     ReceiveHead,
@@ -105,6 +107,9 @@ class _Connection(asyncio.Protocol):
             Op.HELLO: self._hello,
             Op.PING: lambda request: Empty(),
             Op.SETTLE: lambda request: self._store.settle(cast("SettleRequest", request)),
+            Op.OFFSET_AT_TIME: lambda request: self._store.queries.offset_at_time(
+                cast("OffsetAtTimeRequest", request)
+            ),
             Op.TOPIC_PUT: self._topic_put,
             Op.TOPIC_LIST: lambda request: TopicList(topics=self._store.catalog.topic_list()),
             Op.TOPIC_STATS: lambda request: self._store.topic_stats(
@@ -216,6 +221,9 @@ class _Connection(asyncio.Protocol):
         elif isinstance(request, PullRequest):
             head, records = self._store.pull(request)
             content = encode_records_reply(head, self._store.read_records(records))
+            self._reply(op, request_id, content)
+        elif isinstance(request, LookUpRequest):
+            content = encode_records_reply(*self._store.queries.look_up(request))
             self._reply(op, request_id, content)
         elif isinstance(request, CancelRequest):
             parked = self._parked.pop(request.request_id, None)

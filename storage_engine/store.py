@@ -22,7 +22,6 @@ from storage_engine.checkpointer import Checkpointer
 from storage_engine.clock import Clock
 from storage_engine.commit_log import CommitLog
 from storage_engine.config import StoreConfig
-from storage_engine.consume_queue import ConsumeQueue
 from storage_engine.consume_queues import ConsumeQueues
 from storage_engine.consumer_offsets import ConsumerOffsets
 from storage_engine.delivery import Delivery
@@ -30,13 +29,12 @@ from storage_engine.dispatcher import Dispatcher
 from storage_engine.durability import Durability
 from storage_engine.errors import (
     GroupNotFound,
-    QueueNotFound,
     ShuttingDown,
     StoreBusy,
     StoreError,
-    TopicNotFound,
 )
 from storage_engine.files import Files
+from storage_engine.indexer import Indexer
 from storage_engine.layout import CHECKPOINT_FILE
 from storage_engine.lock import StoreLock, next_epoch
 from storage_engine.log_scan import Damage
@@ -54,9 +52,9 @@ from storage_engine.protocol import (
     StatsReply,
     TopicStats,
 )
-from storage_engine.pull import pull
 from storage_engine.put_path import Appended, PutPath
 from storage_engine.quarantine import Quarantine
+from storage_engine.queries import Queries
 from storage_engine.recovery import Recovered, recover
 from storage_engine.run_mark import RunMark
 from storage_engine.subscription import Delivered, Parked
@@ -84,12 +82,14 @@ class Store:
         self._queues = ConsumeQueues(config, self._files)
         self._commit_log = CommitLog(config, self._files, clock, STORE_HOST)
         self._consumer_offsets = ConsumerOffsets(self._files, path)
-        self._dispatcher = Dispatcher(0)
+        self.indexer = Indexer(config, self._files, self._commit_log)
+        self._dispatcher = Dispatcher(0, self.indexer)
         self.durability = Durability(self._commit_log, self._publish_to, config.repair_interval_ms)
         self._quarantine = Quarantine(self._files, path, clock)
         self._min_offsets = MinOffsets(self._files, path)
         self._puts = PutPath(config, self._commit_log, self._dispatcher)
         self.catalog = Catalog(config, self._files, clock, self._queues, self._puts.routes)
+        self.queries = Queries(config, self._commit_log, self.catalog, self._queues, self.indexer)
         self._delivery: Delivery
         self._prefaulter: Prefaulter
         self._started_ms = clock.monotonic_ms()
@@ -101,6 +101,7 @@ class Store:
             self._dispatcher,
             self._queues,
             self._consumer_offsets,
+            self.indexer,
             self.durability.durable_to,
         )
         self.epoch = 0
@@ -139,6 +140,7 @@ class Store:
             was_power_cut=self._run_mark.was_power_cut(),
         )
         self._dispatcher.dispatched_offset = recovered.end_offset
+        self.indexer.recover(checkpoint, path / CHECKPOINT_FILE, recovered)
         self._consumer_offsets.load()
         self._clamp_offsets()
         self._checkpointer.write_first(recovered.end_offset)
@@ -196,6 +198,7 @@ class Store:
 
     def _close_files(self) -> None:
         self._queues.close()
+        self.indexer.close()
         self._commit_log.close()
         self._consumer_offsets.close()
         self._lock.release()
@@ -249,7 +252,7 @@ class Store:
         group = self.catalog.groups.get(request.group)
         if group is None:
             raise GroupNotFound(f"group {request.group} does not exist")
-        return self._delivery.receive(group, self._queues_of(request.topic), request, answer)
+        return self._delivery.receive(group, self.queries.queues_of(request.topic), request, answer)
 
     def cancel(self, parked: Parked, *, answer: bool) -> None:
         self._delivery.cancel(parked, answer=answer)
@@ -274,14 +277,12 @@ class Store:
 
     def pull(self, request: PullRequest) -> tuple[PullHead, list[tuple[int, int]]]:
         """Read at an offset; (head, records). Changes no delivery state."""
-        queues = self._queues_of(request.topic)
-        if not 0 <= request.queue_id < len(queues):
-            raise QueueNotFound(f"{request.topic} has queues 0 to {len(queues) - 1}")
-        return pull(self.config, queues[request.queue_id], request)
+        return self.queries.pull(request)
 
     def tick(self) -> None:
-        """Every ``tick_interval_ms``: leases and waits that end."""
+        """Every ``tick_interval_ms``: leases and waits that end, keys that wait."""
         self._delivery.tick()
+        self.indexer.flush()
 
     # Numbers --------------------------------------------------------------------------------
 
@@ -294,7 +295,7 @@ class Store:
                     min_offset=queue.min_offset,
                     max_offset=queue.max_offset,
                 )
-                for queue in self._queues_of(topic)
+                for queue in self.queries.queues_of(topic)
             ],
         )
 
@@ -302,11 +303,6 @@ class Store:
         if group not in self.catalog.groups:
             raise GroupNotFound(f"group {group} does not exist")
         return GroupStats(group=group, queues=self._delivery.stats(group))
-
-    def _queues_of(self, topic: str) -> list[ConsumeQueue]:
-        if topic not in self.catalog.topics:
-            raise TopicNotFound(f"topic {topic} does not exist")
-        return self._queues.by_topic[topic.encode()]
 
     # Durability in the background -----------------------------------------------------------
 
@@ -336,6 +332,7 @@ class Store:
             sync_count=self.durability.sync_count,
             append_offset=self._commit_log.append_offset,
             flushed_offset=self._commit_log.flushed_offset,
+            indexed_offset=self.indexer.indexed_offset,
             segment_count=len(self._commit_log.segments()),
             parked_count=self._delivery.parked_count,
             connection_count=connection_count,

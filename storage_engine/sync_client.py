@@ -23,6 +23,7 @@ from storage_engine.frames import (
     Frame,
     FrameDecoder,
     decode_error,
+    decode_look_up_reply,
     decode_pull_reply,
     decode_put_reply,
     decode_receive_reply,
@@ -39,6 +40,10 @@ from storage_engine.protocol import (
     GroupStats,
     HelloReply,
     HelloRequest,
+    LookUpHead,
+    LookUpRequest,
+    OffsetAtTimeReply,
+    OffsetAtTimeRequest,
     Op,
     PullHead,
     PullRequest,
@@ -103,6 +108,15 @@ class StoreClient:
         payload = self._request(Op.PULL, encode_struct(request))
         head, at = decode_pull_reply(payload)
         return head, decode_records(payload, at)
+
+    def look_up(self, request: LookUpRequest) -> tuple[LookUpHead, list[Record]]:
+        """One page of the messages that have a key, newest first."""
+        payload = self._request(Op.LOOK_UP, encode_struct(request))
+        head, at = decode_look_up_reply(payload)
+        return head, decode_records(payload, at)
+
+    def offset_at_time(self, request: OffsetAtTimeRequest) -> OffsetAtTimeReply:
+        return self._ask(Op.OFFSET_AT_TIME, request, OffsetAtTimeReply)
 
     def settle(self, request: SettleRequest) -> SettleReply:
         return self._ask(Op.SETTLE, request, SettleReply)

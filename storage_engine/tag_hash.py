@@ -17,20 +17,27 @@ def tag_hash_of(properties: bytes) -> int:
     ``properties`` is the encoded property list, ended by 0x02. Bytes that are no UTF-8 count as
     U+FFFD, as in Java.
     """
-    if properties.startswith(b"TAGS\x01"):
-        start = 5
-    else:
-        start = properties.find(_TAG_MARK)
-        if start < 0:
-            return 0
-        start += len(_TAG_MARK)
-    tag = properties[start : properties.find(b"\x02", start)]
+    tag = tag_of(properties)
+    if tag is None:
+        return 0
     known = _tag_hashes.get(tag)
     if known is None:
         if len(_tag_hashes) >= _TAG_HASHES_MAX:
             _tag_hashes.clear()
         known = _tag_hashes[tag] = java_hash(tag.decode("utf-8", "replace"))
     return known
+
+
+def tag_of(properties: bytes) -> bytes | None:
+    """The tag in an encoded property list; None without one."""
+    if properties.startswith(b"TAGS\x01"):
+        start = 5
+    else:
+        start = properties.find(_TAG_MARK)
+        if start < 0:
+            return None
+        start += len(_TAG_MARK)
+    return properties[start : properties.find(b"\x02", start)]
 
 
 def java_hash(text: str) -> int:

@@ -75,6 +75,7 @@ class FaultyFiles(Files):
 
     def __init__(self) -> None:
         self.full: set[str] = set()
+        self.full_dirs: set[str] = set()  # of this name, no file in them finds room
         self.broken: set[str] = set()
         self.full_append = -1  # the append of this number finds no room
         self.sync_failures = 0
@@ -84,6 +85,7 @@ class FaultyFiles(Files):
         self.kill_at: int | None = None
         self.operations: list[str] = []
         self.medium = "first boot"
+        self.disk = (1 << 40, 1 << 40)  # bytes in all, bytes free
 
     def _enter(self, name: str) -> None:
         self.operations.append(name)
@@ -97,14 +99,20 @@ class FaultyFiles(Files):
         if name in self.broken:
             raise OSError(errno.EMFILE, f"injected into {name}")
 
+    def _find_room_in(self, path: Path) -> None:
+        if path.parent.name in self.full_dirs:
+            raise DiskFull(f"no room in {path.parent.name}")
+
     def create(
         self, path: Path, size_bytes: int, allocate_bytes: int, content: bytes | memoryview = b""
     ) -> None:
         self._enter("create")
+        self._find_room_in(path)
         super().create(path, size_bytes, allocate_bytes, content)
 
     def allocate(self, path: Path, offset: int, length_bytes: int) -> None:
         self._enter("allocate")
+        self._find_room_in(path)
         super().allocate(path, offset, length_bytes)
 
     def sync_map(self, mapping: Mapping, path: Path, offset: int, length_bytes: int) -> None:
@@ -133,6 +141,9 @@ class FaultyFiles(Files):
         self._enter("append")
         super().append(descriptor, path, content)
 
+    def disk_usage(self, path: Path) -> tuple[int, int]:
+        return self.disk
+
     def medium_id(self, path: Path) -> str:
         return self.medium
 
@@ -147,11 +158,16 @@ def tiny_config(store_dir: Path, **limits: int) -> StoreConfig:
         "segment_bytes": SEGMENT_BYTES,
         "consume_queue_units": UNITS,
         "consume_queue_allocate_bytes": UNITS * 20,
+        "index_slots": 5,
+        "index_entries": 8,
+        "index_allocate_bytes": 64,
         "prefault_bytes": 0,
         "body_bytes_max": 2_048,
         "frame_bytes_max": 64 * 1_024,
         "inflight_count_max": 16,
         "repair_interval_ms": 20,
+        "prepare_segments": 0,
+        "reserve_bytes": 0,
         **limits,
     }
     return msgspec.convert({"store_dir": str(store_dir), **values}, StoreConfig)

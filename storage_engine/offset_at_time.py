@@ -1,0 +1,44 @@
+"""Where a queue stood at a time: RocketMQ's LOWER rule on store time; pure reading.
+
+timestamp_ms                     queue_offset
+at or before the first message   min_offset
+between two messages             of the later one
+of several messages              of the first of them
+after the last message           max_offset
+"""
+
+from __future__ import annotations
+
+from storage_engine.commit_log import CommitLog
+from storage_engine.consume_queue import ConsumeQueue
+from storage_engine.errors import StoreCorrupt
+from storage_engine.record import verify_record
+
+
+def offset_at_time(commit_log: CommitLog, queue: ConsumeQueue, timestamp_ms: int) -> int:
+    """Queue offset of the first message stored at ``timestamp_ms`` or later.
+
+    Reads one record for each halving; store times never decrease along a queue. A damaged record
+    tells no time: then the next whole one does.
+    """
+    low, high = queue.min_offset, queue.max_offset
+    while low < high:
+        middle = whole = (low + high) // 2
+        stamp = _store_timestamp(commit_log, queue, whole)
+        while stamp is None and whole + 1 < high:
+            whole += 1
+            stamp = _store_timestamp(commit_log, queue, whole)
+        if stamp is not None and stamp < timestamp_ms:
+            low = whole + 1
+        else:
+            high = middle
+    return low
+
+
+def _store_timestamp(commit_log: CommitLog, queue: ConsumeQueue, queue_offset: int) -> int | None:
+    physical_offset, record_bytes, _ = queue.unit(queue_offset)
+    try:
+        head = verify_record(commit_log.read_many([(physical_offset, record_bytes)]))
+    except StoreCorrupt:
+        return None
+    return head.store_timestamp_ms

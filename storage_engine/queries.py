@@ -1,0 +1,83 @@
+"""Reads that change nothing: by offset, by key, by time.
+
+    server ── pull, look_up, offset_at_time ──▶ [Queries] ──▶ consume queues, index, commit log
+
+Loop thread only.
+"""
+
+from __future__ import annotations
+
+from storage_engine.catalog import Catalog
+from storage_engine.commit_log import CommitLog
+from storage_engine.config import StoreConfig
+from storage_engine.consume_queue import ConsumeQueue
+from storage_engine.consume_queues import ConsumeQueues
+from storage_engine.errors import QueueNotFound, TopicNotFound
+from storage_engine.indexer import Indexer
+from storage_engine.key_lookup import KeyLookup
+from storage_engine.offset_at_time import offset_at_time
+from storage_engine.protocol import (
+    LookUpHead,
+    LookUpRequest,
+    OffsetAtTimeReply,
+    OffsetAtTimeRequest,
+    PullHead,
+    PullRequest,
+)
+from storage_engine.pull import pull
+
+
+class Queries:
+    """See the module's docstring."""
+
+    def __init__(
+        self,
+        config: StoreConfig,
+        commit_log: CommitLog,
+        catalog: Catalog,
+        queues: ConsumeQueues,
+        indexer: Indexer,
+    ) -> None:
+        self._config = config
+        self._commit_log = commit_log
+        self._catalog = catalog
+        self._queues = queues
+        self._indexer = indexer
+
+    def pull(self, request: PullRequest) -> tuple[PullHead, list[tuple[int, int]]]:
+        """See ``pull.pull``. Raises ``TopicNotFound``, ``QueueNotFound``, ``BadRequest``."""
+        queue = self._queue_of(request.topic, request.queue_id)
+        return pull(self._config, self._commit_log, queue, request)
+
+    def look_up(self, request: LookUpRequest) -> tuple[LookUpHead, bytes]:
+        """See ``key_lookup``. Raises ``TopicNotFound``, ``BadRequest``, ``CursorInvalid``."""
+        lookup = KeyLookup(
+            self._config,
+            self._indexer.index,
+            self._commit_log,
+            self.queues_of(request.topic),
+            request,
+        )
+        self._indexer.flush()
+        return lookup.page(is_complete=not self._indexer.is_behind)
+
+    def offset_at_time(self, request: OffsetAtTimeRequest) -> OffsetAtTimeReply:
+        """See ``offset_at_time``. Raises ``TopicNotFound``, ``QueueNotFound``."""
+        queue = self._queue_of(request.topic, request.queue_id)
+        return OffsetAtTimeReply(
+            queue_offset=offset_at_time(self._commit_log, queue, request.timestamp_ms),
+            min_offset=queue.min_offset,
+            max_offset=queue.max_offset,
+        )
+
+    def queues_of(self, topic: str) -> list[ConsumeQueue]:
+        """Raises ``TopicNotFound``."""
+        if topic not in self._catalog.topics:
+            raise TopicNotFound(f"topic {topic} does not exist")
+        return self._queues.by_topic[topic.encode()]
+
+    def _queue_of(self, topic: str, queue_id: int) -> ConsumeQueue:
+        queues = self.queues_of(topic)
+        if not 0 <= queue_id < len(queues):
+            raise QueueNotFound(f"{topic} has queues 0 to {len(queues) - 1}")
+        return queues[queue_id]
