@@ -9,7 +9,7 @@ the one before has that name already: what is rebuilt from the log gets the same
 
     the files hold, of records below indexed_offset        then
     as many entries as the checkpoint counts                cut to those
-    fewer by whole files at the head, whose log is gone     cut to those: retention deleted them
+    fewer by whole files, and the log has no more of theirs  cut to those: retention deleted them
     anything else                                           deleted, to be built from the log again
 
 Loop thread only.
@@ -18,7 +18,6 @@ Loop thread only.
 from __future__ import annotations
 
 import datetime
-import itertools
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -120,14 +119,15 @@ class IndexFiles:
         *,
         indexed_offset: int,
         entry_count: int,
-        start_offset: int,
         stamp_at: Callable[[int], int | None],
+        has_keys: Callable[[int, int], bool],
     ) -> bool:
         """Take over the files as the checkpoint counts them; see the table above.
 
-        ``start_offset`` is where the log begins, ``stamp_at`` tells the store time of a record.
-        False when they must be built again from the log: then nothing is changed, and ``drop_all``
-        must follow once no checkpoint counts them any more.
+        ``stamp_at`` tells the store time of a record, ``has_keys`` whether a record in the log
+        above one physical offset and below another has a key. False when the files must be built
+        again from the log: then nothing is changed, and ``drop_all`` must follow once no checkpoint
+        counts them any more.
         """
         found = self._found()
         if found is None:
@@ -147,17 +147,23 @@ class IndexFiles:
             # Of the last file; all before it are full.
             last_count = (entry_count - 1) % full_count + 1
             missing_count = entry_count - last_count - (len(kept) - 1) * full_count
-            head_is_gone = kept[0].first_physical_offset <= start_offset
+            lasts = [-1, *(file.last_physical_offset for file in kept[:-1])]
             if (
                 entry_count <= 0
                 or missing_count < 0
-                or (missing_count > 0 and not head_is_gone)
                 or not all(file.is_full for file in kept[:-1])
                 or any(
-                    older.last_physical_offset > newer.first_physical_offset
-                    for older, newer in itertools.pairwise(kept)
+                    last > file.first_physical_offset
+                    for last, file in zip(lasts, kept, strict=True)
                 )
                 or not kept[-1].holds(last_count, indexed_offset)
+                or (
+                    missing_count > 0
+                    and any(
+                        has_keys(last, file.first_physical_offset)
+                        for last, file in zip(lasts, kept, strict=True)
+                    )
+                )
             ):
                 self._close(found)
                 return False

@@ -24,13 +24,14 @@ import numpy as np
 from storage_engine.checkpoint import Checkpoint, write_checkpoint
 from storage_engine.commit_log import CommitLog
 from storage_engine.config import StoreConfig
-from storage_engine.errors import StoreError, SyncFailed
+from storage_engine.errors import StoreCorrupt, StoreError, SyncFailed
 from storage_engine.files import Files
 from storage_engine.index_file import Entries
 from storage_engine.index_files import IndexFiles, SyncOrder
 from storage_engine.key_hash import key_hashes, topic_hash
 from storage_engine.log_scan import Damage, scan, walk
 from storage_engine.message_keys import KeyBatch, empty_batch, keys_of
+from storage_engine.record import verify_record
 from storage_engine.record_parts import store_timestamp_of, topic_and_properties
 from storage_engine.recovery import Recovered
 
@@ -198,8 +199,8 @@ class Indexer:
         is_kept = self.index.load(
             indexed_offset=mark.indexed_offset,
             entry_count=mark.index_entry_count,
-            start_offset=self._commit_log.start_offset,
             stamp_at=self._stamp_at,
+            has_keys=self._has_keys,
         )
         if not is_kept:
             log.warning("index is built again", extra={"action": "index_rebuilt"})
@@ -225,6 +226,24 @@ class Indexer:
             if 0 <= at < segment.size_bytes:
                 return store_timestamp_of(segment.view, at)
         return None
+
+    def _has_keys(self, above: int, below: int) -> bool:
+        """Whether a record of the log between two others has a key; the first one, mostly.
+
+        A damaged one counts, since nobody knows what it had.
+        """
+        start = max(above, self._commit_log.start_offset)
+        for physical_offset, view, at in walk(self._commit_log.segments(), start, below):
+            try:
+                head = verify_record(view, at)
+            except StoreCorrupt:
+                return True
+            if physical_offset > above:
+                properties_at = at + head.properties_at
+                properties = bytes(view[properties_at : properties_at + head.properties_bytes])
+                if keys_of(properties, 0, len(properties)):
+                    return True
+        return False
 
     def close(self) -> None:
         self.index.close()

@@ -21,7 +21,8 @@ def offset_at_time(commit_log: CommitLog, queue: ConsumeQueue, timestamp_ms: int
     Reads one record for each halving; store times never decrease along a queue. A damaged record
     tells no time: then the next whole one does.
     """
-    low, high = queue.min_offset, queue.max_offset
+    low = queue.min_offset
+    high = found = queue.max_offset  # ``found`` is the first whole record from ``high`` on
     while low < high:
         middle = whole = (low + high) // 2
         stamp = _store_timestamp(commit_log, queue, whole)
@@ -32,7 +33,8 @@ def offset_at_time(commit_log: CommitLog, queue: ConsumeQueue, timestamp_ms: int
             low = whole + 1
         else:
             high = middle
-    return low
+            found = found if stamp is None else whole
+    return found
 
 
 def _store_timestamp(commit_log: CommitLog, queue: ConsumeQueue, queue_offset: int) -> int | None:

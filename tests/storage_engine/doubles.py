@@ -77,6 +77,7 @@ class FaultyFiles(Files):
         self.full: set[str] = set()
         self.full_dirs: set[str] = set()  # of this name, no file in them finds room
         self.broken: set[str] = set()
+        self.broken_syncs: set[str] = set()  # syncs of files in directories of this name fail
         self.full_append = -1  # the append of this number finds no room
         self.sync_failures = 0
         self.sync_gate: threading.Event | None = None  # map syncs wait here
@@ -122,6 +123,8 @@ class FaultyFiles(Files):
             self.sync_gate.wait(WAIT_S)
         if self.sync_failures:
             self.sync_failures -= 1
+            raise SyncFailed(f"injected for {path}")
+        if path.parent.name in self.broken_syncs:
             raise SyncFailed(f"injected for {path}")
         super().sync_map(mapping, path, offset, length_bytes)
 
