@@ -51,8 +51,7 @@ class MetricsServer:
             for connection in list(self.connections):
                 connection.abort()
             await self._listener.wait_closed()
-            while self.connections:  # an abort is told on the next turn of the loop
-                await asyncio.sleep(0)
+            await asyncio.sleep(0)  # an abort is told on the next turn of the loop
 
     def answer(self, head: bytes) -> tuple[Answer, bool]:
         """What to say to a request's head, and whether the method wants to hear all of it."""

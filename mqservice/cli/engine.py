@@ -1,4 +1,4 @@
-"""``mqservice engine``: look into store files with the engine's own tool, as its own process."""
+"""``mqservice engine``: look into store files with the engine's own tools, as own processes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ from typing import Annotated
 
 import typer
 
+from mqservice.cli.verify import verify
+
 app = typer.Typer(no_args_is_help=True, help="Tools for the store's files.")
+app.command("verify")(verify)
 
 
 @app.callback()
@@ -23,8 +26,8 @@ def engine() -> None:
 )
 def dump(
     context: typer.Context,
-    file: Annotated[Path, typer.Argument(help="A commit log, consume queue or index file.")],
+    file: Annotated[Path, typer.Argument(help="A file of the store, or a directory of them.")],
 ) -> None:
-    """Print the records, units or index entries of a store file. It is only read."""
+    """Print the records, units, entries or settings of store files. They are only read."""
     command = [sys.executable, "-m", "storage_engine.dump", str(file), *context.args]
     raise typer.Exit(subprocess.run(command, check=False).returncode)

@@ -79,7 +79,10 @@ class _Cursor:
 
 
 def read_log(store: Path) -> Iterator[StoredRecord]:
-    """Every record of all segments; the last segment ends in zeros, each other in a BLANK."""
+    """Every record of all segments; each ends in a BLANK, the log in zeros.
+
+    Segments that were made ahead of use hold nothing but zeros.
+    """
     segments = sorted((store / "commitlog").iterdir())
     for number, path in enumerate(segments):
         content = path.read_bytes()
@@ -94,9 +97,10 @@ def read_log(store: Path) -> Iterator[StoredRecord]:
                     raise NotAsWritten(f"BLANK at {base + at} does not reach the segment's end")
                 break
             if total == 0 and magic == 0:
-                if number != len(segments) - 1 or content.count(0, at) != len(content) - at:
+                ahead = b"".join(each.read_bytes() for each in segments[number + 1 :])
+                if (content[at:] + ahead).strip(b"\0"):
                     raise NotAsWritten(f"zeros at {base + at} are not the end of the log")
-                break
+                return
             try:
                 record = read_record(content[at : at + total])
             except (NotAsWritten, UnicodeDecodeError) as exc:
@@ -198,6 +202,12 @@ def read_consumer_offsets(store: Path) -> dict[tuple[str, str, int], int]:
     return offsets
 
 
+def key_hash(topic: str, key: str) -> int:
+    """What index files keep of a key: the Java hash without its sign."""
+    value = abs(java_hash_code(f"{topic}#{key}"))
+    return 0 if value > 0x7FFFFFFF else value  # Math.abs of the least int stays negative
+
+
 class IndexFile:
     """One hash index: header of 40 bytes, ``slot_count`` slots of 4, entries of 20 from number 1.
 
@@ -222,10 +232,8 @@ class IndexFile:
         hash_, offset, seconds, before = struct.unpack_from(">iqii", self._content, at)
         return hash_, offset, seconds, before
 
-    def find(self, topic: str, key: str) -> list[int]:
-        """Physical offsets of records whose key has the same hash, newest first."""
-        wanted = abs(java_hash_code(f"{topic}#{key}"))
-        wanted = 0 if wanted > 0x7FFFFFFF else wanted  # Math.abs of the least int stays negative
+    def find(self, wanted: int) -> list[int]:
+        """Physical offsets of records that have a key of this hash, newest first."""
         slot_at = 40 + wanted % self._slot_count * 4
         (number,) = struct.unpack_from(">i", self._content, slot_at)
         found = []

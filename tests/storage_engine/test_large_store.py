@@ -10,14 +10,18 @@ from typing import Final
 import pytest
 
 from storage_engine.record import StoreMessage
+from storage_engine.verify import Verification
+from tests.storage_engine.doubles import fingerprint
 from tests.storage_engine.independent_reader import (
+    IndexFile,
     StoredRecord,
     Unit,
     java_hash_code,
+    key_hash,
     read_log,
     read_queues,
 )
-from tests.storage_engine.mixed_store import TOPICS, SentMessage, fill
+from tests.storage_engine.mixed_store import INDEX_SLOTS, TOPICS, SentMessage, fill
 
 RECORD_COUNT: Final = 100_000
 Filled = tuple[Path, list[SentMessage], list[StoredRecord]]
@@ -84,3 +88,32 @@ def test_every_consume_queue_leads_to_its_records_in_order(filled: Filled) -> No
         units.append(Unit(record.physical_offset, record.record_bytes, tag_code))
     assert len(expected) == sum(topic.queue_count for topic in TOPICS)
     assert read_queues(store_dir) == expected
+
+
+def test_every_key_leads_to_its_records(filled: Filled) -> None:
+    store_dir, _, found = filled
+    files = [IndexFile(path, INDEX_SLOTS) for path in sorted((store_dir / "index").iterdir())]
+    assert len(files) > 1
+    expected: dict[tuple[str, str], list[int]] = defaultdict(list)
+    for record in found:
+        keys = [record.properties["UNIQ_KEY"], *record.properties.get("KEYS", "").split()]
+        for key in keys:
+            expected[record.topic, key].append(record.physical_offset)
+    for (topic, key), physical_offsets in expected.items():
+        hash_ = key_hash(topic, key)
+        entries = [offset for file in files for offset in reversed(file.find(hash_))]
+        wanted = set(physical_offsets)  # a hash may have other keys' records too
+        assert [offset for offset in entries if offset in wanted] == physical_offsets
+
+
+def test_verify_finds_nothing_and_changes_nothing(filled: Filled) -> None:
+    store_dir = filled[0]
+    before = fingerprint(store_dir)
+    verification = Verification(store_dir)
+    assert len(list(verification.run())) > 10
+    report = verification.report
+    assert report.findings == []
+    counted = {kind: count.item_count for kind, count in report.counts.items()}
+    assert counted["commit log"] == counted["consume queues"] == RECORD_COUNT
+    assert counted["index files"] > RECORD_COUNT
+    assert fingerprint(store_dir) == before

@@ -1,0 +1,153 @@
+"""``mqservice engine verify``: draws what the engine's own checker says, run as its own process.
+
+storage_engine.verify STORE ── a line of JSON each ──▶ [progress bar], then [tables of a report]
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import IO, Annotated, Final
+
+import msgspec
+import typer
+from rich.markup import escape
+from rich.progress import (
+    BarColumn,
+    DownloadColumn,
+    Progress,
+    TextColumn,
+    TimeRemainingColumn,
+    TransferSpeedColumn,
+)
+from rich.table import Table
+
+from mqservice.cli.screen import harmless, notices, results
+from mqservice.supervisor.config import data_dir_from_env
+from mqservice.supervisor.data_dir import DataDir
+
+_COLOURS: Final = {"error": "red", "warning": "yellow"}
+
+
+class Step(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How far the checker is."""
+
+    done_bytes: int
+    total_bytes: int
+
+
+class Finding(msgspec.Struct, frozen=True):
+    kind: str
+    severity: str
+    path: str
+    offset: int | None
+    what: str
+    advice: str
+
+
+class FileCount(msgspec.Struct, frozen=True):
+    file_count: int
+    byte_count: int
+    item_count: int
+
+
+class Report(msgspec.Struct, frozen=True):
+    """What the checker says at its end."""
+
+    store: str
+    verified_offset: int
+    byte_count: int
+    duration_ms: int
+    counts: dict[str, FileCount]
+    findings: list[Finding]
+    finding_counts: dict[str, int]
+    notes: list[str]
+
+
+def verify(
+    store: Annotated[
+        Path | None,
+        typer.Argument(help="The store; without it that of MQ_DATA_DIR, else of ./var."),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="The report as one JSON object.")] = False,
+    index_slots: Annotated[
+        int | None,
+        typer.Option(min=1, help="Slots of an index file, where its size does not say it."),
+    ] = None,
+) -> None:
+    """Check every record, queue, index entry and offset of a store. It is only read.
+
+    Exit code 0: clean; 1: findings; 2: it cannot be read.
+    """
+    place = store if store is not None else DataDir(data_dir_from_env(os.environ)).store
+    command = [sys.executable, "-m", "storage_engine.verify", "--json", "--progress"]
+    command += [f"--index-slots={index_slots}"] if index_slots else []
+    with subprocess.Popen([*command, "--", str(place)], stdout=subprocess.PIPE) as checker:
+        assert checker.stdout is not None
+        try:
+            last = _follow(checker.stdout)
+        except KeyboardInterrupt:
+            checker.terminate()
+            raise
+        code = checker.wait()
+    if last:
+        if as_json:
+            sys.stdout.buffer.write(last)
+        else:
+            _draw(msgspec.json.decode(last, type=Report))
+    raise typer.Exit(code)
+
+
+def _follow(source: IO[bytes]) -> bytes:
+    """Draw the steps, on a terminal; the line that is none of them."""
+    last = b""
+    columns = (
+        TextColumn("log"),
+        BarColumn(),
+        DownloadColumn(binary_units=True),
+        TransferSpeedColumn(),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=notices, disable=not notices.is_terminal) as progress:
+        task = progress.add_task("log", total=None)
+        for line in source:
+            try:
+                step = msgspec.json.decode(line, type=Step)
+            except msgspec.ValidationError:
+                last = line
+            else:
+                progress.update(task, completed=step.done_bytes, total=step.total_bytes)
+    return last
+
+
+def _draw(report: Report) -> None:
+    table = Table("files", "count", "bytes", "items")
+    for what, count in report.counts.items():
+        numbers = (count.file_count, count.byte_count, count.item_count)
+        table.add_row(what, *(f"{number:,}" for number in numbers))
+    results.print(table)
+    seconds = max(report.duration_ms, 1) / 1_000
+    log = report.counts.get("commit log")
+    records = log.item_count if log is not None else 0
+    results.print(
+        f"log read to {report.verified_offset:,} in {seconds:.1f} s: "
+        f"{report.byte_count / seconds / 1e6:,.0f} MB/s, {records / seconds:,.0f} records/s"
+    )
+    for note in report.notes:
+        _say(f"note: {note}")
+    for finding in report.findings:
+        place = "" if finding.offset is None else f" at {finding.offset}"
+        colour = _COLOURS.get(finding.severity, "red")
+        _say(f"{finding.path}{place}: {finding.what}", head=f"[{colour}]{finding.kind}[/] ")
+        _say(f"    {finding.advice}")
+    shown = len(report.findings)
+    total = sum(report.finding_counts.values())
+    if total > shown:
+        _say(f"and {total - shown:,} more of the same kinds")
+    results.print(f"[red]{total:,} findings[/]" if total else "[green]clean[/]")
+
+
+def _say(text: str, *, head: str = "") -> None:
+    results.print(head + escape(harmless(text)), soft_wrap=True)

@@ -1,0 +1,175 @@
+"""A clean store has no findings; each kind of damage has exactly the one that names it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from storage_engine.verify import EXIT_FINDINGS, EXIT_UNREADABLE, Verification, main
+from storage_engine.verify_report import FINDINGS_OF_A_KIND_MAX, Kind, Report, lines
+from tests.storage_engine.damages import DAMAGES, Found, exchange_unit, flip, records
+from tests.storage_engine.doubles import (
+    OpenStore,
+    copy_store,
+    fingerprint,
+    tiny_config,
+)
+from tests.storage_engine.recovering import filled, log_path
+
+
+def check(store_dir: Path) -> Report:
+    """The report; no byte of the store is changed."""
+    before = fingerprint(store_dir)
+    verification = verification_of(store_dir)
+    steps = list(verification.run())
+    assert fingerprint(store_dir) == before
+    assert all(step.done_bytes <= step.total_bytes for step in steps)
+    return verification.report
+
+
+def verification_of(store_dir: Path) -> Verification:
+    return Verification(store_dir, index_slots=tiny_config(store_dir).index_slots)
+
+
+def found(report: Report) -> Found:
+    return [(finding.kind, finding.offset) for finding in report.findings]
+
+
+@pytest.fixture
+def store_dir(tmp_path: Path) -> Path:
+    """A stopped store of two queues with ten messages each, on several segments."""
+
+    async def fill() -> None:
+        store = await filled(tmp_path / "store")
+        store.ack(store.receive(16))
+        await store.close()
+
+    asyncio.run(fill())
+    return tmp_path / "store"
+
+
+async def test_clean_stores_have_no_findings(store_dir: Path, tmp_path: Path) -> None:
+    report = check(store_dir)
+    assert found(report) == []
+    assert report.is_clean
+    assert (report.notes, report.is_whole_store) == ([], True)
+    assert report.counts["commit log"].item_count == 20
+    assert report.counts["consume queues"].item_count == 20
+    assert report.verified_offset == records(store_dir)[-1].physical_offset + (
+        records(store_dir)[-1].record_bytes
+    )
+    async with OpenStore(tmp_path / "empty"):
+        pass
+    assert found(check(tmp_path / "empty")) == []
+
+
+@pytest.mark.parametrize("field", ["size", "magic", "queue", "place", "body", "topic", "property"])
+def test_a_flipped_bit_in_a_record_is_that_record_and_nothing_else(
+    store_dir: Path, field: str
+) -> None:
+    record = records(store_dir)[7]
+    topic_at = 88 + record.body_bytes
+    ats = {
+        "size": 3, "magic": 4, "queue": 15, "place": 35, "body": 90, "topic": topic_at + 1,
+        "property": topic_at + 6,
+    }  # fmt: skip
+    path, at = log_path(store_dir, record.physical_offset)
+    flip(path, at + ats[field])
+    report = check(store_dir)
+    assert found(report) == [(Kind.RECORD_DAMAGED, record.physical_offset)]
+    assert report.findings[0].path == f"commitlog/{path.name}"
+    assert report.counts["commit log"].item_count == 19
+
+
+def test_every_byte_of_a_record_is_covered(store_dir: Path) -> None:
+    record = records(store_dir)[3]
+    path, at = log_path(store_dir, record.physical_offset)
+    good = path.read_bytes()
+    for position in range(at, at + record.record_bytes):
+        damaged = bytearray(good)
+        damaged[position] ^= 1
+        path.write_bytes(bytes(damaged))
+        verification = verification_of(store_dir)
+        list(verification.run())
+        assert found(verification.report) == [(Kind.RECORD_DAMAGED, record.physical_offset)]
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_damage_has_exactly_its_finding(store_dir: Path, damage: Callable[[Path], Found]) -> None:
+    expected = damage(store_dir)
+    report = check(store_dir)
+    assert found(report) == expected
+    assert all(finding.what and finding.advice for finding in report.findings)
+
+
+def test_a_queue_offset_given_twice_is_found(store_dir: Path) -> None:
+    """A whole record, CRCs and all, that stands where no engine would have put it."""
+    record = records(store_dir)[4]
+    path, at = log_path(store_dir, record.physical_offset)
+    content = bytearray(path.read_bytes())
+    content[at + 20 : at + 28] = (record.queue_offset - 1).to_bytes(8)
+    _seal(content, at, record.record_bytes)
+    path.write_bytes(bytes(content))
+    kinds = {kind for kind, _ in found(check(store_dir))}
+    assert Kind.QUEUE_OFFSET_WRONG in kinds
+
+
+def _seal(content: bytearray, at: int, record_bytes: int) -> None:
+    end = at + record_bytes
+    crc = zlib.crc32(content[at : end - 20]) & 0x7FFF_FFFF
+    content[end - 11 : end - 1] = f"{crc:010d}"[::-1].encode()
+
+
+async def test_beside_a_running_engine_and_after_a_kill(tmp_path: Path) -> None:
+    store = await filled(tmp_path / "store")
+    report = verification_of(tmp_path / "store")
+    list(report.run())
+    assert found(report.report) == []
+    assert not report.report.is_whole_store
+    assert "an engine runs" in report.report.notes[0]
+    assert report.report.counts["commit log"].item_count == 20
+    killed = copy_store(tmp_path / "store", tmp_path / "killed")
+    await store.close()
+    report_of_killed = check(killed)
+    assert found(report_of_killed) == []
+    assert "did not stop in order" in report_of_killed.notes[0]
+    last = records(killed)[-1]
+    path, at = log_path(killed, last.physical_offset + last.record_bytes)
+    flip(path, at)
+    assert [kind for kind, _ in found(check(killed))] == [Kind.LOG_TAIL]
+
+
+def test_what_retention_deleted_is_not_missed(store_dir: Path) -> None:
+    (store_dir / "commitlog" / f"{0:020d}").unlink()
+    left: dict[str, list[int]] = {"t": [0, 0]}
+    for record in reversed(records(store_dir)):
+        left["t"][record.queue_id] = record.queue_offset
+    (store_dir / "config" / "minOffsets.json").write_text(json.dumps({"offsetTable": left}))
+    assert found(check(store_dir)) == []
+
+
+def test_exit_codes_and_output(store_dir: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    slots = f"--index-slots={tiny_config(store_dir).index_slots}"
+    assert main([str(store_dir), "--json", "--progress", slots]) == 0
+    *steps, report = map(json.loads, capsys.readouterr().out.splitlines())
+    assert steps[-1].keys() == {"done_bytes", "total_bytes"}
+    assert report["findings"] == []
+    exchange_unit(store_dir)
+    assert main([str(store_dir), slots]) == EXIT_FINDINGS
+    assert "unit_wrong: consumequeue/t/1 at 5: " in capsys.readouterr().out
+    assert main([str(store_dir / "checkpoint")]) == EXIT_UNREADABLE
+    assert main([str(store_dir / "nothing")]) == EXIT_UNREADABLE
+    assert "is no store" in capsys.readouterr().err
+
+
+def test_a_wrecked_store_has_a_short_report() -> None:
+    report = Report(store="s")
+    for number in range(FINDINGS_OF_A_KIND_MAX + 5):
+        report.add(Kind.UNIT_WRONG, "q", number, "x")
+    assert len(report.findings) == FINDINGS_OF_A_KIND_MAX
+    assert lines(report)[-2:] == ["and 5 more of unit_wrong", "105 findings"]
