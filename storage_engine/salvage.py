@@ -1,6 +1,6 @@
 """Finding the way again behind damaged bytes of the log, for tools that only read.
 
-    mapped segment, damaged place ──▶ [next_whole] ──▶ where the next whole record stands
+mapped segment, damaged place ──▶ [next_whole] ──▶ where the next whole record stands
 """
 
 from __future__ import annotations
