@@ -19,8 +19,11 @@ import uvloop
 
 from storage_engine.clock import SystemClock
 from storage_engine.config import StoreConfig, config_from_env
+from storage_engine.engine_metrics import collect
 from storage_engine.errors import ConfigInvalid, StoreError, StoreInUse
 from storage_engine.json_log import start_logging
+from storage_engine.metrics import render
+from storage_engine.metrics_server import MetricsServer
 from storage_engine.server import Server
 from storage_engine.store import Store
 
@@ -29,6 +32,7 @@ log = logging.getLogger("storage_engine")
 EXIT_CONFIG: Final = 2
 EXIT_IN_USE: Final = 3
 EXIT_STORE: Final = 4
+_DISK_INTERVAL_MS: Final = 1_000  # a full disk is noticed, and its way back, within it
 # The flusher thread wants the interpreter back as soon as a sync is done; the default of 5 ms would
 # stand in every acknowledged put.
 _SWITCH_INTERVAL_S: Final = 0.000_2
@@ -44,11 +48,14 @@ async def run(config: StoreConfig) -> None:
     store.open(loop)
     server = Server(store)
     await server.start(config.socket)
+    metrics = await _start_metrics(config, store, server)
     duties = [
         asyncio.ensure_future(_every(config.tick_interval_ms, store.tick)),
         asyncio.ensure_future(_every(config.tick_interval_ms, server.resume_reading)),
         asyncio.ensure_future(_keep_durable(store)),
+        asyncio.ensure_future(_every(_DISK_INTERVAL_MS, store.disk.look)),
         asyncio.ensure_future(_checkpoint(store)),
+        asyncio.ensure_future(_retain(store)),
     ]
     log.info("serving", extra={"action": "serving", "socket": config.socket})
     stopped = asyncio.ensure_future(stopping.wait())
@@ -56,11 +63,34 @@ async def run(config: StoreConfig) -> None:
     for duty in (*duties, stopped):
         duty.cancel()
     await asyncio.gather(*duties, stopped, return_exceptions=True)
+    if metrics is not None:
+        await metrics.stop()
     await store.close()
     await server.stop()
     log.info("stopped", extra={"action": "stopped"})
     for ended in done - {stopped}:
         ended.result()  # a duty never ends by itself: raise what ended it
+
+
+async def _start_metrics(config: StoreConfig, store: Store, server: Server) -> MetricsServer | None:
+    """Answer Prometheus, where a port is given; without it the engine serves all the same."""
+    if not config.metrics_port:
+        return None
+
+    def metrics() -> bytes:
+        stats = store.stats(len(server.connections))
+        return render(collect(config, SystemClock(), store.watched(), stats))
+
+    def health() -> str | None:
+        return None if store.stats(0).is_writable else "puts are refused"
+
+    answering = MetricsServer(metrics, health)
+    try:
+        await answering.start(config.metrics_port)
+    except OSError as exc:
+        log.error("no metrics", extra={"action": "metrics_not_started", "reason": str(exc)})
+        return None
+    return answering
 
 
 async def _every(interval_ms: int, duty: object) -> None:
@@ -93,6 +123,15 @@ async def _checkpoint(store: Store) -> None:
             log.error(
                 "checkpoint failed", extra={"action": "checkpoint_failed", "reason": str(exc)}
             )
+
+
+async def _retain(store: Store) -> None:
+    while True:
+        await asyncio.sleep(store.config.retention_interval_ms / 1_000)
+        try:
+            await store.retention.run()
+        except (StoreError, OSError) as exc:
+            log.error("retention failed", extra={"action": "retention_failed", "reason": str(exc)})
 
 
 def _raise_descriptor_limit() -> None:

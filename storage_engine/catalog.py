@@ -15,6 +15,7 @@ from storage_engine.errors import BadRequest
 from storage_engine.files import Files
 from storage_engine.protocol import Durability, GroupConfig, TopicConfig
 from storage_engine.put_path import Route
+from storage_engine.schedule_topic import SCHEDULE_TOPIC
 from storage_engine.topic_names import check_group_name, check_topic_name
 
 
@@ -76,7 +77,10 @@ class Catalog:
     def _route(self, config: TopicConfig) -> None:
         queues = self._queues.ensure(config.topic, config.queue_count)
         self._routes[config.topic.encode()] = Route(
-            queues, config.queue_count, config.durability is Durability.SYNC
+            queues,
+            config.queue_count,
+            is_sync=config.durability is Durability.SYNC,
+            is_schedule=config.topic == SCHEDULE_TOPIC,
         )
 
     def group_put(self, config: GroupConfig) -> None:

@@ -12,6 +12,8 @@ thread. ``sync``: one flusher thread at a time.
 
 from __future__ import annotations
 
+import asyncio
+import logging
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
@@ -21,7 +23,7 @@ from isal.isal_zlib import crc32
 from storage_engine.clock import Clock
 from storage_engine.config import StoreConfig
 from storage_engine.consume_queue import UNIT, UNIT_BYTES, ConsumeQueue
-from storage_engine.errors import RecordRefused, StoreCorrupt, SyncFailed
+from storage_engine.errors import RecordRefused, StoreCorrupt, StoreError, SyncFailed
 from storage_engine.files import Files
 from storage_engine.layout import COMMIT_LOG_DIR
 from storage_engine.log_scan import scan
@@ -39,6 +41,8 @@ from storage_engine.record import (
     STORED_BY,
 )
 from storage_engine.record_check import is_whole
+
+log = logging.getLogger(__name__)
 
 BLANK_BYTES: Final = BLANK.size
 _DIGITS_FROM: Final = len(CRC_PROPERTY_HEAD)
@@ -145,12 +149,34 @@ class CommitLog:
             position = 0
         return segment, position
 
-    def prefault(self) -> None:
-        """Give the next pages their memory; any thread, so that appends do not wait for it."""
+    def make_ready(self) -> None:
+        """Give the next pages their memory and make the next segment; any thread, so that appends
+        do not wait for it.
+        """
         segment, ahead = self._active, self._config.prefault_bytes
-        if segment is not None:
-            position = max(self.append_offset - segment.base_offset, 0)
-            segment.prefault(position, ahead)
+        if segment is None:
+            return
+        position = max(self.append_offset - segment.base_offset, 0)
+        segment.prefault(position, ahead)
+        if self._config.prepare_segments and position >= segment.size_bytes // 2:
+            try:
+                following = self._run.prepare(segment.base_offset + segment.size_bytes)
+            except StoreError as exc:  # puts will meet it when they need the segment
+                log.warning(
+                    "cannot prepare a segment",
+                    extra={"action": "prepare_failed", "reason": str(exc)},
+                )
+            else:
+                if following is not None:
+                    following.prefault(0, ahead)
+
+    async def delete_before(self, offset: int) -> None:
+        """Delete the segments that end at or before ``offset``, never the last, oldest first.
+
+        They are gone for readers at once; the file system's work is done on a thread.
+        """
+        taken = self._run.take_before(offset)
+        await asyncio.get_running_loop().run_in_executor(None, self._run.delete, taken)
 
     # Durability -----------------------------------------------------------------------------
 

@@ -24,7 +24,7 @@ HOUR_MS: Final = 3_600 * SECOND_MS
 ENV_PREFIX: Final = "MQ_ENGINE_"
 SOCKET_PATH_BYTES_MAX: Final = 107
 _MAY_BE_ZERO: Final = frozenset(
-    {"prefault_bytes", "retention_bytes", "reserve_bytes", "metrics_port"}
+    {"prefault_bytes", "prepare_segments", "retention_bytes", "reserve_bytes", "metrics_port"}
 )
 
 
@@ -40,6 +40,7 @@ class StoreConfig(msgspec.Struct, frozen=True, kw_only=True):
     consume_queue_units: int = 300_000  # RocketMQ's file of 6,000,000 bytes
     consume_queue_allocate_bytes: int = 64 * KIB  # disk taken ahead in a consume queue file
     prefault_bytes: int = 8 * MIB  # pages made ready ahead of the writer
+    prepare_segments: int = 1  # 1: the next segment is made ahead of need; 0: when it is needed
     map_count_max: int = 4_096  # consume queue files mapped at a time; the others are closed
 
     index_slots: int = 5_000_000  # of one index file; RocketMQ's maxHashSlotNum

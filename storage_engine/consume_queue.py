@@ -193,8 +193,8 @@ class ConsumeQueue:
 
     def drop_unreadable(self) -> None:
         """Delete the files that hold nothing readable any more, but never the last."""
-        if self._run.files:
-            self._run.drop_before(min(self.min_offset * UNIT_BYTES, self._dirty_from))
+        run = self._run
+        run.delete(run.take_before(min(self.min_offset * UNIT_BYTES, self._dirty_from)))
 
     # Durability -----------------------------------------------------------------------------
 

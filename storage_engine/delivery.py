@@ -12,7 +12,7 @@ Every wait, lease and number in flight has a maximum in ``StoreConfig``. Loop th
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Final
 
@@ -346,6 +346,10 @@ class Delivery:
             self._finish(parked, _NOTHING)
         for subscription in ready:
             self._serve(subscription)
+
+    @property
+    def subscriptions(self) -> Iterable[Subscription]:
+        return self._subscriptions.values()
 
     # Numbers --------------------------------------------------------------------------------
 

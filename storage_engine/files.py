@@ -13,7 +13,7 @@ import functools
 import mmap
 import os
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
@@ -78,7 +78,13 @@ def _bytes_type(size_bytes: int) -> type[ctypes.Array[ctypes.c_ubyte]]:
 
 
 class Files:
-    """The operating system's files."""
+    """The operating system's files.
+
+    ``reserve`` is asked for room when a file that must be written finds none: settles and
+    checkpoints go on when the disk is full.
+    """
+
+    reserve: Callable[[], bool] | None = None
 
     def make_dirs(self, path: Path) -> None:
         """Create a directory and its parents; durable once the parent is synced (done here)."""
@@ -176,6 +182,15 @@ class Files:
         """Give a file new content, all or nothing, durable on return: write aside, fsync,
         rename.
         """
+        try:
+            self._write_aside(path, content)
+        except DiskFull:
+            if self.reserve is None or not self.reserve():
+                raise
+            self._write_aside(path, content)
+        self.sync_dir(path.parent)
+
+    def _write_aside(self, path: Path, content: bytes) -> None:
         aside = path.with_name(path.name + TEMPORARY_SUFFIX)
         try:
             descriptor = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
@@ -187,7 +202,6 @@ class Files:
             os.replace(aside, path)
         except OSError as exc:
             raise _mapped(exc, path, f"cannot write {len(content)} bytes") from exc
-        self.sync_dir(path.parent)
 
     def rename(self, path: Path, to: Path) -> None:
         """Give a file another name, replacing what has it; durable once the directory is synced."""
@@ -201,6 +215,14 @@ class Files:
         """Append ``content`` whole, to the page cache; undone when there is no room for all of
         it.
         """
+        try:
+            self._append(descriptor, path, content)
+        except DiskFull:
+            if self.reserve is None or not self.reserve():
+                raise
+            self._append(descriptor, path, content)
+
+    def _append(self, descriptor: int, path: Path, content: bytes) -> None:
         size_bytes = os.fstat(descriptor).st_size
         try:
             _write_whole(descriptor, content)

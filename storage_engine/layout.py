@@ -9,6 +9,7 @@ store/
   config/quarantine.json              damaged places of the log (ours)
   offsets.journal                     settled offsets since the last checkpoint
   checkpoint  abort  lock
+  reserve                             disk kept for settles and checkpoints (ours)
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ JOURNAL_FILE: Final = "offsets.journal"
 CHECKPOINT_FILE: Final = "checkpoint"
 ABORT_FILE: Final = "abort"
 LOCK_FILE: Final = "lock"
+RESERVE_FILE: Final = "reserve"
 TEMPORARY_SUFFIX: Final = ".tmp"
 
 

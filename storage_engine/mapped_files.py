@@ -101,12 +101,13 @@ class MappedFiles:
 
         Raises ``DiskFull``.
         """
-        base = self.end_offset if self.files else base_offset or 0
         with self._preparing:
+            base = self.end_offset if self.files else base_offset or 0
             file, self._prepared = self._prepared, None
-        if file is None or file.base_offset != base:
-            file = self._make(base, self.size_bytes if allocate_bytes is None else allocate_bytes)
-        self.files.append(file)
+            if file is None or file.base_offset != base:
+                wanted = self.size_bytes if allocate_bytes is None else allocate_bytes
+                file = self._make(base, wanted)
+            self.files.append(file)
         return file
 
     def _make(self, base_offset: int, allocate_bytes: int) -> MappedFile:
@@ -131,13 +132,21 @@ class MappedFiles:
         while self.files and self.files[-1].base_offset >= offset:
             self._drop(self.files.pop())
 
-    def drop_before(self, offset: int) -> int:
-        """Delete the files that end at or before ``offset``, but never the last; how many."""
-        count = 0
+    def take_before(self, offset: int) -> list[MappedFile]:
+        """Let go of the files that end at or before ``offset``, but never of the last.
+
+        They are closed and no part of the run any more; ``delete`` must follow, in their order.
+        """
+        taken: list[MappedFile] = []
         while len(self.files) > 1 and self.files[0].base_offset + self.size_bytes <= offset:
-            self._drop(self.files.pop(0))
-            count += 1
-        return count
+            taken.append(self.files.pop(0))
+            taken[-1].close()
+        return taken
+
+    def delete(self, taken: list[MappedFile]) -> None:
+        """Delete files that were taken out of the run; any thread."""
+        for file in taken:
+            self._access.unlink(file.path)
 
     def drop_all(self) -> None:
         """Delete every file in the directory that could belong to the run."""

@@ -1,4 +1,5 @@
-"""A thread that gives the log's next pages their memory, so that the writer does not wait for it.
+"""A thread that gives the log's next pages their memory and makes the next segment, so that the
+writer waits for neither.
 
 The first touch of a page of a mapped file costs the kernel microseconds, more than all the rest of
 appending a 1 KiB message. RocketMQ's ``warmMapedFileEnable`` answers the same cost by touching
@@ -17,7 +18,7 @@ _GO: Final = True
 
 
 class Prefaulter:
-    """Runs ``commit_log.prefault`` whenever the log wants it."""
+    """Runs ``commit_log.make_ready`` whenever the log wants it."""
 
     def __init__(self, commit_log: CommitLog) -> None:
         self._commit_log = commit_log
@@ -37,4 +38,4 @@ class Prefaulter:
 
     def _run(self) -> None:
         while self._orders.get() is _GO:
-            self._commit_log.prefault()
+            self._commit_log.make_ready()

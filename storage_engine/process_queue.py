@@ -157,6 +157,22 @@ class ProcessQueue:
                 again.pop(queue_offset, None)
                 self._attempts.pop(queue_offset, None)
 
+    def unsettled_below_min(self) -> int:
+        """How many messages below the queue's min_offset the group has not settled."""
+        progress = self.progress
+        span = range(progress.consumer_offset, self.queue.min_offset)
+        return len(span) - sum([offset in span for offset in progress.settled])
+
+    def forget_below_min(self) -> None:
+        """Drop what is known about messages that retention has made unreadable."""
+        low = self.queue.min_offset
+        for queue_offset in [offset for offset in self.inflight if offset < low]:
+            self.inflight.pop(queue_offset).count -= 1
+        for known in (self._again, self._attempts):
+            for queue_offset in [offset for offset in known if offset < low]:
+                del known[queue_offset]
+        self.position = max(self.position, low)
+
     def give_back(self, queue_offset: int, ready_ms: int, *, is_attempt: bool) -> None:
         """Make a leased message available again from ``ready_ms`` (monotonic) on."""
         lease = self.inflight.pop(queue_offset)

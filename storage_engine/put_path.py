@@ -39,6 +39,7 @@ from storage_engine.record import (
     STORE_TIMESTAMP_AT,
     SYSFLAG_BORN_HOST_V6,
 )
+from storage_engine.schedule_topic import due_ms_of
 from storage_engine.tag_hash import tag_hash_of
 
 _SYSFLAGS_ALLOWED: Final = frozenset({0, SYSFLAG_BORN_HOST_V6})
@@ -59,6 +60,7 @@ class Route(NamedTuple):
     queues: list[ConsumeQueue]
     writable_count: int
     is_sync: bool
+    is_schedule: bool
 
 
 class Appended(NamedTuple):
@@ -139,7 +141,9 @@ class PutPath:
                 refused.append((count, QueueNotFound.code))
             else:
                 tag_hash = 0
-                if payload.find(_TAG, properties_at, end) >= 0:
+                if route.is_schedule:
+                    tag_hash = due_ms_of(payload[properties_at:end])
+                elif payload.find(_TAG, properties_at, end) >= 0:
                     tag_hash = tag_hash_of(payload[properties_at:end])
                 entries.append((at, record_bytes, route.queues[queue_id], stamp_at, tag_hash))
                 topics.append(topic)

@@ -28,7 +28,7 @@ from storage_engine.log_scan import Damage, Scan, scan, walk
 from storage_engine.mapped_file import MappedFile
 from storage_engine.quarantine import Quarantine
 from storage_engine.record import parse_head
-from storage_engine.tag_hash import tag_hash_of
+from storage_engine.schedule_topic import unit_tag_of
 
 log = logging.getLogger(__name__)
 
@@ -127,7 +127,7 @@ def _from_head(
         return []
     properties_at = damage.start - segment.base_offset + head.properties_at
     properties = bytes(segment.view[properties_at : properties_at + head.properties_bytes])
-    unit = (damage.start, head.record_bytes, tag_hash_of(properties))
+    unit = (damage.start, head.record_bytes, unit_tag_of(head.topic, properties))
     return [(of_topic[head.queue_id], head.queue_offset, unit)]
 
 
@@ -182,5 +182,5 @@ def _dispatch(
         for _ in range(lost_count):
             queue.put(before.start, lost_bytes, 0)
     properties_at = at + head.properties_at
-    tag_hash = tag_hash_of(bytes(view[properties_at : properties_at + head.properties_bytes]))
-    queue.put(offset, head.record_bytes, tag_hash)
+    properties = bytes(view[properties_at : properties_at + head.properties_bytes])
+    queue.put(offset, head.record_bytes, unit_tag_of(head.topic, properties))

@@ -25,8 +25,10 @@ from storage_engine.config import StoreConfig
 from storage_engine.consume_queues import ConsumeQueues
 from storage_engine.consumer_offsets import ConsumerOffsets
 from storage_engine.delivery import Delivery
+from storage_engine.disk_space import DiskSpace
 from storage_engine.dispatcher import Dispatcher
 from storage_engine.durability import Durability
+from storage_engine.engine_metrics import Watched
 from storage_engine.errors import (
     GroupNotFound,
     ShuttingDown,
@@ -56,7 +58,9 @@ from storage_engine.put_path import Appended, PutPath
 from storage_engine.quarantine import Quarantine
 from storage_engine.queries import Queries
 from storage_engine.recovery import Recovered, recover
+from storage_engine.retention import Retention
 from storage_engine.run_mark import RunMark
+from storage_engine.schedule_topic import Forwarder
 from storage_engine.subscription import Delivered, Parked
 
 log = logging.getLogger(__name__)
@@ -87,10 +91,12 @@ class Store:
         self.durability = Durability(self._commit_log, self._publish_to, config.repair_interval_ms)
         self._quarantine = Quarantine(self._files, path, clock)
         self._min_offsets = MinOffsets(self._files, path)
+        self.disk = DiskSpace(config, self._files)
         self._puts = PutPath(config, self._commit_log, self._dispatcher)
         self.catalog = Catalog(config, self._files, clock, self._queues, self._puts.routes)
         self.queries = Queries(config, self._commit_log, self.catalog, self._queues, self.indexer)
         self._delivery: Delivery
+        self.retention: Retention
         self._prefaulter: Prefaulter
         self._started_ms = clock.monotonic_ms()
         self._refusal: StoreError | None = ShuttingDown("the store is not open")
@@ -127,6 +133,7 @@ class Store:
 
     def _open(self, loop: asyncio.AbstractEventLoop) -> Recovered:
         path = self.config.store_path
+        self.disk.open()
         self.catalog.load()
         checkpoint = read_checkpoint(path / CHECKPOINT_FILE)
         self._quarantine.load()
@@ -155,6 +162,8 @@ class Store:
             group = self.catalog.groups.get(progress.group)
             if queues and group:
                 self._delivery.restore(group, progress.topic, queues)
+        self.retention = self._new_retention()
+        self.retention.settle_expired()
         self.durability.start(loop)
         self._prefaulter = Prefaulter(self._commit_log)
         self._prefaulter.start()
@@ -170,6 +179,28 @@ class Store:
             },
         )
         return recovered
+
+    def _new_retention(self) -> Retention:
+        forwarder = Forwarder(
+            self._commit_log,
+            self._queues,
+            lambda end_offset, entries: self._dispatcher.follow(end_offset, entries, None),
+            self.durability.durable_to,
+        )
+        return Retention(
+            self.config,
+            self._clock,
+            self.catalog,
+            self._commit_log,
+            self._queues,
+            self._min_offsets,
+            self._quarantine,
+            self.disk,
+            self._delivery,
+            self._consumer_offsets,
+            self.indexer,
+            forwarder.forward,
+        )
 
     def _clamp_offsets(self) -> None:
         """Take back progress beyond the end of a queue.
@@ -212,7 +243,7 @@ class Store:
         Raises (then ``answer`` is not called, and nothing was stored):
             BadRequest, DiskFull, StoreBusy, StoreReadOnly, ShuttingDown.
         """
-        refusal = self._refusal or self.durability.refusal
+        refusal = self._refusal or self.durability.refusal or self.disk.refusal
         if refusal is not None:
             raise refusal
         if self.unsynced_bytes > self.config.unsynced_bytes_max:
@@ -319,6 +350,21 @@ class Store:
         """See ``Checkpointer.run``."""
         return await self._checkpointer.run()
 
+    def watched(self) -> Watched:
+        """What metrics are read from."""
+        return Watched(
+            self._commit_log,
+            self._dispatcher,
+            self._queues,
+            self._delivery,
+            self.durability.sync_times,
+            unsynced_bytes=self.durability.unsynced_bytes,
+            indexed_offset=self.indexer.indexed_offset,
+            quarantined_count=self._quarantine.count,
+            topic_count=len(self.catalog.topics),
+            group_count=len(self.catalog.groups),
+        )
+
     def stats(self, connection_count: int) -> StatsReply:
         return StatsReply(
             broker=self.config.broker,
@@ -336,5 +382,5 @@ class Store:
             segment_count=len(self._commit_log.segments()),
             parked_count=self._delivery.parked_count,
             connection_count=connection_count,
-            is_writable=self._refusal is None and self.durability.refusal is None,
+            is_writable=not (self._refusal or self.durability.refusal or self.disk.refusal),
         )

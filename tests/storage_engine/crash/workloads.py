@@ -14,7 +14,6 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Final
 
-from storage_engine.delivery import Delivered
 from storage_engine.errors import StoreError
 from storage_engine.protocol import (
     Durability,
@@ -25,6 +24,7 @@ from storage_engine.protocol import (
     TopicConfig,
 )
 from storage_engine.record import Record, decode_records
+from storage_engine.subscription import Delivered
 from tests.storage_engine.crash.promises import (
     Acked,
     GroupMade,

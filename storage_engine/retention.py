@@ -1,0 +1,215 @@
+"""Lets messages go when their time is over or the disk needs it, oldest first.
+
+    every pass ──▶ [Retention] ── raise_min ──▶ consume queues ── forget ──▶ delivery
+                        └── min offsets written down, then segments, units, index files deleted
+
+A topic's messages are readable for its ``retention_ms`` after they were stored; past it the queue's
+min_offset moves. Disk is freed in whole segments from the head of the log, once nothing in them can
+be read any more. Above the size limit, or above 85 % of the disk, the oldest segments go all the
+same, and what stands in them becomes unreadable first. Messages under a lease are kept until the
+disk is at 85 %. Scheduled messages still to come are appended again before their segment goes.
+
+One pass deletes a few segments only. Time never runs faster here than the monotonic clock since
+the start, so that a wall clock that jumps ahead expires nothing at once, and what expires by age
+goes at most a tenth of the log a minute. Loop thread only.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Final, Protocol
+
+from storage_engine.catalog import Catalog
+from storage_engine.clock import Clock
+from storage_engine.commit_log import CommitLog
+from storage_engine.config import SECOND_MS, StoreConfig
+from storage_engine.consume_queue import ConsumeQueue
+from storage_engine.consume_queues import ConsumeQueues
+from storage_engine.consumer_offsets import ConsumerOffsets
+from storage_engine.delivery import Delivery
+from storage_engine.disk_space import DiskSpace, DiskState
+from storage_engine.expired_progress import lowest_leased, settle_expired
+from storage_engine.min_offsets import MinOffsets
+from storage_engine.offset_at_time import offset_at_time
+from storage_engine.quarantine import Quarantine
+from storage_engine.record_parts import store_timestamp_of
+from storage_engine.schedule_topic import SCHEDULE_TOPIC
+
+log = logging.getLogger(__name__)
+
+_QUEUES_A_STEP: Final = 200  # looked at before the loop may do something else
+_CLOCK_TOLERANCE_MS: Final = 60 * SECOND_MS
+_AGE_INTERVAL_MS: Final = 60 * SECOND_MS
+_AGE_PART: Final = 10  # of the segments, may go by age in one interval
+
+
+class Derived(Protocol):
+    """Files that hold nothing but what the log has, such as the index."""
+
+    def drop_below(self, physical_offset: int) -> object: ...
+
+
+class Retention:
+    """See the module's docstring. ``forward(offset)`` appends scheduled messages below it again."""
+
+    def __init__(
+        self,
+        config: StoreConfig,
+        clock: Clock,
+        catalog: Catalog,
+        commit_log: CommitLog,
+        queues: ConsumeQueues,
+        min_offsets: MinOffsets,
+        quarantine: Quarantine,
+        disk: DiskSpace,
+        delivery: Delivery,
+        consumer_offsets: ConsumerOffsets,
+        index: Derived,
+        forward: Callable[[int], Awaitable[None]],
+    ) -> None:
+        self._config = config
+        self._clock = clock
+        self._catalog = catalog
+        self._commit_log = commit_log
+        self._queues = queues
+        self._min_offsets = min_offsets
+        self._quarantine = quarantine
+        self._disk = disk
+        self._delivery = delivery
+        self._consumer_offsets = consumer_offsets
+        self._index = index
+        self._forward = forward
+        self._began = clock.now_ms(), clock.monotonic_ms()
+        self._age_interval_from_ms = clock.monotonic_ms()
+        self._aged_count = 0  # segments gone by age in this interval
+        # queue → (min_offset, physical offset and store time of the message there)
+        self._first: dict[ConsumeQueue, tuple[int, int, int]] = {}
+        self.deleted_segment_count = 0
+        self.lost_message_count = 0  # expired before a group had settled them
+
+    async def run(self) -> int:
+        """One pass; how many segments were deleted.
+
+        Raises ``DiskFull``, ``SyncFailed``: nothing was deleted that is not written down.
+        """
+        state = self._disk.look()
+        subscriptions = self._delivery.subscriptions
+        held = {} if state >= DiskState.FORCE else lowest_leased(subscriptions)
+        await self._expire(self._now_ms(), held)
+        forced = self._forced_offset(state)
+        if forced > self._commit_log.start_offset:
+            await self._forward(forced)
+            for queue in self._queues:
+                self._raise(queue, queue.first_at_or_above(forced), held)
+        lost_count = self.settle_expired()
+        if lost_count:
+            log.warning(
+                "unsettled messages expired",
+                extra={"action": "lost_by_retention", "message_count": lost_count},
+            )
+        keep_from = await self._keep_from()
+        self._min_offsets.save(self._queues)
+        count = await self._delete(keep_from, forced, state)
+        for queue in self._queues:
+            queue.drop_unreadable()
+        return count
+
+    def settle_expired(self) -> int:
+        """Let the groups pass over what cannot be read; how many messages they had not settled."""
+        lost_count = settle_expired(self._delivery.subscriptions, self._consumer_offsets)
+        self.lost_message_count += lost_count
+        return lost_count
+
+    def _raise(self, queue: ConsumeQueue, offset: int, held: dict[ConsumeQueue, int]) -> None:
+        queue.raise_min(min(offset, held.get(queue, offset)))
+
+    def _now_ms(self) -> int:
+        """Wall clock, but never ahead of what the monotonic one allows."""
+        wall_ms, monotonic_ms = self._began
+        passed_ms = self._clock.monotonic_ms() - monotonic_ms
+        return min(self._clock.now_ms(), wall_ms + passed_ms + _CLOCK_TOLERANCE_MS)
+
+    async def _expire(self, now_ms: int, held: dict[ConsumeQueue, int]) -> None:
+        """Move min_offset over the messages of each queue whose time is over."""
+        topics = self._catalog.topics
+        for step, queue in enumerate(list(self._queues)):
+            if step % _QUEUES_A_STEP == _QUEUES_A_STEP - 1:
+                await asyncio.sleep(0)
+            if queue.topic == SCHEDULE_TOPIC or queue.min_offset >= queue.max_offset:
+                continue
+            topic = topics.get(queue.topic)
+            own_ms = topic.retention_ms if topic is not None else 0
+            until_ms = now_ms - min(own_ms or self._config.retention_ms, self._config.retention_ms)
+            if self._first_of(queue)[2] < until_ms:
+                self._raise(queue, offset_at_time(self._commit_log, queue, until_ms), held)
+
+    def _first_of(self, queue: ConsumeQueue) -> tuple[int, int, int]:
+        known = self._first.get(queue)
+        if known is None or known[0] != queue.min_offset:
+            physical_offset, record_bytes, _ = queue.unit(queue.min_offset)
+            place = (physical_offset, record_bytes)
+            # A damaged message is as old as can be: those behind it decide.
+            is_damaged = self._commit_log.damaged([place])
+            stamp = 0 if is_damaged else store_timestamp_of(self._commit_log.read_many([place]))
+            known = self._first[queue] = (queue.min_offset, physical_offset, stamp)
+        return known
+
+    def _forced_offset(self, state: DiskState) -> int:
+        """Below this offset the log goes whatever stands there; its start when nothing must."""
+        segments = self._commit_log.segments()
+        size_bytes = self._config.segment_bytes
+        count = 0
+        if self._config.retention_bytes:
+            excess = len(segments) * size_bytes - self._config.retention_bytes
+            count = max(0, -(-excess // size_bytes))
+        if state >= DiskState.FORCE:
+            count = max(count, 1)
+        count = min(count, self._config.retention_files_max, len(segments) - 1)
+        return segments[count].base_offset if segments and count > 0 else 0
+
+    async def _keep_from(self) -> int:
+        """The lowest physical offset that somebody can still read."""
+        lowest = self._commit_log.append_offset
+        for step, queue in enumerate(list(self._queues)):
+            if step % _QUEUES_A_STEP == _QUEUES_A_STEP - 1:
+                await asyncio.sleep(0)
+            if queue.min_offset < queue.max_offset:
+                lowest = min(lowest, self._first_of(queue)[1])
+        return min(lowest, self._commit_log.flushed_offset)
+
+    async def _delete(self, keep_from: int, forced: int, state: DiskState) -> int:
+        segments = self._commit_log.segments()
+        size_bytes = self._config.segment_bytes
+        free = [file for file in segments[:-1] if file.base_offset + size_bytes <= keep_from]
+        free = free[: self._config.retention_files_max]
+        if state < DiskState.CLEAN:
+            aged = [file for file in free if file.base_offset >= forced]
+            may_go = min(len(aged), self._may_age(len(segments)))
+            free = free[: len(free) - len(aged) + may_go]
+            self._aged_count += may_go
+        if not free:
+            return 0
+        offset = free[-1].base_offset + size_bytes
+        await self._commit_log.delete_before(offset)
+        self._index.drop_below(offset)
+        self._quarantine.drop_below(offset)
+        self.deleted_segment_count += len(free)
+        log.info(
+            "segments deleted",
+            extra={
+                "action": "segments_deleted",
+                "segment_count": len(free),
+                "start_offset": offset,
+            },
+        )
+        return len(free)
+
+    def _may_age(self, segment_count: int) -> int:
+        """How many segments may still go by age in this interval."""
+        now_ms = self._clock.monotonic_ms()
+        if now_ms - self._age_interval_from_ms >= _AGE_INTERVAL_MS:
+            self._age_interval_from_ms = now_ms
+            self._aged_count = 0
+        return max(0, max(1, segment_count // _AGE_PART) - self._aged_count)
