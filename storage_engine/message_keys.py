@@ -68,9 +68,17 @@ def keys_of(buffer: bytes, properties_at: int, end: int) -> list[bytes]:
         and buffer.startswith(ID_HEAD, head_at)
         and buffer[end - ID_END_BACK] == PAIR_END
         and (head_at == properties_at or buffer[head_at - 1] == PAIR_END)
-        and buffer.find(KEYS_HEAD, properties_at, head_at) < 0
     ):
-        return [buffer[end - ID_BACK : end - ID_END_BACK]]
+        message_id = buffer[end - ID_BACK : end - ID_END_BACK]
+        keys_at = buffer.rfind(KEYS_HEAD, properties_at, head_at)
+        if keys_at < 0:
+            return [message_id]
+        if keys_at == properties_at or buffer[keys_at - 1] == PAIR_END:
+            keys_at += len(KEYS_HEAD)
+            keys = buffer[keys_at : buffer.find(_PAIR_END, keys_at, head_at)]
+            if _KEY_END not in keys:
+                return [message_id, keys] if keys else [message_id]
+            return [message_id, *filter(None, keys.split(_KEY_END))]
     message_id = keys = b""
     for pair in buffer[properties_at : end - CRC_PROPERTY_BYTES].split(_PAIR_END):
         if pair.startswith(ID_HEAD):

@@ -22,6 +22,7 @@ from storage_engine.message_keys import (
     ID_END_BACK,
     ID_HEAD,
     ID_HEAD_BACK,
+    KEYS_HEAD,
     KeyBatch,
     empty_batch,
     keys_of,
@@ -149,11 +150,18 @@ class PutPath:
                 topics.append(topic)
                 head_at = end - ID_HEAD_BACK
                 if (
-                    head_at == properties_at
+                    head_at >= properties_at
                     and payload.startswith(ID_HEAD, head_at)
                     and payload[end - ID_END_BACK] == _PROPERTY_END
+                    and (
+                        head_at == properties_at
+                        or (
+                            payload[head_at - 1] == _PROPERTY_END
+                            and payload.find(KEYS_HEAD, properties_at, head_at) < 0
+                        )
+                    )
                 ):
-                    # As ``keys_of`` would find it: most records have no other property.
+                    # As ``keys_of`` would find it: most records have an id and no keys.
                     keys.append(payload[end - ID_BACK : end - ID_END_BACK])
                 else:
                     own = keys_of(payload, properties_at, end)
