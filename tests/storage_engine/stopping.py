@@ -10,6 +10,6 @@ from storage_engine.store import Store
 
 def kill(store: Store) -> None:
     """Let go of everything without changing a byte on disk."""
-    getattr(store, "durability", store)._flusher.stop()
+    store.durability._flusher.stop()
     store._prefaulter.stop()
     store._close_files()

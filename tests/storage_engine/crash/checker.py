@@ -31,10 +31,11 @@ from storage_engine.subscription import Delivered
 from tests.storage_engine.crash.log_reader import BadLog, LogRecord, read_log, read_units
 from tests.storage_engine.crash.promises import Promises, Queue
 from tests.storage_engine.crash.recorder import read_tree
+from tests.storage_engine.crash.violation import Violation
 from tests.storage_engine.doubles import FaultyFiles, OpenStore, message
 from tests.storage_engine.stopping import kill
 
-ALARM_DIR: Final = "quarantine"
+ALARM_FILE: Final = "config/quarantine.json"
 # Differ from run to run by design: the epoch counts runs, lock and abort name the process.
 _RUN_FILES: Final = frozenset({"epoch", "lock", "abort"})
 _PULL_COUNT: Final = 1_000
@@ -48,27 +49,28 @@ class AnotherBoot(FaultyFiles):
         return "another boot"
 
 
-class Violation(AssertionError):
-    """One promise that was not kept."""
+async def examine(
+    store_dir: Path,
+    promises: Promises,
+    limits: dict[str, int],
+    *,
+    was_killed: bool = False,
+    is_twice: bool = True,
+) -> None:
+    """Recover, twice if asked, check every promise, then go on working. Raises ``Violation``.
 
-    def __init__(self, name: str, detail: str) -> None:
-        super().__init__(f"{name}: {detail}")
-        self.name = name
-
-
-async def examine(store_dir: Path, promises: Promises, limits: dict[str, int]) -> None:
-    """Recover twice, check every promise, then go on working. Raises ``Violation``."""
-    before = _files(store_dir)
-    store = _opened(store_dir, limits)
+    ``was_killed``: only the process ended; then async messages and settles are kept as well (D1).
+    """
+    files = FaultyFiles() if was_killed else AnotherBoot()
+    store = _opened(store_dir, limits, files)
     try:
-        once = _files(store_dir)
-        if once != before:
-            # A recovery that changed nothing is its own second one.
+        if is_twice:
+            once = _files(store_dir)
             kill(store.store)
-            store = _opened(store_dir, limits)
+            store = _opened(store_dir, limits, files)
             _check_equal(once, _files(store_dir))
-        _check_messages(store, store_dir, promises)
-        _check_settles(store, promises)
+        _check_messages(store, store_dir, promises, was_killed=was_killed)
+        _check_settles(store, promises, was_killed=was_killed)
         await _check_use(store, promises)
     finally:
         kill(store.store)
@@ -81,9 +83,9 @@ def _check_equal(once: dict[str, bytes | None], twice: dict[str, bytes | None]) 
         raise Violation("not-idempotent", str(changed))
 
 
-def _opened(store_dir: Path, limits: dict[str, int]) -> OpenStore:
+def _opened(store_dir: Path, limits: dict[str, int], files: FaultyFiles) -> OpenStore:
     try:
-        return OpenStore(store_dir, limits=limits, files=AnotherBoot()).open()
+        return OpenStore(store_dir, limits=limits, files=files).open()
     except StoreError as exc:
         raise Violation("refused", str(exc)) from exc
 
@@ -93,12 +95,14 @@ def _files(store_dir: Path) -> dict[str, bytes | None]:
     return {path: found[path] for path in found if path.rpartition("/")[2] not in _RUN_FILES}
 
 
-def _check_messages(store: OpenStore, store_dir: Path, promises: Promises) -> None:
+def _check_messages(
+    store: OpenStore, store_dir: Path, promises: Promises, *, was_killed: bool
+) -> None:
     try:
         log = read_log(store_dir)
     except BadLog as exc:
         raise Violation("damaged-log", str(exc)) from exc
-    if any((store_dir / ALARM_DIR).glob("*")):
+    if (store_dir / ALARM_FILE).exists():
         raise Violation("quarantined", "a crash is no corruption")
     by_queue: dict[Queue, list[LogRecord]] = {}
     for record in log:
@@ -108,12 +112,15 @@ def _check_messages(store: OpenStore, store_dir: Path, promises: Promises) -> No
             raise Violation("lost-write", f"topic {topic} was created and is gone")
         for queue_id in range(queue_count):
             of_log = by_queue.pop((topic, queue_id), [])
-            _check_queue(store, store_dir, promises, (topic, queue_id), of_log)
+            queue = topic, queue_id
+            served = _check_queue(store, store_dir, promises, queue, of_log)
+            _check_acked(served, promises, queue, was_killed=was_killed)
 
 
 def _check_queue(
     store: OpenStore, store_dir: Path, promises: Promises, queue: Queue, of_log: list[LogRecord]
-) -> None:
+) -> list[Record]:
+    """What the queue serves, after all that needs no knowledge of acks has been checked."""
     stats = store.store.topic_stats(queue[0]).queues[queue[1]]
     served = pulled(store, queue, stats.min_offset, stats.max_offset)
     offsets = [record.queue_offset for record in served]
@@ -133,14 +140,21 @@ def _check_queue(
     order = [promises.order[record.body] for record in served]
     if order != sorted(set(order)):
         raise Violation("reordered", f"{queue}: {order}")
+    return served
+
+
+def _check_acked(
+    served: list[Record], promises: Promises, queue: Queue, *, was_killed: bool
+) -> None:
     bodies = {record.queue_offset: record.body for record in served}
+    first = served[0].queue_offset if served else 0
     for queue_offset, body in promises.acked[queue].items():
-        if queue_offset < stats.min_offset:
-            continue
-        if queue_offset < stats.max_offset:
+        if queue_offset in bodies:
             if bodies[queue_offset] != body:
                 raise Violation("inconsistent-offset", f"{queue} at {queue_offset}")
-        elif queue_offset < promises.safe_below[queue]:
+        elif queue_offset < first and promises.may_expire:
+            continue
+        elif was_killed or queue_offset < promises.safe_below[queue]:
             raise Violation("lost-write", f"{queue} at {queue_offset}: {body[:40]!r}")
 
 
@@ -167,14 +181,15 @@ def pulled(store: OpenStore, queue: Queue, start: int, end: int) -> list[Record]
     return records
 
 
-def _check_settles(store: OpenStore, promises: Promises) -> None:
+def _check_settles(store: OpenStore, promises: Promises, *, was_killed: bool) -> None:
     for group in promises.groups:
         for topic, queue_count in promises.topics.items():
             delivered = _received(store, group, topic)
             for queue_id in range(queue_count):
                 key = group, (topic, queue_id)
                 got = delivered.get(queue_id, set())
-                safe = promises.settled_safe.get(key, set()) & got
+                kept = promises.settled if was_killed else promises.settled_safe
+                safe = kept.get(key, set()) & got
                 if safe:
                     raise Violation("settle-lost", f"{key} gets {sorted(safe)} again")
                 stats = store.store.topic_stats(topic).queues[queue_id]

@@ -19,7 +19,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from tests.storage_engine.crash.checker import AnotherBoot, Violation, examine
+from tests.storage_engine.crash.checker import AnotherBoot, examine
 from tests.storage_engine.crash.disk_model import (
     PAGE_BYTES,
     DiskModel,
@@ -31,11 +31,14 @@ from tests.storage_engine.crash.disk_model import (
 from tests.storage_engine.crash.images import Camera, Image, Place, Pool
 from tests.storage_engine.crash.promises import Promises
 from tests.storage_engine.crash.recorder import Recorder, read_tree
-from tests.storage_engine.crash.workloads import LIMITS, WORKLOADS, Story
+from tests.storage_engine.crash.story import LIMITS, Story
+from tests.storage_engine.crash.violation import Violation
+from tests.storage_engine.crash.workloads import WORKLOADS
 from tests.storage_engine.doubles import OpenStore
 from tests.storage_engine.stopping import kill
 
 # A recovery is all memory: with real disks under it, a state would take a hundred times longer.
+TWICE_EVERY: Final = 2  # every second state is recovered twice
 RANDOM_COUNT: Final = 12  # random images at each moment, at first
 RANDOM_COUNT_MAX: Final = 1_000
 MEMORY: Final = "/dev/shm" if os.path.isdir("/dev/shm") else None
@@ -51,11 +54,19 @@ class Explored(NamedTuple):
     violations: list[str]
 
 
+class Images(NamedTuple):
+    """Each image with the latest moment of the trace that allows it."""
+
+    cut: dict[Image, int]  # by a power cut
+    killed: dict[Image, int]  # by a kill: the page cache stays
+
+
 class _Shot(NamedTuple):
-    """One image, the moment of the trace it belongs to, and how the disk began."""
+    """One image, the moment of the trace it belongs to, and what ended the engine there."""
 
     image: Image
     moment: int
+    was_killed: bool
 
 
 class Exploration:
@@ -91,8 +102,8 @@ class Exploration:
 
     # Enumerating ------------------------------------------------------------------------------
 
-    def images(self, wanted_count: int) -> dict[Image, int]:
-        """Distinct images → the latest moment of the trace that allows each.
+    def images(self, wanted_count: int) -> Images:
+        """Distinct images with the latest moment of the trace that allows each.
 
         Random draws are added until there are ``wanted_count``, or no more can be found.
         """
@@ -100,7 +111,7 @@ class Exploration:
         while True:
             camera = Camera(self.pool, self.seed, random_count)
             found = enumerate_images({}, self.operations, camera)
-            if len(found) >= wanted_count or random_count >= RANDOM_COUNT_MAX:
+            if len(found.cut) >= wanted_count or random_count >= RANDOM_COUNT_MAX:
                 return found
             random_count *= 3
 
@@ -123,10 +134,16 @@ class Exploration:
         violations: list[str] = []
         state_count = 0
         for shot, promises in self._with_promises(shots):
-            state_count += 1
+            state_count += not shot.was_killed
             self.materialise(shot.image)
             try:
-                await examine(self.root / "s", promises, LIMITS)
+                await examine(
+                    self.root / "s",
+                    promises,
+                    LIMITS,
+                    was_killed=shot.was_killed,
+                    is_twice=state_count % TWICE_EVERY == 0,
+                )
             except Violation as exc:
                 violations.append(f"{self.name} at operation {shot.moment}: {exc}")
                 if len(violations) >= violations_max:
@@ -146,6 +163,8 @@ class Exploration:
         for shot, promises in self._with_promises(self._drawn(self.images(0), recoveries_max * 8)):
             if len(seen) >= state_max or len(violations) >= violations_max:
                 break
+            if shot.was_killed:
+                continue
             self.materialise(shot.image)
             recorder = Recorder(self.root)
             before = read_tree(self.root)
@@ -161,7 +180,7 @@ class Exploration:
             operation_count += len(recorder.operations)
             camera = Camera(self.pool, self.seed, RANDOM_COUNT)
             inner = enumerate_images(before, recorder.operations, camera)
-            fresh = [image for image in inner if image not in seen]
+            fresh = [image for image in inner.cut if image not in seen]
             random.Random(self.seed).shuffle(fresh)
             for image in fresh[:share]:
                 seen.add(image)
@@ -173,12 +192,16 @@ class Exploration:
                     break
         return Explored(len(seen), operation_count, self.answered_count, self.fired, violations)
 
-    def _drawn(self, images: dict[Image, int], count: int) -> list[_Shot]:
-        """In the order of the trace; an even draw when there are more than ``count``."""
-        shots = [_Shot(image, moment) for image, moment in images.items()]
+    def _drawn(self, images: Images, count: int) -> list[_Shot]:
+        """In the order of the trace; an even draw when there are more than ``count`` power cuts.
+
+        Every kill is taken, beside them: there are few.
+        """
+        shots = [_Shot(image, moment, False) for image, moment in images.cut.items()]
         if len(shots) > count:
             shots = random.Random(self.seed).sample(shots, count)
-        return sorted(shots, key=lambda shot: shot.moment)
+        shots += [_Shot(image, moment, True) for image, moment in images.killed.items()]
+        return sorted(shots, key=lambda shot: (shot.moment, shot.was_killed))
 
     def _with_promises(self, shots: list[_Shot]) -> Iterator[tuple[_Shot, Promises]]:
         promises = Promises()
@@ -205,11 +228,11 @@ def _empty(directory: str) -> None:
 
 def enumerate_images(
     begin: dict[str, bytes | None], operations: list[Operation], camera: Camera
-) -> dict[Image, int]:
-    """Every distinct image that a crash at any point of a recording allows → its latest moment."""
+) -> Images:
+    """Every distinct image that a crash at any point of a recording allows."""
     model = DiskModel()
     model.load(begin)
-    found: dict[Image, int] = {}
+    found = Images({}, {})
     newest: Place | None = None
     for moment, operation in enumerate(operations):
         if isinstance(operation, Sync) and not operation.has_failed:
@@ -219,8 +242,8 @@ def enumerate_images(
         if isinstance(operation, Write):
             newest = operation.node, (operation.at + len(operation.content) - 1) // PAGE_BYTES
         for image in camera.images_at(model, newest):
-            found[image] = moment
-        found[camera.killed(model)] = moment
+            found.cut[image] = moment
+        found.killed[camera.killed(model)] = moment
     return found
 
 

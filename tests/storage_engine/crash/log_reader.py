@@ -57,7 +57,10 @@ def read_log(store: Path) -> list[LogRecord]:
                 if at + size_bytes != len(content):
                     raise BadLog(f"BLANK of {size_bytes} bytes at {base + at}")
                 break
-            records.append(_record(content, at, base))
+            try:
+                records.append(_record(content, at, base))
+            except (ValueError, IndexError, struct.error) as exc:
+                raise BadLog(f"no record at {base + at}: {exc}") from exc
             at += size_bytes
             if len(content) - at < 8:
                 break

@@ -1,200 +1,15 @@
-"""What is done to a store while its disk is recorded: each workload is one short story.
-
-    workload(Story) ── put, settle, checkpoint, restart ──▶ Store on a recorded disk
-                    └─ every question and answer ──▶ notices in the recording
-
-All limits are tiny, so that files roll. Bodies are unique and say where they belong.
-"""
+"""What is done to a store while its disk is recorded: each workload is one short story."""
 
 from __future__ import annotations
 
 import asyncio
-import itertools
 from collections.abc import Awaitable, Callable
-from pathlib import Path
 from typing import Final
 
-from storage_engine.errors import StoreError
-from storage_engine.protocol import (
-    Durability,
-    GroupConfig,
-    LeaseRef,
-    ReceiveRequest,
-    SettleRequest,
-    TopicConfig,
-)
-from storage_engine.record import Record, decode_records
-from storage_engine.subscription import Delivered
-from tests.storage_engine.crash.promises import (
-    Acked,
-    GroupMade,
-    QueueSafe,
-    Refused,
-    Sent,
-    SettleBegun,
-    Settled,
-    SettlesSafe,
-    TopicMade,
-)
-from tests.storage_engine.crash.recorder import Recorder
-from tests.storage_engine.doubles import ManualClock, OpenStore, Put, message
-from tests.storage_engine.stopping import kill
-
-LIMITS: Final = {
-    "segment_bytes": 8_192,
-    "body_bytes_max": 12_000,
-    "frame_bytes_max": 65_536,
-    "inflight_count_max": 1_000,
-    "lease_ms_min": 1,
-}
-_LEASE_MS: Final = 1_000
-
-
-class Story:
-    """One store on a recorded disk, and what its clients ask and are told."""
-
-    def __init__(self, root: Path, recorder: Recorder, limits: dict[str, int]) -> None:
-        self.store_dir = root / "s"
-        self.recorder = recorder
-        self.limits = limits
-        self.clock = ManualClock()
-        self.store = self._opened()
-        self.answered_count = 0
-        self._durability: dict[str, Durability] = {}
-        self._number = itertools.count()
-
-    def _opened(self) -> OpenStore:
-        return OpenStore(self.store_dir, clock=self.clock, limits=self.limits).open()
-
-    def topic(self, name: str = "t", queues: int = 1, *, is_sync: bool = True) -> None:
-        durability = Durability.SYNC if is_sync else Durability.ASYNC
-        self.store.store.catalog.topic_put(
-            TopicConfig(topic=name, queue_count=queues, durability=durability)
-        )
-        self._durability[name] = durability
-        self.recorder.told(TopicMade(name, queues))
-
-    def group(self, name: str = "g") -> None:
-        self.store.store.catalog.group_put(GroupConfig(group=name, lease_ms=_LEASE_MS))
-        self.recorder.told(GroupMade(name))
-
-    def body(self, size_bytes: int, topic: str, queue_id: int) -> bytes:
-        head = b"%s/%d #%d " % (topic.encode(), queue_id, next(self._number))
-        return head + bytes(index % 251 + 1 for index in range(max(0, size_bytes - len(head))))
-
-    def start_put(
-        self, *sizes: int, topic: str = "t", queue_id: int = 0, tag: str | None = None
-    ) -> Awaitable[Put | None]:
-        """Begin a put of messages of these sizes; the answer is written down when it is there."""
-        bodies = [self.body(size, topic, queue_id) for size in sizes]
-        for body in bodies:
-            self.recorder.told(Sent((topic, queue_id), body))
-        messages = [message(body, topic=topic, queue_id=queue_id, tag=tag) for body in bodies]
-        try:
-            future = self.store.start_put(messages)
-        except StoreError as exc:
-            self._answered(topic, queue_id, bodies, None, exc)
-            return _nothing()
-
-        def done(ended: asyncio.Future[Put]) -> None:
-            if not ended.cancelled():
-                put = ended.result()
-                self._answered(topic, queue_id, bodies, put, put.error)
-
-        # Not as the future's callback, which comes a step of the loop later than the answer.
-        if future.done():
-            done(future)
-        else:
-            future.add_done_callback(done)
-        return future
-
-    def _answered(
-        self, topic: str, queue_id: int, bodies: list[bytes], put: Put | None,
-        error: StoreError | None,
-    ) -> None:  # fmt: skip
-        if error is not None:
-            if error.stored is False:
-                for body in bodies:
-                    self.recorder.told(Refused(body))
-            return
-        assert put is not None
-        is_safe = self._durability[topic] is Durability.SYNC
-        for body, (queue_offset, _) in zip(bodies, put.offsets, strict=True):
-            if queue_offset < 0:
-                self.recorder.told(Refused(body))
-            else:
-                self.answered_count += 1
-                self.recorder.told(Acked((topic, queue_id), queue_offset, body, is_safe))
-
-    async def put(
-        self, *sizes: int, topic: str = "t", queue_id: int = 0, tag: str | None = None
-    ) -> None:
-        await self.start_put(*sizes, topic=topic, queue_id=queue_id, tag=tag)
-
-    async def flush(self) -> None:
-        """What the engine does every 200 ms: make async puts and settles durable."""
-        log = self.store.store
-        target = log.stats(0).append_offset
-        log.flush_async()
-        while log.stats(0).flushed_offset < target:
-            await asyncio.sleep(0)
-        for topic, durability in self._durability.items():
-            if durability is Durability.ASYNC:
-                for queue in log.topic_stats(topic).queues:
-                    self.recorder.told(QueueSafe((topic, queue.queue_id), queue.max_offset))
-
-    def receive(self, count: int, *, topic: str = "t", group: str = "g") -> tuple[
-        int, list[Record]
-    ]:  # fmt: skip
-        """(generation, records) leased now."""
-        answers: list[Delivered] = []
-        request = ReceiveRequest(
-            group=group, topic=topic, member_id="m", messages_max=count, bytes_max=1 << 20,
-            wait_ms=0, lease_ms=_LEASE_MS,
-        )  # fmt: skip
-        self.store.store.receive(request, answers.append)
-        records = decode_records(self.store.store.read_records(answers[0].records))
-        return answers[0].lease_generation, records
-
-    def ack(self, generation: int, records: list[Record], group: str = "g") -> None:
-        for record in records:
-            queue = record.topic, record.queue_id
-            self.recorder.told(SettleBegun(group, queue, record.queue_offset))
-        refs = [
-            LeaseRef(
-                topic=record.topic, queue_id=record.queue_id, lease_generation=generation,
-                queue_offsets=[record.queue_offset],
-            )
-            for record in records
-        ]  # fmt: skip
-        self.store.store.settle(SettleRequest(group=group, acks=refs))
-        for record in records:
-            queue = record.topic, record.queue_id
-            self.recorder.told(Settled(group, queue, record.queue_offset))
-
-    def sync_offsets(self) -> None:
-        self.store.store.sync_offsets()
-        self.recorder.told(SettlesSafe())
-
-    async def checkpoint(self) -> None:
-        await self.store.store.checkpoint()
-        self.recorder.told(SettlesSafe())
-
-    def crash(self) -> None:
-        """kill -9 and start again; the page cache stays."""
-        kill(self.store.store)
-        self.store = self._opened()
-
-    async def restart(self) -> None:
-        await self.store.close()
-        self.store = self._opened()
-
+from tests.storage_engine.crash.story import LEASE_MS, Story
+from tests.storage_engine.crash.violation import Violation
 
 Workload = Callable[[Story], Awaitable[None]]
-
-
-async def _nothing() -> None:
-    return None
 
 
 async def single_sends(story: Story) -> None:
@@ -259,7 +74,7 @@ async def consume_and_ack(story: Story) -> None:
         story.ack(generation, records[1:])
         if round_index % 2:
             story.sync_offsets()
-        story.clock.advance(_LEASE_MS + 1)
+        story.clock.advance(LEASE_MS + 1)
         story.store.store.tick()
         generation, records = story.receive(2)
         story.ack(generation, records)
@@ -321,6 +136,15 @@ async def crashes_one_after_the_other(story: Story) -> None:
     await story.put(50)
 
 
+async def async_with_checkpoints(story: Story) -> None:
+    story.topic("a", queues=2, is_sync=False)
+    for index in range(9):
+        await story.put(800, 410, topic="a", queue_id=index % 2)
+        if index % 2:
+            await story.checkpoint()
+        await story.put(333, topic="a", queue_id=index % 2)
+
+
 async def a_disk_that_was_full(story: Story) -> None:
     story.topic(queues=2)
     story.group()
@@ -330,7 +154,10 @@ async def a_disk_that_was_full(story: Story) -> None:
         for size in (3_000, 3_001, 100):
             await story.put(size, queue_id=index % 2)
         story.recorder.is_full = False
+        answered_count = story.answered_count
         await story.put(2_500)
+        if story.answered_count == answered_count:
+            raise Violation("unusable", "there is room again and puts are still refused")
         generation, records = story.receive(2)
         story.ack(generation, records)
     await story.checkpoint()
@@ -350,6 +177,21 @@ async def a_sync_that_failed(story: Story) -> None:
     await story.put(1_200)
 
 
+async def a_sync_and_its_repair_that_failed(story: Story) -> None:
+    """msync fails, then the new file as well; the process is killed and another one starts."""
+    story.topic(queues=2)
+    for size in (700, 800):
+        await story.put(size)
+    await story.put(100, queue_id=1)
+    story.recorder.failures.update({"msync": 1, "fsync": 1})
+    with story.recorder.lock:
+        puts = [story.start_put(400 + index, queue_id=1) for index in range(3)]
+    await asyncio.gather(*puts)
+    story.crash()
+    for size in (1_200, 4_500, 300):
+        await story.put(size)
+
+
 WORKLOADS: Final[dict[str, Workload]] = {
     work.__name__: work
     for work in (
@@ -366,7 +208,9 @@ WORKLOADS: Final[dict[str, Workload]] = {
         topics_made_while_sending,
         restarts_in_the_middle,
         crashes_one_after_the_other,
+        async_with_checkpoints,
         a_disk_that_was_full,
         a_sync_that_failed,
+        a_sync_and_its_repair_that_failed,
     )
 }

@@ -1,0 +1,24 @@
+"""kill -9 of a real engine under load, many times: nothing that was acknowledged is ever lost."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import pytest
+
+from tests.storage_engine.kills.history_checker import anomalies
+from tests.storage_engine.kills.kill_loop import run_kill_loop
+from tests.storage_engine.kills.outcomes import Outcome
+
+SEED: Final = 20_260
+KILLS: Final = 60
+
+
+@pytest.mark.timeout(300)
+def test_nothing_acknowledged_is_lost_in_sixty_kills() -> None:
+    loop = run_kill_loop(KILLS, seed=SEED)
+    assert anomalies(loop.history) == []
+    assert loop.kill_count >= KILLS
+    assert loop.kill_in_start_count > 0
+    assert loop.history.count(Outcome.ACKED) > 10 * KILLS
+    assert loop.history.count(Outcome.UNKNOWN) > 0
