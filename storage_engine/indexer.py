@@ -62,7 +62,7 @@ class Indexer:
         self._published_offset = 0  # what is visible: the index may follow up to here
         self._collected_offset = 0  # keys of records from ``indexed_offset`` to here wait
         self._waiting = empty_batch()
-        self._damaged: list[Damage] = []
+        self._damaged: list[Damage] = []  # jumped over where the log is read
         self._is_stalled = False
         self._is_syncing = False
         self.durable = (0, 0)  # indexed_offset and entry_count that a checkpoint may hold
@@ -103,17 +103,23 @@ class Indexer:
         else:
             self._collected_offset = self.indexed_offset
 
-    def _catch_up(self, messages_max: int) -> None:
+    def _catch_up(self, messages_max: int, *, is_verified: bool = False) -> None:
         """Index up to that many records that were not collected."""
         if self._collected_offset == self._published_offset:
             return
         assert self.indexed_offset == self._collected_offset
         end = self._published_offset
         start = max(self.indexed_offset, self._commit_log.start_offset)
-        records = walk(self._commit_log.segments(), start, end, self._damaged)
+        segments = self._commit_log.segments()
+        records = walk(segments, start, end, self._damaged)
         batch = empty_batch()
         count = 0
+        stop = None
         for physical_offset, view, at in islice(records, messages_max):
+            if not (is_verified or _is_whole(view, at)):
+                self._damaged = scan(segments, physical_offset, end, keeps_whole=True).damaged
+                stop = physical_offset
+                break
             content, topic, properties_at = topic_and_properties(view, at)
             keys = keys_of(content, properties_at, len(content))
             if len(keys) != 1:
@@ -123,8 +129,9 @@ class Indexer:
             batch.physical_offsets.append(physical_offset)
             batch.stamps.append(store_timestamp_of(view, at))
             count += 1
-        following = next(records, None)
-        stop = end if following is None else following[0]
+        if stop is None:
+            following = next(records, None)
+            stop = end if following is None else following[0]
         if count == 0 or self._put(batch):
             self.indexed_offset = self._collected_offset = stop
 
@@ -196,7 +203,7 @@ class Indexer:
         Raises ``DiskFull``, ``SyncFailed``: the files cannot be taken over; nothing is lost.
         """
         mark = checkpoint or Checkpoint()
-        is_kept = self.index.load(
+        is_kept = mark.indexed_offset <= recovered.end_offset and self.index.load(
             indexed_offset=mark.indexed_offset,
             entry_count=mark.index_entry_count,
             stamp_at=self._stamp_at,
@@ -218,7 +225,7 @@ class Indexer:
             found = scan(self._commit_log.segments(), start, recovered.end_offset, keeps_whole=True)
             self._damaged = found.damaged
         while self.is_behind and not self._is_stalled:
-            self._catch_up(_WALK_MESSAGES)
+            self._catch_up(_WALK_MESSAGES, is_verified=True)
 
     def _stamp_at(self, physical_offset: int) -> int | None:
         for segment in self._commit_log.segments():
@@ -234,19 +241,24 @@ class Indexer:
         """
         start = max(above, self._commit_log.start_offset)
         for physical_offset, view, at in walk(self._commit_log.segments(), start, below):
-            try:
-                head = verify_record(view, at)
-            except StoreCorrupt:
+            if not _is_whole(view, at):
                 return True
             if physical_offset > above:
-                properties_at = at + head.properties_at
-                properties = bytes(view[properties_at : properties_at + head.properties_bytes])
-                if keys_of(properties, 0, len(properties)):
+                content, _, properties_at = topic_and_properties(view, at)
+                if keys_of(content, properties_at, len(content)):
                     return True
         return False
 
     def close(self) -> None:
         self.index.close()
+
+
+def _is_whole(view: memoryview, at: int) -> bool:
+    try:
+        verify_record(view, at)
+    except StoreCorrupt:
+        return False
+    return True
 
 
 def _sync(orders: list[SyncOrder]) -> None:

@@ -23,6 +23,7 @@ from tests.storage_engine.keyed import (
     look_up,
     parse,
 )
+from tests.storage_engine.recovering import poke
 
 NOW_MS = 1_700_000_001_000  # 2023-11-14 22:13:21 UTC
 
@@ -219,6 +220,23 @@ async def test_backlog_ends_while_messages_keep_coming(tmp_path: Path) -> None:
 
         assert store.store.indexer.indexed_offset > 0
         assert look_up(store, "next")[0].is_complete
+
+
+async def test_damaged_record_keeps_no_other_from_the_index(tmp_path: Path) -> None:
+    async with OpenStore(tmp_path) as store:
+        store.topic()
+        store.files.full_dirs.add("index")
+        put = await store.put(*[keyed(f"id-{index}") for index in range(6)])
+        store.store.tick()
+        for index, garbage in ((2, bytes(8)), (4, b"\xff" * 8)):
+            poke(tmp_path, put.offsets[index][1], garbage)
+        store.files.full_dirs.clear()
+
+        for _ in range(4):
+            store.store.tick()
+
+        assert [len(look_up(store, f"id-{index}")[1]) for index in range(6)] == [1, 1, 0, 1, 0, 1]
+        assert look_up(store, "id-0")[0].is_complete
 
 
 def _run(store_dir: Path) -> IndexFiles:
