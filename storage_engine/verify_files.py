@@ -26,6 +26,7 @@ from storage_engine.layout import (
     JOURNAL_FILE,
     LOCK_FILE,
     MIN_OFFSETS_FILE,
+    RESERVE_FILE,
     TEMPORARY_SUFFIX,
     base_offset_of,
 )
@@ -33,7 +34,7 @@ from storage_engine.offset_journal import ENTRY_BYTES, NEXT_SUFFIX, read_entries
 from storage_engine.verify_report import Kind, Report
 
 Offsets = dict[tuple[str, str, int], int]  # (group, topic, queue id) → consumer offset
-_TOP_FILES: Final = frozenset({CHECKPOINT_FILE, JOURNAL_FILE, ABORT_FILE, LOCK_FILE, "reserve"})
+_TOP_FILES: Final = frozenset({CHECKPOINT_FILE, JOURNAL_FILE, ABORT_FILE, LOCK_FILE, RESERVE_FILE})
 _CONFIG_SUFFIXES: Final = (".json", ".json.bak")
 _EPOCH_FILE: Final = "epoch"
 

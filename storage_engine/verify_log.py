@@ -34,7 +34,7 @@ from storage_engine.record import (
     SYSFLAG_STORE_HOST_V6,
 )
 from storage_engine.salvage import first_nonzero, is_blank, mapped, next_whole, whole_record
-from storage_engine.tag_hash import tag_hash_of
+from storage_engine.schedule_topic import unit_tag_of
 from storage_engine.verify_report import Kind, Report
 
 BATCH_BYTES: Final = 16 << 20
@@ -279,7 +279,7 @@ def _take(view: memoryview, at: int, base_offset: int, batch: LogBatch) -> int:
     crc = crc32(view[at : end - CRC_PROPERTY_BYTES]) & CRC_MASK
     if not properties.endswith(b"__CRC32#\x01%b\x02" % (b"%010d" % crc)[::-1]):
         return 0
-    row = (queue_offset, physical_offset, record_bytes, tag_hash_of(properties))
+    row = (queue_offset, physical_offset, record_bytes, unit_tag_of(topic, properties))
     units = batch.units.get((topic, queue_id))
     if units is None:
         units = batch.units[topic, queue_id] = []

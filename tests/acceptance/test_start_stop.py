@@ -28,6 +28,13 @@ def test_quickstart_names_every_process_and_is_private(service: Service) -> None
         assert stat.S_IMODE((service.data_dir / name).stat().st_mode) == 0o600
 
 
+def test_engine_is_scraped_where_quickstart_says(service: Service) -> None:
+    scraped = httpx.get(service.facts.engine_metrics_url, timeout=10, trust_env=False)
+
+    assert scraped.status_code == 200
+    assert "mq_engine_writable 1" in scraped.text
+
+
 def test_second_supervisor_of_a_data_directory_is_refused_by_the_owners_pid(
     service: Service,
 ) -> None:

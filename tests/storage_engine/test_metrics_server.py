@@ -1,0 +1,254 @@
+"""Metrics of a real engine, scraped over HTTP and parsed; and clients that mean no good."""
+
+from __future__ import annotations
+
+import asyncio
+import http.client
+import re
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from storage_engine import metrics_server
+from storage_engine.client import (
+    GroupConfig,
+    LeaseRef,
+    ReceiveRequest,
+    SettleRequest,
+    encode_record,
+)
+from storage_engine.metrics import Histogram, histogram, label, render, single
+from storage_engine.metrics_server import HEAD_BYTES_MAX, MetricsServer
+from tests.storage_engine.doubles import message
+from tests.storage_engine.engines import ROOT, Engine, engine_with_topic
+
+Samples = dict[str, float]
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+@pytest.fixture(scope="module")
+def scraped() -> Iterator[tuple[Engine, int]]:
+    port = free_port()
+    with engine_with_topic(MQ_ENGINE_METRICS_PORT=str(port)) as engine:
+        yield engine, port
+
+
+def ask(port: int, path: str, method: str = "GET") -> tuple[int, bytes, dict[str, str]]:
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+    try:
+        connection.request(method, path)
+        answer = connection.getresponse()
+        return answer.status, answer.read(), {k.lower(): v for k, v in answer.getheaders()}
+    finally:
+        connection.close()
+
+
+def scrape(port: int) -> Samples:
+    """Every sample without labels by name, histograms as ``_sum`` and ``_count``."""
+    status, text, headers = ask(port, "/metrics")
+    assert status == 200
+    assert headers["content-type"].startswith("text/plain; version=0.0.4")
+    families = list(text_string_to_metric_families(text.decode()))
+    assert all(family.documentation and family.type != "unknown" for family in families)
+    samples = [sample for family in families for sample in family.samples]
+    return {sample.name: sample.value for sample in samples if not sample.labels}
+
+
+def raw(port: int, content: bytes) -> bytes:
+    """Everything that comes back for these bytes."""
+    with socket.create_connection(("127.0.0.1", port), timeout=10) as client:
+        client.sendall(content)
+        client.shutdown(socket.SHUT_WR)
+        return b"".join(iter(lambda: client.recv(65_536), b""))
+
+
+def test_the_counters_say_what_was_done(scraped: tuple[Engine, int]) -> None:
+    engine, port = scraped
+    before = scrape(port)
+    records = [encode_record(message(b"%d" % index)) for index in range(10)]
+    with engine.client() as client:
+        client.group_put(GroupConfig(group="g"))
+        client.put(records[:7])
+        client.put(records[7:])
+        request = ReceiveRequest(
+            group="g", topic="t", member_id="m", messages_max=6, bytes_max=1 << 20,
+            wait_ms=0, lease_ms=60_000,
+        )  # fmt: skip
+        received = client.receive(request)
+        ref = LeaseRef(
+            topic="t", queue_id=0, lease_generation=received.head.lease_generation,
+            queue_offsets=[0, 1],
+        )  # fmt: skip
+        client.settle(SettleRequest(group="g", acks=[ref]))
+        client.checkpoint()
+        after = scrape(port)
+        stats = client.stats()
+
+    def grown(name: str) -> float:
+        return after[f"mq_engine_{name}"] - before[f"mq_engine_{name}"]
+
+    assert grown("messages_in_total") == 10
+    assert grown("messages_in_bytes_total") == sum(map(len, records))
+    assert grown("messages_out_total") == 6
+    assert grown("messages_acked_total") == 2
+    assert grown("sync_seconds_count") >= 2
+    assert grown("sync_bytes_sum") == sum(map(len, records))
+    assert grown("append_offset_bytes") == sum(map(len, records))
+    assert grown("flushed_offset_bytes") == sum(map(len, records))
+    expected = {
+        "append_offset_bytes": stats.append_offset,
+        "storage_flush_behind_bytes": 0,
+        "storage_dispatch_behind_bytes": 0,
+        "unsynced_bytes": 0,
+        "inflight_messages": 4,
+        "segments": 1,
+        "storage_size_bytes": 65_536,
+        "consume_queues": 2,
+        "topics": 1,
+        "consumer_groups": 1,
+        "parked_polls": 0,
+        "connections": 1,
+        "writable": 1,
+        "epoch": stats.epoch,
+        "quarantined_records": 0,
+    }
+    assert {name: after[f"mq_engine_{name}"] for name in expected} == expected
+    assert after["mq_engine_disk_total_bytes"] >= after["mq_engine_disk_free_bytes"] > 0
+    assert 0 <= after["mq_engine_checkpoint_age_seconds"] < 3_600
+
+
+def test_every_metric_stands_in_the_table_for_people(scraped: tuple[Engine, int]) -> None:
+    _, text, _ = ask(scraped[1], "/metrics")
+    shown = set(re.findall(r"^# TYPE (\S+)", text.decode(), re.MULTILINE))
+    told = set(re.findall(r"`(mq_engine_\w+)`", (ROOT / "docs" / "operations.md").read_text()))
+    assert told == shown
+
+
+def test_health_and_refusals(scraped: tuple[Engine, int]) -> None:
+    _, port = scraped
+    assert ask(port, "/healthz")[:2] == (200, b"ok\n")
+    assert ask(port, "/metrics?name=x")[0] == 200
+    status, body, headers = ask(port, "/metrics", "HEAD")
+    assert (status, body) == (200, b"")
+    assert int(headers["content-length"]) > 1_000
+    assert ask(port, "/")[0] == 404
+    assert ask(port, "/metrics/")[0] == 404
+    status, _, headers = ask(port, "/metrics", "POST")
+    assert (status, headers["allow"]) == (405, "GET, HEAD")
+
+
+@pytest.mark.parametrize(
+    ("request_", "status"),
+    [
+        (b"GET /metrics HTTP/1.0\r\n\r\n", b"200"),
+        (b"GET /metrics HTTP/2.0\r\n\r\n", b"505"),
+        (b"GET /metrics\r\n\r\n", b"400"),
+        (b"GET metrics HTTP/1.1\r\n\r\n", b"400"),
+        (b"\x16\x03\x01\x02\x00\x01\x00\r\n\r\n", b"400"),
+        (b"GET /metrics HTTP/1.1\r\nHost: x\r\n", b"400"),
+        (b"", b"400"),
+        (b"GET /" + b"x" * HEAD_BYTES_MAX + b" HTTP/1.1\r\n\r\n", b"404"),
+        (b"GET /metrics HTTP/1.1\r\nX: " + b"x" * (2 * HEAD_BYTES_MAX), b"431"),
+        (b"DELETE /metrics HTTP/1.1\r\n\r\n", b"405"),
+        (b"POST /metrics HTTP/1.1\r\nContent-Length: 30000\r\n\r\n" + b"x" * 30_000, b"405"),
+        (b"GET /metrics HTTP/1.1\r\n\r\nGET /metrics HTTP/1.1\r\n\r\n", b"200"),
+    ],
+)
+def test_odd_requests_get_one_answer_each(
+    scraped: tuple[Engine, int], request_: bytes, status: bytes
+) -> None:
+    _, port = scraped
+    answer = raw(port, request_)
+    assert answer.startswith(b"HTTP/1.1 " + status)
+    assert answer.count(b"HTTP/1.1 ") == 1
+
+
+async def test_slow_and_many_clients_cost_only_themselves(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(metrics_server, "CONNECTION_MS_MAX", 200)
+    server = MetricsServer(lambda: b"metrics\n", lambda: "the disk is full")
+    port = await server.start(0)
+    try:
+        slow = [await asyncio.open_connection("127.0.0.1", port) for _ in range(16)]
+        slow[0][1].write(b"GET /met")
+        refused, refused_writer = await asyncio.open_connection("127.0.0.1", port)
+        with pytest.raises(ConnectionResetError):
+            await refused.read()
+            raise ConnectionResetError  # an end without an answer is a refusal as well
+        for reader, _ in slow:  # after their time they are gone, without an answer
+            try:
+                assert await asyncio.wait_for(reader.read(), 10) == b""
+            except ConnectionResetError:
+                continue
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(b"GET /healthz HTTP/1.1\r\n\r\n")
+        answer = await reader.read()
+        assert answer.startswith(b"HTTP/1.1 503 ")
+        assert answer.endswith(b"the disk is full\n")
+        for _, each in [*slow, (refused, refused_writer), (reader, writer)]:
+            each.close()
+    finally:
+        await server.stop()
+    assert not server.connections
+
+
+async def test_a_body_without_end_is_cut_off() -> None:
+    server = MetricsServer(lambda: b"", lambda: None)
+    port = await server.start(0)
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(b"POST /metrics HTTP/1.1\r\n\r\n")
+    assert (await reader.readuntil(b"\r\n")).startswith(b"HTTP/1.1 405")
+    with pytest.raises(ConnectionError):
+        while True:
+            writer.write(bytes(65_536))
+            await writer.drain()
+    writer.close()
+    await server.stop()
+
+
+def test_an_engine_without_the_port_serves_all_the_same(tmp_path: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        with engine_with_topic(MQ_ENGINE_METRICS_PORT=str(port)) as engine:
+            with engine.client() as client:
+                assert client.stats().is_writable
+            assert "metrics_not_started" in engine.log.read_text()
+            assert engine.stop() == 0
+
+
+def test_text_of_counters_labels_and_histograms() -> None:
+    times = Histogram((0.5, 1.0))
+    for value in (0.1, 0.5, 0.7, 3.0):
+        times.observe(value)
+    families = [
+        single("a_total", "counter", "A.", 1 << 60),
+        histogram("b_seconds", "B.", times),
+        single("c{" + label("name", 'q"\\\n') + "}", "gauge", "C.", -1.5),
+    ]
+    assert render(families).decode().splitlines() == [
+        "# HELP a_total A.",
+        "# TYPE a_total counter",
+        "a_total 1152921504606846976",
+        "# HELP b_seconds B.",
+        "# TYPE b_seconds histogram",
+        'b_seconds_bucket{le="0.5"} 2',
+        'b_seconds_bucket{le="1"} 3',
+        'b_seconds_bucket{le="+Inf"} 4',
+        "b_seconds_sum 4.3",
+        "b_seconds_count 4",
+        '# HELP c{name="q\\"\\\\\\n"} C.',
+        '# TYPE c{name="q\\"\\\\\\n"} gauge',
+        'c{name="q\\"\\\\\\n"} -1.5',
+    ]
