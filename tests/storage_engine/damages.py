@@ -246,3 +246,18 @@ DAMAGES: Final[list[Callable[[Path], Found]]] = [
     leave_stray_files,
     leave_temporary_files,
 ]
+# What the engine makes good by itself when it is started.
+MENDED_BY_A_START: Final = [
+    put_unit_beyond,
+    repeat_unit,
+    remove_queue_file,
+    remove_last_queue_file,
+    remove_queue,
+    truncate_queue_file,
+    remove_index_file,
+    remove_index,
+    truncate_index_file,
+    flip_checkpoint,
+    move_consumer_offset,
+    tear_journal,
+]

@@ -12,11 +12,20 @@ import pytest
 
 from storage_engine.verify import EXIT_FINDINGS, EXIT_UNREADABLE, Verification, main
 from storage_engine.verify_report import FINDINGS_OF_A_KIND_MAX, Kind, Report, lines
-from tests.storage_engine.damages import DAMAGES, Found, exchange_unit, flip, records
+from tests.storage_engine.damages import (
+    DAMAGES,
+    MENDED_BY_A_START,
+    Found,
+    exchange_unit,
+    flip,
+    records,
+    remove_queue,
+)
 from tests.storage_engine.doubles import (
     OpenStore,
     copy_store,
     fingerprint,
+    message,
     tiny_config,
 )
 from tests.storage_engine.recovering import filled, log_path
@@ -151,6 +160,49 @@ def test_what_retention_deleted_is_not_missed(store_dir: Path) -> None:
         left["t"][record.queue_id] = record.queue_offset
     (store_dir / "config" / "minOffsets.json").write_text(json.dumps({"offsetTable": left}))
     assert found(check(store_dir)) == []
+
+
+async def test_after_retention_and_beside_it_all_is_clean(tmp_path: Path) -> None:
+    hour_ms = 3_600_000
+    limits = {"retention_ms": hour_ms, "retention_files_max": 100}
+    store = OpenStore(tmp_path / "store", limits=limits).open()
+    for topic in ("t", "other"):
+        store.topic(topic)
+        await store.put(message(b"only", topic=topic))
+    await store.put_bodies(*[bytes(800)] * 40)
+    for _ in range(40):
+        store.clock.advance(hour_ms // 20)
+        await store.store.retention.run()
+    await store.put_bodies(*[bytes(800)] * 8)
+    verification = verification_of(tmp_path / "store")
+    list(verification.run())
+    assert found(verification.report) == []
+    await store.close()
+    assert min(map(int, (p.name for p in (tmp_path / "store/commitlog").iterdir()))) > 0
+    assert found(check(tmp_path / "store")) == []
+
+
+async def reopened(store_dir: Path) -> Report:
+    """The report after one more run of the engine, in which messages were put."""
+    async with OpenStore(store_dir) as store:
+        await store.put_bodies(b"one more", b"and another")
+    return check(store_dir)
+
+
+@pytest.mark.parametrize("damage", MENDED_BY_A_START)
+def test_a_start_mends_derived_files(store_dir: Path, damage: Callable[[Path], Found]) -> None:
+    damage(store_dir)
+    assert found(asyncio.run(reopened(store_dir))) == []
+
+
+def test_a_damaged_record_costs_itself_after_a_start_and_a_rebuild(store_dir: Path) -> None:
+    record = records(store_dir)[7]
+    path, at = log_path(store_dir, record.physical_offset)
+    flip(path, at + 3)
+    expected = [(Kind.RECORD_DAMAGED, record.physical_offset)]
+    assert found(asyncio.run(reopened(store_dir))) == expected
+    remove_queue(store_dir)
+    assert found(asyncio.run(reopened(store_dir))) == expected
 
 
 def test_exit_codes_and_output(store_dir: Path, capsys: pytest.CaptureFixture[str]) -> None:
