@@ -2,7 +2,7 @@
 it.
 
 Real files: posix_fallocate, mmap, msync, rename. Every method maps the operating system's errors:
-no room becomes ``DiskFull``, a sync that failed ``SyncFailed``; anything else stays an OSError.
+no room becomes ``DiskFull``, a sync that failed and EIO ``SyncFailed``; all else stays an OSError.
 """
 
 from __future__ import annotations
@@ -91,7 +91,10 @@ class Files:
         if path.is_dir():
             return
         self.make_dirs(path.parent)
-        path.mkdir(mode=0o700, exist_ok=True)
+        try:
+            path.mkdir(mode=0o700, exist_ok=True)
+        except OSError as exc:
+            raise _mapped(exc, path, "cannot create a directory") from exc
         self.sync_dir(path.parent)
 
     def create(
@@ -105,8 +108,11 @@ class Files:
         already is replaced. Two fsyncs. Raises ``DiskFull`` and leaves no file.
         """
         aside = path.with_name(path.name + TEMPORARY_SUFFIX)
-        aside.unlink(missing_ok=True)
-        descriptor = os.open(aside, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        try:
+            aside.unlink(missing_ok=True)
+            descriptor = os.open(aside, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        except OSError as exc:
+            raise _mapped(exc, path, "cannot create a file") from exc
         try:
             os.posix_fallocate(descriptor, 0, allocate_bytes)
             os.ftruncate(descriptor, size_bytes)
@@ -292,4 +298,6 @@ def _write_whole(descriptor: int, content: bytes | memoryview) -> None:
 def _mapped(exc: OSError, path: Path, what: str) -> StoreError | OSError:
     if exc.errno in _NO_ROOM:
         return DiskFull(f"{what} for {path}: {exc.strerror}")
+    if exc.errno == errno.EIO:
+        return SyncFailed(f"{what} for {path}: {exc.strerror}")
     return exc

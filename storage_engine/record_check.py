@@ -10,7 +10,7 @@ from isal.isal_zlib import crc32
 from storage_engine.record import CRC_MASK, CRC_PROPERTY_BYTES, CRC_PROPERTY_HEAD, FIXED_BYTES
 
 _PLACE = struct.Struct(">I24xq")  # TOTALSIZE, PHYSICALOFFSET
-_DIGITS_AT: Final = len(CRC_PROPERTY_HEAD)
+_PROPERTY_END: Final = b"\x02"
 
 
 def is_whole(view: memoryview, at: int, record_bytes: int, physical_offset: int) -> bool:
@@ -26,4 +26,4 @@ def is_whole(view: memoryview, at: int, record_bytes: int, physical_offset: int)
     if _PLACE.unpack_from(view, at) != (record_bytes, physical_offset):
         return False
     crc = crc32(view[at:crc_at]) & CRC_MASK
-    return view[crc_at + _DIGITS_AT : end - 1] == (b"%010d" % crc)[::-1]
+    return view[crc_at:end] == CRC_PROPERTY_HEAD + (b"%010d" % crc)[::-1] + _PROPERTY_END

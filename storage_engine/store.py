@@ -16,6 +16,8 @@ import os
 from collections.abc import Callable
 from functools import partial
 
+import msgspec
+
 from storage_engine.catalog import Catalog
 from storage_engine.checkpoint import read_checkpoint
 from storage_engine.checkpointer import Checkpointer
@@ -47,6 +49,7 @@ from storage_engine.protocol import (
     GroupStats,
     PullHead,
     PullRequest,
+    PullStatus,
     QueueStats,
     ReceiveRequest,
     SettleReply,
@@ -307,8 +310,17 @@ class Store:
         return self._commit_log.read_many(records)
 
     def pull(self, request: PullRequest) -> tuple[PullHead, list[tuple[int, int]]]:
-        """Read at an offset; (head, records). Changes no delivery state."""
-        return self.queries.pull(request)
+        """Read at an offset; (head, records). Changes no delivery state.
+
+        Damaged records are passed over; when nothing else is left, as if none had matched.
+        """
+        head, records = self.queries.pull(request)
+        damaged = frozenset(self._damaged(records))
+        if damaged:
+            records = [record for at, record in enumerate(records) if at not in damaged]
+            if not records:
+                head = msgspec.structs.replace(head, status=PullStatus.NO_MATCHED_MSG)
+        return head, records
 
     def tick(self) -> None:
         """Every ``tick_interval_ms``: leases and waits that end, keys that wait."""

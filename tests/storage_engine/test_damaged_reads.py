@@ -1,0 +1,90 @@
+"""One flipped bit costs its own message and no other, and nobody ever sees it."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from storage_engine.errors import DiskFull, StoreError, SyncFailed
+from storage_engine.files import Files
+from storage_engine.protocol import PullRequest, PullStatus
+from storage_engine.record import decode_records
+from tests.storage_engine.doubles import OpenStore
+
+
+async def test_every_single_flipped_bit_of_a_record_is_noticed(tmp_path: Path) -> None:
+    async with OpenStore(tmp_path / "s") as store:
+        store.topic()
+        await store.put_bodies(b"first", b"hurt", b"last")
+        log = store.store._commit_log
+        places = [unit[:2] for unit in store.store.queries.queues_of("t")[0].units(0, 3)]
+        start, size = places[1]
+        view = log.segments()[0].view
+        assert log.damaged(places) == []
+        for bit in range(size * 8):
+            view[start + bit // 8] ^= 1 << bit % 8
+            assert log.damaged(places) == [1], bit
+            view[start + bit // 8] ^= 1 << bit % 8
+        assert log.damaged(places) == []
+
+
+@pytest.mark.parametrize("at", [0, 5, 13, 27, 35, 40, 84, 90, -30, -15, -5, -1])
+async def test_readers_pass_over_a_damaged_record_and_an_alarm_stays(
+    tmp_path: Path, at: int
+) -> None:
+    async with OpenStore(tmp_path / "s") as store:
+        store.topic()
+        store.group()
+        await store.put_bodies(b"first", b"hurt", b"last")
+        start, size, _ = store.store.queries.queues_of("t")[0].unit(1)
+        store.store._commit_log.segments()[0].view[start + at % size] ^= 0x10
+        assert store.receive().bodies == [b"first", b"last"]
+        assert pulled(store, 1, 1) == (PullStatus.NO_MATCHED_MSG, 2, [])
+        assert pulled(store, 0, 9) == (PullStatus.FOUND, 3, [b"first", b"last"])
+        (queue,) = store.store.group_stats("g").queues
+        assert queue.inflight_count == 2
+        alarm = json.loads((tmp_path / "s/config/quarantine.json").read_text())
+        assert [entry["physicalOffset"] for entry in alarm["entries"]] == [start]
+    async with OpenStore(tmp_path / "s") as store:
+        assert store.store.watched().quarantined_count == 1
+        assert store.receive().bodies == [b"first", b"last"]
+
+
+def pulled(store: OpenStore, offset: int, count: int) -> tuple[PullStatus, int, list[bytes]]:
+    request = PullRequest(
+        topic="t", queue_id=0, queue_offset=offset, messages_max=count, bytes_max=1 << 20
+    )
+    head, records = store.store.pull(request)
+    bodies = [record.body for record in decode_records(store.store.read_records(records))]
+    return head.status, head.next_offset, bodies
+
+
+@pytest.mark.parametrize(
+    ("call", "code", "error"),
+    [
+        ("open", errno.ENOSPC, DiskFull),
+        ("posix_fallocate", errno.ENOSPC, DiskFull),
+        ("fsync", errno.ENOSPC, DiskFull),
+        ("fsync", errno.EIO, SyncFailed),
+        ("posix_fallocate", errno.EIO, SyncFailed),
+    ],
+)
+def test_a_file_that_cannot_be_made_says_why_and_leaves_nothing(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    call: str,
+    code: int,
+    error: type[StoreError],
+) -> None:
+    def failing(*_: object) -> int:
+        raise OSError(code, os.strerror(code))
+
+    monkeypatch.setattr(os, call, failing)
+    with pytest.raises(error, match="file"):
+        Files().create(tmp_path / "file", 4_096, 4_096)
+    monkeypatch.undo()
+    assert list(tmp_path.iterdir()) == []
