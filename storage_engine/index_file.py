@@ -123,9 +123,13 @@ class IndexFile:
         return self._entries - self.next_number
 
     def reserve(self, count: int) -> None:
-        """Put disk behind the next ``count`` entries. Raises ``DiskFull``, nothing is changed."""
+        """Put disk behind the next ``count`` entries and open the map, so that ``put`` cannot fail.
+
+        Raises ``DiskFull``, OSError; nothing is changed.
+        """
         end = self._entries_at + (self.next_number + count) * ENTRY_BYTES
         self._file.allocate_to(end, self._allocate_bytes)
+        self._tables()
 
     def put(self, batch: Entries) -> None:
         """Append entries, for which there is room and disk. One batch or many: the same bytes."""

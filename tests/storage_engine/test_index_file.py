@@ -133,6 +133,28 @@ def test_full_disk_puts_all_entries_or_none(tmp_path: Path) -> None:
     run.close()
 
 
+def test_file_that_cannot_be_mapped_leaves_nothing_put(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = _run(tmp_path)
+    run.put(entries((1, 0, 1_000)))
+    rows = [(1, 100 + index, 2_000) for index in range(ENTRIES)]
+
+    def refuse(*_: object) -> None:
+        raise OSError(12, "injected")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(FaultyFiles, "map", refuse)
+        with pytest.raises(OSError, match="injected"):
+            run.put(entries(*rows))
+    assert run.entry_count == 1
+
+    run.put(entries(*rows))
+    assert run.entry_count == 1 + ENTRIES
+    assert len(index_files(tmp_path)) == 2
+    run.close()
+
+
 def test_files_of_one_moment_have_names_in_their_order(tmp_path: Path) -> None:
     run = _run(tmp_path)
 
