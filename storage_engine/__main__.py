@@ -82,7 +82,8 @@ async def _start_metrics(config: StoreConfig, store: Store, server: Server) -> M
         return render(collect(config, SystemClock(), store.watched(), stats))
 
     def health() -> str | None:
-        return None if store.stats(0).is_writable else "puts are refused"
+        refusal = store.watched().refusal
+        return None if refusal is None else str(refusal)
 
     answering = MetricsServer(metrics, health)
     try:

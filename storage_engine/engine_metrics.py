@@ -21,6 +21,7 @@ from storage_engine.config import SECOND_MS, StoreConfig
 from storage_engine.consume_queues import ConsumeQueues
 from storage_engine.delivery import Delivery
 from storage_engine.dispatcher import Dispatcher
+from storage_engine.errors import StoreError
 from storage_engine.flusher import SyncTimes
 from storage_engine.layout import CHECKPOINT_FILE
 from storage_engine.metrics import COUNTER, GAUGE, Family, histogram, label, single
@@ -40,6 +41,9 @@ class Watched(NamedTuple):
     unsynced_bytes: int
     indexed_offset: int
     quarantined_count: int
+    deleted_segment_count: int
+    repair_count: int
+    refusal: StoreError | None  # why puts are refused
     topic_count: int
     group_count: int
 
@@ -57,6 +61,11 @@ def collect(config: StoreConfig, clock: Clock, watched: Watched, stats: StatsRep
             stats.delivered_count,
         ),
         "messages_acked_total": ("Messages acknowledged.", stats.acked_count),
+        "deleted_segments_total": ("Segments deleted by retention.", watched.deleted_segment_count),
+        "repairs_total": (
+            "Times segments were written anew after a sync that failed.",
+            watched.repair_count,
+        ),
     }
     gauges = {
         "append_offset_bytes": ("Where the next record goes in the commit log.", log.append_offset),

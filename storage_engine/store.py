@@ -373,6 +373,9 @@ class Store:
             unsynced_bytes=self.durability.unsynced_bytes,
             indexed_offset=self.indexer.indexed_offset,
             quarantined_count=self._quarantine.count,
+            deleted_segment_count=self.retention.deleted_segment_count,
+            repair_count=self.durability.repair_count,
+            refusal=self._refusal or self.durability.refusal or self.disk.refusal,
             topic_count=len(self.catalog.topics),
             group_count=len(self.catalog.groups),
         )
