@@ -14,6 +14,7 @@ import os
 from importlib.metadata import PackageNotFoundError, version
 from typing import Final, NamedTuple
 
+from storage_engine.catalog import Catalog
 from storage_engine.checkpoint import FORMAT_VERSION
 from storage_engine.clock import Clock
 from storage_engine.commit_log import CommitLog
@@ -21,36 +22,36 @@ from storage_engine.config import SECOND_MS, StoreConfig
 from storage_engine.consume_queues import ConsumeQueues
 from storage_engine.delivery import Delivery
 from storage_engine.dispatcher import Dispatcher
+from storage_engine.durability import Durability
 from storage_engine.errors import StoreError
-from storage_engine.flusher import SyncTimes
+from storage_engine.indexer import Indexer
 from storage_engine.layout import CHECKPOINT_FILE
 from storage_engine.metrics import COUNTER, GAUGE, Family, histogram, label, single
 from storage_engine.protocol import StatsReply
+from storage_engine.quarantine import Quarantine
+from storage_engine.retention import Retention
 
 PREFIX: Final = "mq_engine_"
 
 
 class Watched(NamedTuple):
-    """The parts of a store whose numbers are shown, only read; and what else it knows."""
+    """The parts of a store whose numbers are shown; they are only read."""
 
     commit_log: CommitLog
     dispatcher: Dispatcher
     queues: ConsumeQueues
     delivery: Delivery
-    sync_times: SyncTimes
-    unsynced_bytes: int
-    indexed_offset: int
-    quarantined_count: int
-    deleted_segment_count: int
-    repair_count: int
+    durability: Durability
+    indexer: Indexer
+    quarantine: Quarantine
+    retention: Retention
+    catalog: Catalog
     refusal: StoreError | None  # why puts are refused
-    topic_count: int
-    group_count: int
 
 
 def collect(config: StoreConfig, clock: Clock, watched: Watched, stats: StatsReply) -> list[Family]:
     """Every metric of the engine, now."""
-    log, times = watched.commit_log, watched.sync_times
+    log, durability = watched.commit_log, watched.durability
     disk = os.statvfs(config.store_path)
     segments = log.segments()
     counters = {
@@ -61,10 +62,13 @@ def collect(config: StoreConfig, clock: Clock, watched: Watched, stats: StatsRep
             stats.delivered_count,
         ),
         "messages_acked_total": ("Messages acknowledged.", stats.acked_count),
-        "deleted_segments_total": ("Segments deleted by retention.", watched.deleted_segment_count),
+        "deleted_segments_total": (
+            "Segments deleted by retention.",
+            watched.retention.deleted_segment_count,
+        ),
         "repairs_total": (
             "Times segments were written anew after a sync that failed.",
-            watched.repair_count,
+            durability.repair_count,
         ),
     }
     gauges = {
@@ -81,10 +85,10 @@ def collect(config: StoreConfig, clock: Clock, watched: Watched, stats: StatsRep
         ),
         "storage_index_behind_bytes": (
             "Appended and not yet found by key.",
-            log.append_offset - watched.indexed_offset,
+            log.append_offset - watched.indexer.indexed_offset,
         ),
-        "quarantined_records": ("Damaged places of the log.", watched.quarantined_count),
-        "unsynced_bytes": ("Records of puts that wait for the disk.", watched.unsynced_bytes),
+        "quarantined_records": ("Damaged places of the log.", watched.quarantine.count),
+        "unsynced_bytes": ("Records of puts that wait for the disk.", durability.unsynced_bytes),
         "storage_size_bytes": (
             "Bytes of all segments.",
             sum(segment.size_bytes for segment in segments),
@@ -92,8 +96,8 @@ def collect(config: StoreConfig, clock: Clock, watched: Watched, stats: StatsRep
         "segments": ("Segments of the commit log.", len(segments)),
         "consume_queues": ("Queues of all topics.", sum(1 for _ in watched.queues)),
         "open_maps": ("Files of consume queues that are mapped.", watched.queues.pool.open_count),
-        "topics": ("Topics.", watched.topic_count),
-        "consumer_groups": ("Consumer groups.", watched.group_count),
+        "topics": ("Topics.", len(watched.catalog.topics)),
+        "consumer_groups": ("Consumer groups.", len(watched.catalog.groups)),
         "inflight_messages": ("Messages under a lease.", watched.delivery.inflight_count),
         "parked_polls": ("Receives that wait for a message.", stats.parked_count),
         "connections": ("Open connections of clients.", stats.connection_count),
@@ -110,8 +114,10 @@ def collect(config: StoreConfig, clock: Clock, watched: Watched, stats: StatsRep
     families = [single(PREFIX + name, COUNTER, *each) for name, each in counters.items()]
     families += [single(PREFIX + name, GAUGE, *each) for name, each in gauges.items()]
     families += [
-        histogram(PREFIX + "sync_seconds", "How long a sync took.", times.seconds),
-        histogram(PREFIX + "sync_bytes", "Bytes made durable by a sync.", times.bytes),
+        histogram(PREFIX + "sync_seconds", "How long a sync took.", durability.sync_times.seconds),
+        histogram(
+            PREFIX + "sync_bytes", "Bytes made durable by a sync.", durability.sync_times.bytes
+        ),
         Family(PREFIX + "build_info", GAUGE, "Always 1; the labels say which engine.", [_BUILD]),
     ]
     return families

@@ -364,21 +364,10 @@ class Store:
 
     def watched(self) -> Watched:
         """What metrics are read from."""
-        return Watched(
-            self._commit_log,
-            self._dispatcher,
-            self._queues,
-            self._delivery,
-            self.durability.sync_times,
-            unsynced_bytes=self.durability.unsynced_bytes,
-            indexed_offset=self.indexer.indexed_offset,
-            quarantined_count=self._quarantine.count,
-            deleted_segment_count=self.retention.deleted_segment_count,
-            repair_count=self.durability.repair_count,
-            refusal=self._refusal or self.durability.refusal or self.disk.refusal,
-            topic_count=len(self.catalog.topics),
-            group_count=len(self.catalog.groups),
-        )
+        parts = self._commit_log, self._dispatcher, self._queues, self._delivery, self.durability
+        refusal = self._refusal or self.durability.refusal or self.disk.refusal
+        more = self.indexer, self._quarantine, self.retention, self.catalog
+        return Watched(*parts, *more, refusal)
 
     def stats(self, connection_count: int) -> StatsReply:
         return StatsReply(
