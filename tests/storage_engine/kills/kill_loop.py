@@ -54,7 +54,8 @@ IN_RECOVERY: Final = 0.25  # share of kills that hit a starting engine
 PAUSE_S: Final = 0.005
 TIMEOUT_MS: Final = 5_000
 BATCH_MAX: Final = 6
-LEASE_MS: Final = 1_000
+LEASE_MS: Final = 300
+LIMITS: Final = {"MQ_ENGINE_LEASE_MS_MIN": "100"}  # short leases, for a short drain
 BODY_BYTES_MAX: Final = 3_000
 
 
@@ -73,8 +74,8 @@ def run_kill_loop(
     draw = random.Random(seed)
     history = History()
     killed = in_start = 0
-    with Engine(**limits) as engine:
-        _prepare(engine)
+    with Engine(**(LIMITS | limits)) as engine:
+        prepare(engine)
         with working(engine, history, draw):
             while killed < kill_count and (deadline_s is None or time.monotonic() < deadline_s):
                 if draw.random() < IN_RECOVERY:
@@ -95,7 +96,8 @@ def run_kill_loop(
     return Loop(history, killed, in_start)
 
 
-def _prepare(engine: Engine) -> None:
+def prepare(engine: Engine) -> None:
+    """The topics and the group of the queues that are worked on."""
     with engine.client() as client:
         client.topic_put(TopicConfig(topic="t", queue_count=2))
         client.topic_put(TopicConfig(topic="a", queue_count=1, durability=Durability.ASYNC))
@@ -103,11 +105,16 @@ def _prepare(engine: Engine) -> None:
 
 
 @contextlib.contextmanager
-def working(engine: Engine, history: History, draw: random.Random) -> Iterator[None]:
+def working(
+    engine: Engine,
+    history: History,
+    draw: random.Random,
+    queues: tuple[Queue, ...] = QUEUES,
+) -> Iterator[None]:
     """Producers and a consumer run inside."""
     stopping = threading.Event()
     duties: list[Callable[[StoreClient], object]] = [
-        _Producer(queue, history, random.Random(draw.random())).send for queue in QUEUES
+        _Producer(queue, history, random.Random(draw.random())).send for queue in queues
     ]
     duties.append(lambda client: _consume(client, history))
     failures: list[BaseException] = []
@@ -206,8 +213,10 @@ def _consume(client: StoreClient, history: History, wait_ms: int = 20) -> int:
         )  # fmt: skip
         try:
             received = client.receive(request)
-        except OutcomeUnknown:
-            continue
+        except StoreUnavailable:
+            raise
+        except StoreError:
+            continue  # an injured disk may refuse even this
         at_ns = time.monotonic_ns()
         refs = []
         for record in received.records:
@@ -225,7 +234,7 @@ def _consume(client: StoreClient, history: History, wait_ms: int = 20) -> int:
             continue
         count += len(refs)
         failed: set[tuple[str, int, int]] | None = None
-        with contextlib.suppress(OutcomeUnknown, StoreUnavailable):
+        with contextlib.suppress(StoreError):
             reply = client.settle(SettleRequest(group=GROUP, acks=refs))
             failed = {(f.topic, f.queue_id, f.queue_offset) for f in reply.failures}
         ended_ns = time.monotonic_ns()

@@ -1,0 +1,128 @@
+"""What this machine lets tests do: tracing, mounting, compiling. The only place that may skip.
+
+Every promise that a test here checks with the real kernel is also checked with injected system
+calls (``crash``), which any machine can run.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import shutil
+import struct
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from fcntl import ioctl
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+_SHUTDOWN: Final = 0x8004587D  # FS_IOC_SHUTDOWN
+_NO_LOG_FLUSH: Final = struct.pack("I", 2)
+MIB: Final = 1024 * 1024
+
+
+def need_strace() -> None:
+    """Skip where system calls cannot be traced and injured."""
+    reason = _why_no_strace()
+    if reason:
+        pytest.skip(reason)
+
+
+def need_mounts() -> None:
+    """Skip where this user cannot mount file systems."""
+    reason = _why_no_mounts()
+    if reason:
+        pytest.skip(reason)
+
+
+def need_gcc() -> None:
+    """Skip where nothing can be compiled."""
+    if shutil.which("gcc") is None:
+        pytest.skip("gcc is not installed")
+
+
+@functools.cache
+def _why_no_strace() -> str:
+    if shutil.which("strace") is None:
+        return "strace is not installed"
+    tried = subprocess.run(
+        ["strace", "-f", "-qq", "-o", "/dev/null", "-e", "inject=msync:error=EIO", "true"],
+        capture_output=True,
+        check=False,
+    )
+    return "" if tried.returncode == 0 else f"strace cannot trace: {tried.stderr.decode()[:100]}"
+
+
+@functools.cache
+def _why_no_mounts() -> str:
+    if os.geteuid() != 0:
+        return "mounting needs root"
+    if shutil.which("mkfs.ext4") is None:
+        return "mkfs.ext4 is not installed"
+    try:
+        with ext4():
+            return ""
+    except subprocess.CalledProcessError as exc:
+        return f"loop devices cannot be mounted: {exc.stderr.decode()[:100]}"
+
+
+@contextlib.contextmanager
+def tmpfs(size_bytes: int) -> Iterator[Path]:
+    """A file system of memory with so much room."""
+    with tempfile.TemporaryDirectory(prefix="small") as directory:
+        _run("mount", "-t", "tmpfs", "-o", f"size={size_bytes}", "none", directory)
+        try:
+            yield Path(directory)
+        finally:
+            _run("umount", "-l", directory)
+
+
+class Ext4:
+    """An ext4 file system in an image, whose power can be cut."""
+
+    def __init__(self, directory: Path) -> None:
+        self._image = directory / "image"
+        self.path = directory / "mounted"
+        self.path.mkdir()
+
+    def make(self, size_bytes: int) -> None:
+        with self._image.open("wb") as file:
+            file.truncate(size_bytes)
+        _run("mkfs.ext4", "-q", "-F", str(self._image))
+
+    def mount(self) -> None:
+        _run("mount", "-o", "loop", str(self._image), str(self.path))
+
+    def umount(self) -> None:
+        _run("umount", str(self.path))
+
+    def cut(self) -> None:
+        """Forget everything that has not been synced; nothing can be written any more."""
+        descriptor = os.open(self.path, os.O_RDONLY)
+        try:
+            ioctl(descriptor, _SHUTDOWN, _NO_LOG_FLUSH)
+        finally:
+            os.close(descriptor)
+
+
+@contextlib.contextmanager
+def ext4(size_bytes: int = 48 * MIB) -> Iterator[Ext4]:
+    """A mounted one; gone afterwards, whatever happened."""
+    memory = "/dev/shm" if os.path.isdir("/dev/shm") else None
+    with tempfile.TemporaryDirectory(prefix="power", dir=memory) as directory:
+        disk = Ext4(Path(directory))
+        disk.make(size_bytes)
+        disk.mount()
+        try:
+            yield disk
+        finally:
+            if os.path.ismount(disk.path):
+                _run("umount", "-l", str(disk.path))
+
+
+def _run(*command: str) -> None:
+    subprocess.run(command, capture_output=True, check=True)

@@ -1,0 +1,97 @@
+"""An engine process whose system calls are injured from outside; its own code is untouched.
+
+TracedEngine("msync:error=EIO:when=3") ──▶ strace -f ──▶ python -m storage_engine
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+from typing import Final, NamedTuple
+
+from tests.storage_engine.engines import Engine
+from tests.storage_engine.kills.history_checker import Anomaly, anomalies
+from tests.storage_engine.kills.kill_loop import LIMITS, drain, prepare, working
+from tests.storage_engine.kills.outcomes import History
+
+RUN_S: Final = 0.8
+
+
+class TracedEngine(Engine):
+    """``injection`` is strace's, and may be changed between starts; empty: no strace."""
+
+    injection = ""
+
+    def launch(self, **environment: str) -> subprocess.Popen[bytes]:
+        if not self.injection:
+            return super().launch(**environment)
+        call = self.injection.partition(":")[0]
+        # Without --seccomp-bpf, which is faster but loses the signals of strace 6.1.
+        command = [
+            "strace", "-f", "-qq", "-o", "/dev/null", "-e", f"trace={call}",
+            "-e", f"inject={self.injection}", sys.executable, "-m", "storage_engine",
+        ]  # fmt: skip
+        with self.log.open("ab") as log:
+            return subprocess.Popen(
+                command,
+                cwd=self.directory,
+                env=self._environment | environment,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+
+    def kill(self) -> None:
+        """The engine and its tracer."""
+        process = self._process
+        if process is not None and self.injection:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+        super().kill()
+
+    @property
+    def has_ended(self) -> bool:
+        return self._process is None or self._process.poll() is not None
+
+
+class Injured(NamedTuple):
+    """What happened to an engine that was injured, killed and started again."""
+
+    history: History
+    anomalies: list[Anomaly]
+    has_died: bool
+    log: str
+
+
+def run_injured(injection: str, *, seed: int, run_s: float = RUN_S, **limits: str) -> Injured:
+    """Work on an engine with that injury; kill it; drain a healthy one and judge."""
+    history = History()
+    with TracedEngine(**(LIMITS | limits)) as engine:
+        prepare(engine)
+        engine.kill()
+        engine.injection = injection
+        has_died = False
+        try:
+            engine.start()
+        except AssertionError:
+            has_died = True  # it was injured before it was ready
+        if not has_died:
+            with working(engine, history, random.Random(seed)):
+                pause = threading.Event()
+                for _ in range(20):
+                    pause.wait(run_s / 20)
+                    if engine.has_ended:
+                        has_died = True
+                        break
+        engine.kill()
+        engine.injection = ""
+        engine.start()
+        drain(engine, history)
+        log = engine.log.read_text()
+    return Injured(history, anomalies(history), has_died, log)
