@@ -108,6 +108,15 @@ async def test_keys_of_one_hash_are_kept_apart(tmp_path: Path) -> None:
         assert [record.keys for record in pages(store, "BB")] == [["BB"]]
 
 
+async def test_topics_of_one_hash_are_kept_apart(tmp_path: Path) -> None:
+    async with OpenStore(tmp_path) as store:
+        for topic in ("Aa", "BB"):
+            store.topic(topic)
+            await store.put(keyed("1" * 34, ["k"], topic=topic))
+
+        assert [record.topic for record in pages(store, "k", topic="BB")] == ["BB"]
+
+
 async def test_pages_do_not_move_while_messages_arrive(tmp_path: Path) -> None:
     async with OpenStore(tmp_path) as store:
         store.topic()
