@@ -1,6 +1,6 @@
 """Measurements of the engine and of the whole service: ``python -m bench``.
 
-    __main__ ─▶ workloads (disk, engine, rest, push) ─▶ rows ─▶ table, bench/results/*.json
+    __main__ ─▶ workloads (disk, engine, rest, push, scale) ─▶ rows ─▶ table, bench/results/*.json
                      └─ processes: engine, bare handler, whole service, each on its own directory
 
 Every figure is the median of several runs and comes with the CPU each process used meanwhile. What

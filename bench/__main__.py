@@ -10,7 +10,7 @@ from typing import Annotated, Final
 import typer
 import uvloop
 
-from bench import disk, engine, push, rest
+from bench import disk, engine, push, rest, scale
 from bench.machine import find_machine
 from bench.measure import QUICK, MeasureFailed, Plan, Row, Skipped
 from bench.report import make_report, print_table, write_json
@@ -24,12 +24,14 @@ WORKLOADS: Final[dict[str, Callable[[Plan, Path], Awaitable[list[Row]]]]] = {
     "rest": rest.measure,
     "push": push.measure,
 }
+# Minutes and many GiB: only when asked for.
+LARGE: Final = {"scale": scale.measure}
 
 
 def main(
     only: Annotated[
         list[str] | None,
-        typer.Option("--only", help=f"One of {', '.join(WORKLOADS)} (repeatable)."),
+        typer.Option("--only", help=f"One of {', '.join([*WORKLOADS, *LARGE])} (repeatable)."),
     ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="Short runs, once: a smoke test.")] = False,
     directory: Annotated[
@@ -41,9 +43,10 @@ def main(
 ) -> None:
     """Measure the engine and the service on this machine."""
     names = only or list(WORKLOADS)
-    unknown = [name for name in names if name not in WORKLOADS]
+    known = {**WORKLOADS, **LARGE}
+    unknown = [name for name in names if name not in known]
     if unknown:
-        raise typer.BadParameter(f"{unknown[0]} is none of {', '.join(WORKLOADS)}")
+        raise typer.BadParameter(f"{unknown[0]} is none of {', '.join(known)}")
     standard = QUICK if quick else Plan()
     plan = Plan(
         warm_up_ms=standard.warm_up_ms,
@@ -73,7 +76,7 @@ def main(
 
 
 async def _measure(name: str, plan: Plan, base: Path) -> list[Row]:
-    return await WORKLOADS[name](plan, base)
+    return await {**WORKLOADS, **LARGE}[name](plan, base)
 
 
 if __name__ == "__main__":

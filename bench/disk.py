@@ -24,6 +24,7 @@ from storage_engine.store import Store
 
 WORKLOAD: Final = "disk"
 MIB: Final = 1024 * 1024
+GIB: Final = 1024 * MIB
 MAP_BYTES: Final = 256 * MIB
 SYNC_SIZES: Final = {"4 KiB": 4 * 1024, "64 KiB": 64 * 1024, "1 MiB": MIB}
 QUEUES: Final = 4
@@ -42,7 +43,15 @@ async def measure(plan: Plan, base: Path) -> list[Row]:
         unit="msg/s",
         setting=f"{MAP_BYTES // MIB} MiB file, allocated and touched; {short.text}",
     )
-    rows = [copying]
+    filling = await repeated(
+        lambda: _fill(short, base),
+        short,
+        workload=WORKLOAD,
+        name="copy 1 KiB records into a file that grows",
+        unit="msg/s",
+        setting=f"as a log does: {GIB // MIB} MiB files, allocated, mapped, new; {short.text}",
+    )
+    rows = [copying, filling]
     for label, size in SYNC_SIZES.items():
         rows.append(
             await repeated(
@@ -65,7 +74,10 @@ async def measure(plan: Plan, base: Path) -> list[Row]:
         )
         rows.append(appending)
     rows.append(
-        ratio_row(WORKLOAD, "append of 100 against a plain copy", rows[-1], copying, target=None)
+        ratio_row(WORKLOAD, "append of 100 / copy, file that grows", rows[-1], filling, target=0.5)
+    )
+    rows.append(
+        ratio_row(WORKLOAD, "append of 100 / copy, file touched", rows[-2], copying, target=None)
     )
     return rows
 
@@ -87,6 +99,27 @@ async def _copy(plan: Plan, base: Path) -> Run:
                 mapped[position:end] = record
                 position = end
             count += len(records)
+        seconds, cpu = meter.stop()
+    return Run(rate=count / seconds, cpu=cpu)
+
+
+async def _fill(plan: Plan, base: Path) -> Run:
+    records = make_records(TOPIC, QUEUES, RECORDS)
+    room = GIB - max(map(len, records)) * len(records)
+    count = 0
+    with scratch_directory("fill", base) as directory:
+        meter = Meter({})
+        deadline = time.perf_counter() + plan.duration_ms / 1000
+        while time.perf_counter() < deadline:
+            with _mapped(directory, GIB) as mapped:
+                position = 0
+                while position < room and time.perf_counter() < deadline:
+                    for record in records:
+                        end = position + len(record)
+                        mapped[position:end] = record
+                        position = end
+                    count += len(records)
+            (directory / "map").unlink()
         seconds, cpu = meter.stop()
     return Run(rate=count / seconds, cpu=cpu)
 

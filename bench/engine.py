@@ -110,13 +110,19 @@ async def _sleep_unless_failed(ms: int, flood: PutFlood) -> None:
         flood.failure.result()
 
 
-async def fill(socket_path: str, topic: str, queue_count: int, message_count: int) -> int:
+async def fill(
+    socket_path: str,
+    topic: str,
+    queue_count: int,
+    message_count: int,
+    ms_max: int = FILL_MS_MAX,
+) -> int:
     """Put about ``message_count`` 1 KiB messages into a topic; returns how many were stored."""
     records = make_records(topic, queue_count, RECORDS)
     _, flood = await asyncio.get_running_loop().create_unix_connection(
         lambda: PutFlood(records, records_a_frame=100, window=WINDOWS[100]), socket_path
     )
-    deadline = time.perf_counter() + FILL_MS_MAX / 1000
+    deadline = time.perf_counter() + ms_max / 1000
     while flood.frames_done * 100 < message_count and time.perf_counter() < deadline:
         await _sleep_unless_failed(20, flood)
     stored = flood.frames_done * 100

@@ -82,21 +82,33 @@ def scratch_directory(name: str, base: Path) -> Iterator[Path]:
 
 @contextlib.asynccontextmanager
 async def engine_running(base: Path) -> AsyncIterator[EngineProcess]:
-    """An engine on an empty store. Its socket lies in a short directory of its own."""
-    with scratch_directory("engine", base) as store_path, scratch_directory("s", _short()) as short:
+    """An engine on an empty store."""
+    with scratch_directory("engine", base) as directory:
+        async with engine_on(directory / "store") as engine:
+            yield engine
+
+
+@contextlib.asynccontextmanager
+async def engine_on(store_path: Path, **limits: int) -> AsyncIterator[EngineProcess]:
+    """An engine on a store that may have something in it; yields when it answers.
+
+    Its socket lies in a short directory of its own; ``limits`` are fields of ``StoreConfig``.
+    """
+    with scratch_directory("s", _short()) as short:
         socket_path = str(short / "e.sock")
         environ = {
             **os.environ,
-            "MQ_ENGINE_STORE_DIR": str(store_path / "store"),
+            "MQ_ENGINE_STORE_DIR": str(store_path),
             "MQ_ENGINE_SOCKET": socket_path,
+            **{f"MQ_ENGINE_{name.upper()}": str(value) for name, value in limits.items()},
         }
-        with _process([sys.executable, "-m", "storage_engine"], environ, store_path) as process:
+        with _process([sys.executable, "-m", "storage_engine"], environ, short) as process:
             client = AsyncStoreClient(socket_path, client_name="bench")
             try:
                 await client.wait_connected(START_MS_MAX)
             finally:
                 await client.aclose()
-            yield EngineProcess(process.pid, socket_path, store_path / "store")
+            yield EngineProcess(process.pid, socket_path, store_path)
 
 
 @contextlib.asynccontextmanager

@@ -43,11 +43,22 @@ def is_engine_running(store: Path) -> bool:
     """Whether a process holds the store's lock; asked of the kernel, without touching the lock."""
     try:
         stat = (store / LOCK_FILE).stat()
+        holder = (store / LOCK_FILE).read_text(errors="replace").strip()
         locks = Path("/proc/locks").read_text()
     except OSError:
         return False
-    device = f"{os.major(stat.st_dev):02x}:{os.minor(stat.st_dev):02x}:{stat.st_ino}"
-    return any("FLOCK" in line and device in line.split() for line in locks.splitlines())
+    # "1: FLOCK ADVISORY WRITE pid major:minor:inode 0 EOF", with "->" in front for one that waits.
+    # Some file systems show another device there than stat does; then the process must be the one
+    # that the lock file names.
+    device = f"{os.major(stat.st_dev):02x}:{os.minor(stat.st_dev):02x}"
+    for line in locks.splitlines():
+        fields = line.split()
+        if len(fields) != 8 or fields[1] != "FLOCK":
+            continue
+        locked_device, _, inode = fields[5].rpartition(":")
+        if inode == str(stat.st_ino) and (locked_device == device or fields[4] == holder):
+            return True
+    return False
 
 
 def check_checkpoint(store: Path, report: Report) -> Checkpoint | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import zlib
 from collections.abc import Callable
 from pathlib import Path
@@ -28,6 +29,7 @@ from tests.storage_engine.doubles import (
     message,
     tiny_config,
 )
+from tests.storage_engine.engines import ROOT
 from tests.storage_engine.recovering import filled, log_path
 
 
@@ -217,6 +219,14 @@ def test_exit_codes_and_output(store_dir: Path, capsys: pytest.CaptureFixture[st
     assert main([str(store_dir / "checkpoint")]) == EXIT_UNREADABLE
     assert main([str(store_dir / "nothing")]) == EXIT_UNREADABLE
     assert "is no store" in capsys.readouterr().err
+
+
+def test_every_finding_stands_in_the_table_for_people() -> None:
+    page = (ROOT / "docs" / "operations.md").read_text()
+    rows = page.partition("| finding | means |")[2].partition("\n\n")[0]
+    first_cells = [row.split("|")[1] for row in rows.splitlines() if row.count("|") == 3]
+    told = {name for cell in first_cells for name in re.findall(r"`(\w+)`", cell)}
+    assert told == {kind.value for kind in Kind}
 
 
 def test_a_wrecked_store_has_a_short_report() -> None:
