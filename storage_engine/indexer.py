@@ -32,7 +32,7 @@ from storage_engine.key_hash import key_hashes, topic_hash
 from storage_engine.log_scan import Damage, scan, walk
 from storage_engine.message_keys import KeyBatch, empty_batch, keys_of
 from storage_engine.record import verify_record
-from storage_engine.record_parts import store_timestamp_of, topic_and_properties
+from storage_engine.record_parts import parts_of, store_timestamp_of
 from storage_engine.recovery import Recovered
 
 log = logging.getLogger(__name__)
@@ -120,14 +120,14 @@ class Indexer:
                 self._damaged = scan(segments, physical_offset, end, keeps_whole=True).damaged
                 stop = physical_offset
                 break
-            content, topic, properties_at = topic_and_properties(view, at)
-            keys = keys_of(content, properties_at, len(content))
+            _, _, _, stamp, topic, tail, properties_at = parts_of(view, at)
+            keys = keys_of(tail, properties_at, len(tail))
             if len(keys) != 1:
                 batch.counts.append((count, len(keys)))
             batch.topics.append(topic)
             batch.keys.extend(keys)
             batch.physical_offsets.append(physical_offset)
-            batch.stamps.append(store_timestamp_of(view, at))
+            batch.stamps.append(stamp)
             count += 1
         if stop is None:
             following = next(records, None)
@@ -244,8 +244,8 @@ class Indexer:
             if not _is_whole(view, at):
                 return True
             if physical_offset > above:
-                content, _, properties_at = topic_and_properties(view, at)
-                if keys_of(content, properties_at, len(content)):
+                parts = parts_of(view, at)
+                if keys_of(parts.tail, parts.properties_at, len(parts.tail)):
                     return True
         return False
 

@@ -29,7 +29,6 @@ from storage_engine.errors import StoreCorrupt
 from storage_engine.mapped_file import MappedFile
 from storage_engine.record import (
     BLANK,
-    LENGTH_4,
     MAGIC_BLANK,
     MAGIC_V1,
     MAGIC_V2,
@@ -37,6 +36,8 @@ from storage_engine.record import (
     parse_head,
     verify_record,
 )
+from storage_engine.record_check import whole_run
+from storage_engine.record_parts import store_timestamp_of
 
 _MAGIC_AT: Final = 4
 _SEARCH_STEP_BYTES: Final = 1 << 20
@@ -72,7 +73,13 @@ def scan(segments: list[MappedFile], start: int, flushed_offset: int, *, keeps_w
     for index, segment in enumerate(segments):
         segment_end = segment.base_offset + segment.size_bytes
         while segment.base_offset <= offset < segment_end:
-            at = offset - segment.base_offset
+            run = whole_run(segment.view, offset - segment.base_offset, segment.base_offset)
+            at = run.end_at
+            offset = segment.base_offset + at
+            if run.count:
+                count += run.count
+                stamp = max(stamp, store_timestamp_of(segment.view, run.last_at))
+                continue
             if is_blank(segment.view, at):
                 offset = segment_end
                 break
@@ -115,11 +122,12 @@ def walk(
                 offset = jumps[offset]
                 continue
             at = offset - segment.base_offset
-            if is_blank(view, at):
+            record_bytes, magic = BLANK.unpack_from(view, at)
+            if magic == MAGIC_BLANK and record_bytes == len(view) - at:
                 offset = segment.base_offset + segment.size_bytes
                 break
             yield offset, view, at
-            offset += LENGTH_4.unpack_from(view, at)[0]
+            offset += record_bytes
 
 
 def whole_record(segment: MappedFile, at: int) -> RecordHead:

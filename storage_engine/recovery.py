@@ -16,6 +16,7 @@ Only a log whose segments are missing is refused: everything else can be served 
 from __future__ import annotations
 
 import logging
+from bisect import bisect_left
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -28,6 +29,7 @@ from storage_engine.log_scan import Damage, Scan, scan, walk
 from storage_engine.mapped_file import MappedFile
 from storage_engine.quarantine import Quarantine
 from storage_engine.record import parse_head
+from storage_engine.record_parts import parts_of
 from storage_engine.schedule_topic import unit_tag_of
 
 log = logging.getLogger(__name__)
@@ -139,15 +141,12 @@ def _dispatch_all(
     known: list[_KnownUnit],
 ) -> None:
     is_whole_log = not segments or segments[0].base_offset == 0
-    at_known = at_damage = 0
+    at_known = 0
     for offset, view, at in walk(segments, start, found.end_offset, found.damaged):
-        while at_damage < len(found.damaged) and found.damaged[at_damage].start < offset:
-            at_damage += 1
         while at_known < len(known) and known[at_known][2][0] < offset:
             _put_known(*known[at_known])
             at_known += 1
-        before = found.damaged[at_damage - 1] if at_damage else Damage(offset, offset + 1, "")
-        _dispatch(queues, offset, view, at, before, is_whole_log=is_whole_log)
+        _dispatch(queues, offset, view, at, found.damaged, is_whole_log=is_whole_log)
     for entry in known[at_known:]:
         _put_known(*entry)
 
@@ -162,25 +161,29 @@ def _dispatch(
     offset: int,
     view: memoryview,
     at: int,
-    before: Damage,
+    damaged: list[Damage],
     *,
     is_whole_log: bool,
 ) -> None:
-    head = parse_head(view, at)
-    of_topic = queues.by_topic.get(head.topic)
-    if of_topic is None or head.queue_id >= len(of_topic):
-        of_topic = queues.ensure(head.topic.decode(), head.queue_id + 1)
-    queue = of_topic[head.queue_id]
-    lost_count = head.queue_offset - queue.max_offset
+    record_bytes, queue_id, queue_offset, _, topic, tail, properties_at = parts_of(view, at)
+    of_topic = queues.by_topic.get(topic)
+    if of_topic is None or queue_id >= len(of_topic):
+        of_topic = queues.ensure(topic.decode(), queue_id + 1)
+    queue = of_topic[queue_id]
+    lost_count = queue_offset - queue.max_offset
     if lost_count < 0:
         return  # it was dispatched and durable already
     if lost_count and not queue.max_offset and not is_whole_log:
-        queue.begin_at(head.queue_offset)  # what came before has expired and been deleted
+        queue.begin_at(queue_offset)  # what came before has expired and been deleted
     elif lost_count:
         # Nothing knows these messages any more: their units lead to what is left of them.
-        lost_bytes = min(before.end - before.start, PRE_BLANK_BYTES - 1)
+        before = bisect_left(damaged, offset, key=_start_of)
+        lost = damaged[before - 1] if before else Damage(offset, offset + 1, "")
+        lost_bytes = min(lost.end - lost.start, PRE_BLANK_BYTES - 1)
         for _ in range(lost_count):
-            queue.put(before.start, lost_bytes, 0)
-    properties_at = at + head.properties_at
-    properties = bytes(view[properties_at : properties_at + head.properties_bytes])
-    queue.put(offset, head.record_bytes, unit_tag_of(head.topic, properties))
+            queue.put(lost.start, lost_bytes, 0)
+    queue.put(offset, record_bytes, unit_tag_of(topic, tail[properties_at:]))
+
+
+def _start_of(damage: Damage) -> int:
+    return damage.start

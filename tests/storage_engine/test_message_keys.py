@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from pathlib import Path
 
 import msgspec
@@ -10,7 +11,7 @@ import pytest
 from storage_engine.index_file import ENTRY_BYTES
 from storage_engine.message_keys import keys_of
 from storage_engine.record import StoreMessage, encode_record
-from storage_engine.record_parts import store_timestamp_of, topic_and_properties
+from storage_engine.record_parts import parts_of, store_timestamp_of
 from tests.storage_engine.doubles import OpenStore, message
 from tests.storage_engine.keyed import index_files, keyed
 
@@ -63,11 +64,16 @@ def test_parts_of_a_record_are_found_in_every_layout(born: tuple[str, int], topi
     plain = keyed("id", ["k"], topic=topic)
     record = encode_record(msgspec.structs.replace(plain, born_host=born))
 
-    content, found, properties_at = topic_and_properties(b"..." + record, 3)
+    buffer = bytearray(b"..." + record)
+    struct.pack_into(">q", buffer, 3 + 56 + (12 if ":" in born[0] else 0), 1_700_000_000_123)
+    struct.pack_into(">q", buffer, 3 + 20, 41)
 
-    assert found == topic.encode()
-    assert keys_of(content, properties_at, len(content)) == [b"id", b"k"]
-    assert store_timestamp_of(record) == 0
+    parts = parts_of(buffer, 3)
+
+    assert parts.topic == topic.encode()
+    assert keys_of(parts.tail, parts.properties_at, len(parts.tail)) == [b"id", b"k"]
+    assert (parts.record_bytes, parts.queue_id, parts.queue_offset) == (len(record), 0, 41)
+    assert parts.store_timestamp_ms == store_timestamp_of(buffer, 3) == 1_700_000_000_123
 
 
 def _with_properties(plain: StoreMessage, properties: bytes) -> bytes:
