@@ -23,7 +23,6 @@ from storage_engine.dispatcher import Dispatcher
 from storage_engine.errors import SyncFailed
 from storage_engine.files import Files
 from storage_engine.indexer import Indexer
-from storage_engine.mapped_file import MappedFile
 from storage_engine.protocol import CheckpointReply
 
 log = logging.getLogger(__name__)
@@ -62,8 +61,9 @@ class Checkpointer:
         ``DiskFull``.
         """
         ends = [(queue, queue.max_offset) for queue in self._queues]
-        for queue, end in ends:
-            _sync_files(queue.dirty_files())
+        dirty = [(queue, end) for queue, end in ends if queue.is_dirty]
+        self._queues.sync([file for queue, _ in dirty for file in queue.dirty_files()])
+        for queue, end in dirty:
             queue.synced(end)
         self._derived = end_offset, sum([end for _, end in ends])
         mark = Checkpoint(
@@ -96,7 +96,7 @@ class Checkpointer:
         if not self._is_derived_lost:
             files = [file for queue, _ in dirty for file in queue.dirty_files()]
             try:
-                await loop.run_in_executor(None, _sync_files, files)
+                await loop.run_in_executor(None, self._queues.sync, files)
             except SyncFailed as exc:
                 self._is_derived_lost = True
                 log.error(
@@ -125,8 +125,3 @@ class Checkpointer:
     def _write(self, mark: Checkpoint, taken: dict[str, dict[int, int]]) -> None:
         write_checkpoint(self._files, self._path, mark)
         self._consumer_offsets.write(taken)
-
-
-def _sync_files(files: list[MappedFile]) -> None:
-    for file in files:
-        file.sync_whole()

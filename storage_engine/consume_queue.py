@@ -12,7 +12,8 @@ Invariants: queue_offset of unit n is n; physical_offset grows; every unit below
 below the dispatched offset. ``append_offset`` is the next queue offset to give to a record; it runs
 ahead of ``max_offset`` by the records that are appended but not yet visible. Units before the first
 one that recovery knew are (0, 2^31 - 1, 0), RocketMQ's ``fillPreBlank``. Derived: may be deleted
-while stopped; recovery rebuilds the same bytes. Loop thread only.
+while stopped; recovery rebuilds the same bytes. So nothing is synced here, not even a new file: a
+checkpoint that counts units does it before (``ConsumeQueues.sync``). Loop thread only.
 """
 
 from __future__ import annotations
@@ -74,7 +75,9 @@ class ConsumeQueue:
         self.append_offset = 0
         # Called after the queue has grown; delivery adds to it for groups that read the queue.
         self.arrivals: list[Callable[[], None]] = []
-        self._run = MappedFiles(files, directory, file_bytes, pool=pool, let_go=self._let_go)
+        self._run = MappedFiles(
+            files, directory, file_bytes, pool=pool, let_go=self._let_go, are_durable=False
+        )
         self._allocate_bytes = allocate_bytes
         self._dirty_from = 0  # array position of the first byte not yet synced
         # Where the next unit goes, kept open for ``CommitLog.append``, which writes it: the tail

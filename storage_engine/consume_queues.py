@@ -10,12 +10,18 @@ Loop thread only.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Final
 
 from storage_engine.config import StoreConfig
 from storage_engine.consume_queue import ConsumeQueue, Unit
 from storage_engine.files import Files
 from storage_engine.layout import CONSUME_QUEUE_DIR, consume_queue_dir
 from storage_engine.map_pool import MapPool
+from storage_engine.mapped_file import MappedFile
+
+# A sync of each takes a millisecond or so; of more than these, one for the whole disk is quicker.
+SYNC_EACH_MAX: Final = 256
 
 
 class ConsumeQueues:
@@ -67,6 +73,26 @@ class ConsumeQueues:
                 floor = known[queue.queue_id] if queue.queue_id < len(known) else 0
                 cut += [(queue, *entry) for entry in queue.recover(dispatched_offset, floor)]
         return sorted(cut, key=lambda entry: entry[2][0])
+
+    def sync(self, files: list[MappedFile]) -> None:
+        """Make the content and the names of queue files durable; any thread.
+
+        Raises ``SyncFailed``.
+        """
+        if len(files) > SYNC_EACH_MAX:
+            self._files.sync_file_system(self._config.store_path)
+        else:
+            for file in files:
+                file.sync_whole()
+            for directory in {path for file in files if file.is_new for path in self._above(file)}:
+                self._files.sync_dir(directory)
+        for file in files:
+            file.is_new = False
+
+    def _above(self, file: MappedFile) -> list[Path]:
+        """The directories whose names lead to a queue file."""
+        parents = file.path.parents
+        return list(parents[: parents.index(self._config.store_path) + 1])
 
     def __iter__(self) -> Iterator[ConsumeQueue]:
         for queues in self.by_topic.values():

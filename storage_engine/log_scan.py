@@ -76,8 +76,8 @@ def scan(segments: list[MappedFile], start: int, flushed_offset: int, *, keeps_w
             run = whole_run(segment.view, offset - segment.base_offset, segment.base_offset)
             at = run.end_at
             offset = segment.base_offset + at
-            if run.count:
-                count += run.count
+            if run.record_count:
+                count += run.record_count
                 stamp = max(stamp, store_timestamp_of(segment.view, run.last_at))
                 continue
             if is_blank(segment.view, at):

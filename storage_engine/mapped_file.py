@@ -17,7 +17,9 @@ _STEP_BYTES: Final = 256 * PAGE_BYTES
 
 
 class MappedFile:
-    """See the module's docstring. ``let_go`` is called when the pool closes the map."""
+    """See the module's docstring. ``let_go`` is called when the pool closes the map; while
+    ``is_new`` the file's name may not be durable.
+    """
 
     __slots__ = (
         "_files",
@@ -26,6 +28,7 @@ class MappedFile:
         "_pool",
         "allocated_bytes",
         "base_offset",
+        "is_new",
         "path",
         "size_bytes",
         "was_used",
@@ -41,6 +44,7 @@ class MappedFile:
         *,
         pool: MapPool | None = None,
         let_go: Callable[[], None] | None = None,
+        is_new: bool = False,
     ) -> None:
         self._files = files
         self._mapping: Mapping | None = None
@@ -51,6 +55,7 @@ class MappedFile:
         self.size_bytes = size_bytes
         self.allocated_bytes = allocated_bytes
         self.was_used = False
+        self.is_new = is_new
 
     @property
     def mapping(self) -> Mapping:

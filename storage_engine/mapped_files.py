@@ -21,7 +21,10 @@ from storage_engine.mapped_file import MappedFile
 
 
 class MappedFiles:
-    """The run. ``files[i]`` follows ``files[i - 1]``."""
+    """The run. ``files[i]`` follows ``files[i - 1]``.
+
+    Without ``are_durable`` files are only marked: somebody else makes their names durable.
+    """
 
     def __init__(
         self,
@@ -31,8 +34,10 @@ class MappedFiles:
         *,
         pool: MapPool | None = None,
         let_go: Callable[[], None] | None = None,
+        are_durable: bool = True,
     ) -> None:
         self._access = access
+        self._are_durable = are_durable
         self._pool = pool
         self._let_go = let_go
         self.directory = directory
@@ -80,6 +85,7 @@ class MappedFiles:
             allocated_bytes,
             pool=self._pool,
             let_go=self._let_go,
+            is_new=not self._are_durable,
         )
 
     @property
@@ -97,7 +103,7 @@ class MappedFiles:
         return self.files[(offset - self.files[0].base_offset) // self.size_bytes]
 
     def roll(self, allocate_bytes: int | None = None, base_offset: int | None = None) -> MappedFile:
-        """A new file at the end of the run, or the first one, at ``base_offset``; durable.
+        """A new file at the end of the run, or the first one, at ``base_offset``.
 
         Raises ``DiskFull``.
         """
@@ -111,9 +117,10 @@ class MappedFiles:
         return file
 
     def _make(self, base_offset: int, allocate_bytes: int) -> MappedFile:
-        self._access.make_dirs(self.directory)
+        durable = self._are_durable
+        self._access.make_dirs(self.directory, durable=durable)
         file = self._file(base_offset, allocate_bytes)
-        self._access.create(file.path, self.size_bytes, allocate_bytes)
+        self._access.create(file.path, self.size_bytes, allocate_bytes, durable=durable)
         return file
 
     def prepare(self, base_offset: int) -> MappedFile | None:

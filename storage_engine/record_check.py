@@ -42,7 +42,7 @@ class WholeRun(NamedTuple):
     """Whole records back to back, in positions of one segment; ``last_at`` is -1 without any."""
 
     end_at: int
-    count: int
+    record_count: int
     last_at: int
 
 

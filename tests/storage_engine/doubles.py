@@ -105,11 +105,17 @@ class FaultyFiles(Files):
             raise DiskFull(f"no room in {path.parent.name}")
 
     def create(
-        self, path: Path, size_bytes: int, allocate_bytes: int, content: bytes | memoryview = b""
+        self,
+        path: Path,
+        size_bytes: int,
+        allocate_bytes: int,
+        content: bytes | memoryview = b"",
+        *,
+        durable: bool = True,
     ) -> None:
         self._enter("create")
         self._find_room_in(path)
-        super().create(path, size_bytes, allocate_bytes, content)
+        super().create(path, size_bytes, allocate_bytes, content, durable=durable)
 
     def allocate(self, path: Path, offset: int, length_bytes: int) -> None:
         self._enter("allocate")
@@ -127,6 +133,11 @@ class FaultyFiles(Files):
         if path.parent.name in self.broken_syncs:
             raise SyncFailed(f"injected for {path}")
         super().sync_map(mapping, path, offset, length_bytes)
+
+    def sync_file_system(self, path: Path) -> None:
+        if path.name in self.broken_syncs:
+            raise SyncFailed(f"injected for {path}")
+        super().sync_file_system(path)
 
     def sync_dir(self, path: Path) -> None:
         if self.dir_sync_failures:

@@ -68,12 +68,13 @@ def test_parts_of_a_record_are_found_in_every_layout(born: tuple[str, int], topi
     struct.pack_into(">q", buffer, 3 + 56 + (12 if ":" in born[0] else 0), 1_700_000_000_123)
     struct.pack_into(">q", buffer, 3 + 20, 41)
 
-    parts = parts_of(buffer, 3)
+    view = memoryview(buffer)
+    parts = parts_of(view, 3)
 
     assert parts.topic == topic.encode()
     assert keys_of(parts.tail, parts.properties_at, len(parts.tail)) == [b"id", b"k"]
     assert (parts.record_bytes, parts.queue_id, parts.queue_offset) == (len(record), 0, 41)
-    assert parts.store_timestamp_ms == store_timestamp_of(buffer, 3) == 1_700_000_000_123
+    assert parts.store_timestamp_ms == store_timestamp_of(view, 3) == 1_700_000_000_123
 
 
 def _with_properties(plain: StoreMessage, properties: bytes) -> bytes:

@@ -24,11 +24,17 @@ class Maker(FaultyFiles):
         self.made: list[tuple[str, str]] = []
 
     def create(
-        self, path: Path, size_bytes: int, allocate_bytes: int, content: bytes | memoryview = b""
+        self,
+        path: Path,
+        size_bytes: int,
+        allocate_bytes: int,
+        content: bytes | memoryview = b"",
+        *,
+        durable: bool = True,
     ) -> None:
         if path.parent.name == "commitlog":
             self.made.append((path.name[-5:], threading.current_thread().name))
-        super().create(path, size_bytes, allocate_bytes, content)
+        super().create(path, size_bytes, allocate_bytes, content, durable=durable)
 
 
 async def test_a_segment_half_full_has_the_next_one_made_on_another_thread(tmp_path: Path) -> None:

@@ -89,6 +89,7 @@ class Recorder:
         self.model.load(read_tree(Path(self.root)))
         libc: Any = engine_files._libc  # Any: a CDLL's functions have no types
         self._map_real, self._msync_real = libc.mmap, libc.msync
+        self._syncfs_real = libc.syncfs
         rewrite = MappedFile.rewrite
         hooks: dict[str, Callable[..., Any]] = {  # Any: see above
             name: getattr(self, f"_{name}") for name in _CALLS
@@ -96,13 +97,14 @@ class Recorder:
         try:
             for name, hook in hooks.items():
                 setattr(os, name, hook)
-            libc.mmap, libc.msync = self._mmap, self._msync
+            libc.mmap, libc.msync, libc.syncfs = self._mmap, self._msync, self._syncfs
             MappedFile.rewrite = self._rewriting(rewrite)  # type: ignore[method-assign,assignment] # seen
             yield
         finally:
             for name, real in self._real.items():
                 setattr(os, name, real)
             libc.mmap, libc.msync = self._map_real, self._msync_real
+            libc.syncfs = self._syncfs_real
             MappedFile.rewrite = rewrite  # type: ignore[method-assign] # as it was
             for descriptor in self._mapped.values():
                 os.close(descriptor)
@@ -318,6 +320,21 @@ class Recorder:
                     self._add(Sync(node_id, at, at + length_bytes))
                     return 0
         return int(self._msync_real(address, length_bytes, flags))
+
+    def _syncfs(self, descriptor: int) -> int:
+        with self.lock:
+            self._take_map_writes()
+            try:
+                self._fail("syncfs")
+            except OSError as exc:
+                ctypes.set_errno(exc.errno or errno.EIO)
+                return -1
+            for node_id, node in self.model.nodes.items():
+                self._add(Sync(node_id, 0, len(node.content)))
+            for path in [self.root, *self.model.names]:
+                if self.model.names.get(path, DIRECTORY) == DIRECTORY:
+                    self._add(SyncDir(path))
+            return 0
 
 
 def read_tree(root: Path) -> dict[str, bytes | None]:
