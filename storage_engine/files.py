@@ -163,6 +163,14 @@ class Files:
         start = offset - offset % PAGE_BYTES
         _libc.madvise(mapping.address + start, offset + length_bytes - start, _MADV_POPULATE_WRITE)
 
+    def read_no_more_than_asked(self, mapping: Mapping) -> None:
+        """Let a page that is touched come alone, without those around it.
+
+        For many files of which little is used: the kernel reads ahead as far as the disk is set to,
+        8 MiB on some, and would take that much memory for the first unit of each.
+        """
+        _libc.madvise(mapping.address, mapping.size_bytes, mmap.MADV_RANDOM)
+
     def sync_map(self, mapping: Mapping, path: Path, offset: int, length_bytes: int) -> None:
         """Make part of a map durable; one msync, without the interpreter lock.
 

@@ -63,6 +63,7 @@ class MappedFile:
         if mapping is None:
             mapping = self._mapping = self._files.map(self.path, self.size_bytes)
             if self._pool is not None:
+                self._files.read_no_more_than_asked(mapping)
                 self._pool.opened(self)
         self.was_used = True
         return mapping
