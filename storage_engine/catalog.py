@@ -13,6 +13,7 @@ from storage_engine.config_table import GroupTable, TopicTable
 from storage_engine.consume_queues import ConsumeQueues
 from storage_engine.errors import BadRequest
 from storage_engine.files import Files
+from storage_engine.key_hash import topic_hash
 from storage_engine.protocol import Durability, GroupConfig, TopicConfig
 from storage_engine.put_path import Route
 from storage_engine.schedule_topic import SCHEDULE_TOPIC
@@ -76,11 +77,13 @@ class Catalog:
 
     def _route(self, config: TopicConfig) -> None:
         queues = self._queues.ensure(config.topic, config.queue_count)
-        self._routes[config.topic.encode()] = Route(
+        topic = config.topic.encode()
+        self._routes[topic] = Route(
             queues,
             config.queue_count,
             is_sync=config.durability is Durability.SYNC,
             is_schedule=config.topic == SCHEDULE_TOPIC,
+            topic_hash=topic_hash(topic),
         )
 
     def group_put(self, config: GroupConfig) -> None:

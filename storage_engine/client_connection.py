@@ -25,7 +25,7 @@ class Owner(Protocol):
         """Nothing more will come, or what came was no frame."""
 
 
-class ClientConnection(asyncio.Protocol):
+class ClientConnection(asyncio.BufferedProtocol):
     """Moves bytes; every decision is the client's."""
 
     def __init__(self, client: Owner, frame_bytes_max: int) -> None:
@@ -37,9 +37,12 @@ class ClientConnection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
 
-    def data_received(self, data: bytes) -> None:
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._decoder.space()
+
+    def buffer_updated(self, nbytes: int) -> None:
         try:
-            for frame in self._decoder.feed(data):
+            for frame in self._decoder.filled(nbytes):
                 self._client.replied(*frame)
         except BadFrame as exc:
             log.error(

@@ -107,6 +107,7 @@ class CommitLog:
         stamp = max(self._clock.now_ms(), self.store_timestamp_ms)
         store_host = self._store_host
         results: list[int] = []
+        result = results.append
         for at, record_bytes, queue, stamp_at, tag_hash in entries:
             start = position + at
             physical_offset = base + at
@@ -122,7 +123,8 @@ class CommitLog:
             _pack_unit(queue.unit_view, unit_at, physical_offset, record_bytes, tag_hash)
             queue.unit_at = unit_at + UNIT_BYTES
             queue.append_offset = queue_offset + 1
-            results += (queue_offset, physical_offset)
+            result(queue_offset)
+            result(physical_offset)
         self.store_timestamp_ms = stamp
         self.append_offset = base + batch_bytes
         if self.append_offset > self._prefault_next:

@@ -10,7 +10,7 @@ A decoder that raised is finished: the connection has lost its place and must be
 from __future__ import annotations
 
 import struct
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 from isal.isal_zlib import crc32
@@ -32,6 +32,9 @@ from storage_engine.protocol import (
 )
 from storage_engine.record import LENGTH_4
 
+# A connection that sends little needs little; one that fills its buffer gets a larger one.
+_SPACE_BYTES_MIN: Final = 16 * 1024
+_SPACE_BYTES_MAX: Final = 256 * 1024
 _ONE_PLACE = struct.Struct(">qqq")
 
 
@@ -45,29 +48,48 @@ class Frame(NamedTuple):
 
 
 class FrameDecoder:
-    """Turns the chunks of one connection into whole frames."""
+    """Turns the bytes of one connection into whole frames.
 
-    __slots__ = ("_frame_bytes_max", "_pending")
+    The transport writes into ``space`` and calls ``filled``: a payload is then copied once, out of
+    the buffer, which grows with what comes in, up to what one frame may need.
+    """
+
+    __slots__ = ("_frame_bytes_max", "_held_bytes", "_view")
 
     def __init__(self, frame_bytes_max: int) -> None:
-        self._pending = bytearray()
         self._frame_bytes_max = frame_bytes_max
+        self._view = memoryview(bytearray(_SPACE_BYTES_MIN))
+        self._held_bytes = 0  # of a frame that is not whole yet, from the start of the buffer on
 
     def feed(self, chunk: bytes) -> list[Frame]:
-        """All frames completed by ``chunk``, in order.
+        """All frames completed by ``chunk``, in order; raises as ``filled`` does."""
+        frames: list[Frame] = []
+        rest = memoryview(chunk)
+        while rest:
+            space = self.space()
+            count = min(len(space), len(rest))
+            space[:count] = rest[:count]
+            rest = rest[count:]
+            frames += self.filled(count)
+        return frames
+
+    def space(self) -> memoryview:
+        """Where the next bytes go; never empty, good until ``filled`` is called."""
+        return self._view[self._held_bytes :]
+
+    def filled(self, count: int) -> list[Frame]:
+        """All frames completed by the next ``count`` bytes, which stand in ``space``; in order.
 
         Raises:
             BadFrame: wrong version, length over the limit, or a payload that fails its CRC.
         """
-        data: bytes | bytearray = chunk
-        if self._pending:
-            self._pending += chunk
-            data = self._pending
+        view = self._view
         frames: list[Frame] = []
-        at, size = 0, len(data)
-        while size - at >= FRAME_HEAD_BYTES:
+        at, end_of_all = 0, self._held_bytes + count
+        wanted_bytes = FRAME_HEAD_BYTES
+        while end_of_all - at >= FRAME_HEAD_BYTES:
             frame_bytes, version, op, status, request_id, payload_crc = FRAME_HEAD.unpack_from(
-                data, at
+                view, at
             )
             if version != PROTOCOL_VERSION:
                 raise BadFrame(f"protocol version is {version}, expected {PROTOCOL_VERSION}")
@@ -76,18 +98,29 @@ class FrameDecoder:
                     f"frame of {frame_bytes} bytes, at most {self._frame_bytes_max} allowed"
                 )
             end = at + LENGTH_BYTES + frame_bytes
-            if end > size:
+            if end > end_of_all:
+                wanted_bytes = end - at
                 break
-            payload = bytes(data[at + FRAME_HEAD_BYTES : end])
+            payload = bytes(view[at + FRAME_HEAD_BYTES : end])
             if crc32(payload) != payload_crc:
                 raise BadFrame(f"payload of request {request_id} does not match its CRC")
             frames.append(Frame(op, status, request_id, payload))
             at = end
-        if data is self._pending:
-            del self._pending[:at]
-        elif at < size:
-            self._pending += chunk[at:] if at else chunk
+        held = self._held_bytes = end_of_all - at
+        room = self._room_for(wanted_bytes, is_full=end_of_all == len(view))
+        if room != len(view):
+            self._view = memoryview(bytearray(room))
+            self._view[:held] = view[at:end_of_all]
+        elif at:
+            view[:held] = view[at:end_of_all]
         return frames
+
+    def _room_for(self, wanted_bytes: int, *, is_full: bool) -> int:
+        """How large the buffer shall be: not smaller than a frame that has begun."""
+        room = min(len(self._view), _SPACE_BYTES_MAX)
+        if is_full and room < _SPACE_BYTES_MAX:
+            room *= 4
+        return max(room, wanted_bytes)
 
 
 def encode_frame(op: int, request_id: int, payload: bytes, status: int = 0) -> bytes:

@@ -124,7 +124,7 @@ class Indexer:
             keys = keys_of(tail, properties_at, len(tail))
             if len(keys) != 1:
                 batch.counts.append((count, len(keys)))
-            batch.topics.append(topic)
+            batch.topic_hashes.append(topic_hash(topic))
             batch.keys.extend(keys)
             batch.physical_offsets.append(physical_offset)
             batch.stamps.append(stamp)
@@ -268,7 +268,7 @@ def _sync(orders: list[SyncOrder]) -> None:
 
 def _entries(batch: KeyBatch) -> Entries:
     """All keys of a batch, with what belongs to each."""
-    hashes = np.array([topic_hash(topic) for topic in batch.topics], np.uint32)
+    hashes = np.array(batch.topic_hashes, np.uint32)
     physical_offsets = np.array(batch.physical_offsets, np.int64)
     stamps = np.array(batch.stamps, np.int64)
     if batch.counts:

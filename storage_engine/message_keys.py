@@ -31,7 +31,7 @@ class KeyBatch(NamedTuple):
     says of those that it lists by their index, ascending.
     """
 
-    topics: list[bytes]
+    topic_hashes: list[int]  # ``key_hash.topic_hash`` of each record's topic
     keys: list[bytes]
     counts: list[tuple[int, int]]
     physical_offsets: list[int]
@@ -42,14 +42,14 @@ class KeyBatch(NamedTuple):
         if other.counts:
             at = self.message_count
             self.counts.extend([(at + index, count) for index, count in other.counts])
-        self.topics.extend(other.topics)
+        self.topic_hashes.extend(other.topic_hashes)
         self.keys.extend(other.keys)
         self.physical_offsets.extend(other.physical_offsets)
         self.stamps.extend(other.stamps)
 
     @property
     def message_count(self) -> int:
-        return len(self.topics)
+        return len(self.topic_hashes)
 
 
 def empty_batch() -> KeyBatch:

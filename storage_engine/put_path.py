@@ -23,12 +23,14 @@ from storage_engine.message_keys import (
     ID_HEAD,
     ID_HEAD_BACK,
     KEYS_HEAD,
+    PAIR_END,
     KeyBatch,
     empty_batch,
     keys_of,
 )
 from storage_engine.record import (
     BODY_LENGTH_AT,
+    CRC_DIGITS,
     CRC_PROPERTY_BYTES,
     CRC_PROPERTY_HEAD,
     FIXED_BYTES,
@@ -47,8 +49,11 @@ _SYSFLAGS_ALLOWED: Final = frozenset({0, SYSFLAG_BORN_HOST_V6})
 _MAGICS_ALLOWED: Final = frozenset({MAGIC_V1, MAGIC_V2})
 _V6_MORE: Final = HOST_V6_BYTES - HOST_V4_BYTES
 _TAG: Final = b"TAGS\x01"
-_PROPERTY_END: Final = 2
 _STAMP_AT_V6: Final = STORE_TIMESTAMP_AT + HOST_V6_BYTES - HOST_V4_BYTES
+_TOPIC_AT: Final = BODY_LENGTH_AT + 4  # less the body
+_PAIR_ENDS: Final = bytes([PAIR_END])
+_BEHIND_ID: Final = _PAIR_ENDS + CRC_PROPERTY_HEAD
+_DIGITS_BACK: Final = CRC_DIGITS + 1
 # Least that follows the body: topic length, properties length, CRC property.
 _AFTER_BODY_BYTES: Final = 1 + 2 + CRC_PROPERTY_BYTES
 _peek = struct.Struct(">II4xi20xi44xI").unpack_from  # size, magic, queue id, sysflag, body (v4)
@@ -62,6 +67,10 @@ class Route(NamedTuple):
     writable_count: int
     is_sync: bool
     is_schedule: bool
+    topic_hash: int  # for the key index
+
+
+_NO_ROUTE: Final = Route([], 0, is_sync=False, is_schedule=False, topic_hash=0)
 
 
 class Appended(NamedTuple):
@@ -95,9 +104,14 @@ class PutPath:
         """
         entries: list[Entry] = []
         found = empty_batch()
-        topics, keys, counts, _, _ = found
+        topic_hashes, keys, counts, _, _ = found
         refused: list[tuple[int, int]] = []  # (index of the record, code)
         must_sync = False
+        # What the last plain record had from its topic to its id: one that has the same bytes there
+        # has the same route, tag and property names, and all its lengths fit.
+        like: bytes | None = None
+        like_magic = like_tag_hash = 0
+        like_route = _NO_ROUTE
         routes = self.routes
         body_bytes_max = self._config.body_bytes_max
         at, size, count = 0, len(payload), 0
@@ -110,12 +124,30 @@ class PutPath:
             end = at + record_bytes
             if record_bytes < FIXED_BYTES or end > size:
                 raise BadRequest(f"record claims {record_bytes} bytes, {size - at} are there")
+            id_at = end - ID_BACK
+            if (
+                not sysflag
+                and magic == like_magic
+                and payload[at + _TOPIC_AT + body_bytes : id_at] == like
+                and payload[end - ID_END_BACK : end - _DIGITS_BACK] == _BEHIND_ID
+                and payload[end - 1] == PAIR_END
+                and 0 <= queue_id < like_route.writable_count
+                and body_bytes <= body_bytes_max
+                and _PAIR_ENDS not in (message_id := payload[id_at : end - ID_END_BACK])
+            ):
+                queue = like_route.queues[queue_id]
+                entries.append((at, record_bytes, queue, STORE_TIMESTAMP_AT, like_tag_hash))
+                topic_hashes.append(like_route.topic_hash)
+                keys.append(message_id)
+                count += 1
+                at = end
+                continue
             stamp_at = STORE_TIMESTAMP_AT
-            topic_at = at + BODY_LENGTH_AT + 4 + body_bytes
+            topic_at = at + _TOPIC_AT + body_bytes
             if sysflag == SYSFLAG_BORN_HOST_V6:
                 stamp_at = _STAMP_AT_V6
                 (body_bytes,) = _length_4(payload, at + BODY_LENGTH_AT + _V6_MORE)
-                topic_at = at + BODY_LENGTH_AT + _V6_MORE + 4 + body_bytes
+                topic_at = at + _TOPIC_AT + _V6_MORE + body_bytes
             if topic_at + _AFTER_BODY_BYTES > end or body_bytes > body_bytes_max:
                 properties_at = end  # leaves no place for the CRC: refused below
                 topic = b""
@@ -133,7 +165,7 @@ class PutPath:
                 or (payload[properties_at - 2] << 8) | payload[properties_at - 1]
                 != end - properties_at
                 or not payload.startswith(CRC_PROPERTY_HEAD, end - CRC_PROPERTY_BYTES)
-                or payload[end - 1] != _PROPERTY_END
+                or payload[end - 1] != PAIR_END
             ):
                 refused.append((count, RecordRefused.code))
             elif route is None:
@@ -147,22 +179,26 @@ class PutPath:
                 elif payload.find(_TAG, properties_at, end) >= 0:
                     tag_hash = tag_hash_of(payload[properties_at:end])
                 entries.append((at, record_bytes, route.queues[queue_id], stamp_at, tag_hash))
-                topics.append(topic)
+                topic_hashes.append(route.topic_hash)
                 head_at = end - ID_HEAD_BACK
                 if (
                     head_at >= properties_at
                     and payload.startswith(ID_HEAD, head_at)
-                    and payload[end - ID_END_BACK] == _PROPERTY_END
+                    and payload[end - ID_END_BACK] == PAIR_END
                     and (
                         head_at == properties_at
                         or (
-                            payload[head_at - 1] == _PROPERTY_END
+                            payload[head_at - 1] == PAIR_END
                             and payload.find(KEYS_HEAD, properties_at, head_at) < 0
                         )
                     )
                 ):
                     # As ``keys_of`` would find it: most records have an id and no keys.
-                    keys.append(payload[end - ID_BACK : end - ID_END_BACK])
+                    message_id = payload[id_at : end - ID_END_BACK]
+                    keys.append(message_id)
+                    if not sysflag and _PAIR_ENDS not in message_id:
+                        like = payload[topic_at:id_at]
+                        like_magic, like_tag_hash, like_route = magic, tag_hash, route
                 else:
                     own = keys_of(payload, properties_at, end)
                     keys += own

@@ -90,7 +90,7 @@ class Server:
                 connection.resume_after_disk()
 
 
-class _Connection(asyncio.Protocol):
+class _Connection(asyncio.BufferedProtocol):
     """One client."""
 
     def __init__(self, server: Server) -> None:
@@ -164,9 +164,12 @@ class _Connection(asyncio.Protocol):
         self._send_replies()
         self._transport.close()
 
-    def data_received(self, data: bytes) -> None:
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._decoder.space()
+
+    def buffer_updated(self, nbytes: int) -> None:
         try:
-            frames = self._decoder.feed(data)
+            frames = self._decoder.filled(nbytes)
         except BadFrame as exc:
             log.warning("connection ended", extra={"action": "bad_frame", "reason": str(exc)})
             self._reply(Op.HELLO, 0, encode_error(exc), exc.code)
