@@ -37,7 +37,7 @@ FIELDS: dict[str, list[object]] = {
     "properties": [{"p": "1"}, {"TIMER_DELIVER_MS": "1700000009000"}],
 }
 # Each is of a byte that the engine checks or does not mind, never of a length: the last one, in the
-# digits, in the name of the CRC property, before it, in the id, in its name, magic code and SYSFLAG.
+# digits, in the name of the CRC property, before it, in the id, in its name, in MAGICCODE, SYSFLAG.
 FLIPS = [-1, -15, -20, -21, -25, -56, -60, 7, 39]
 # Most records of a frame are alike: each differs from the first in little.
 field_changes = [(name, value) for name, values in FIELDS.items() for value in values]
