@@ -19,8 +19,8 @@ from bench.payloads import make_records
 from bench.processes import scratch_directory
 from storage_engine.clock import SystemClock
 from storage_engine.config import StoreConfig
-from storage_engine.protocol import Durability, TopicConfig
 from storage_engine.store import Store
+from storage_engine.wire.protocol import Durability, TopicConfig
 
 WORKLOAD: Final = "disk"
 MIB: Final = 1024 * 1024

@@ -12,8 +12,8 @@ import asyncio
 from typing import Final, cast
 
 from bench.measure import MeasureFailed
-from storage_engine.frames import encode_frame, encode_struct
-from storage_engine.protocol import (
+from storage_engine.wire.frames import encode_frame, encode_struct
+from storage_engine.wire.protocol import (
     FRAME_HEAD_BYTES,
     HelloRequest,
     Op,

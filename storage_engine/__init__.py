@@ -1,14 +1,15 @@
 """The process that owns the store: one commit log, and everything derived from it.
 
-    client ──frames──▶ server ──▶ store ──▶ commit_log ──▶ segments on disk
-                                    │            └─ flusher (group commit)
-                                    ├──▶ dispatcher ──▶ consume_queues
-                                    └──▶ delivery ──▶ leases, consumer_offsets
+    client ──frames──▶ server ──▶ store ──▶ put_path ──▶ log ──▶ segments on disk
+                                    │            └── dispatcher ──▶ queues, index
+                                    ├──▶ delivery ──▶ leases, consumer offsets
+                                    └──▶ queries ──▶ pull, look-ups, offset by time
 
-Layers, low to high; a module imports only from the ones before it:
-errors clock config layout · record protocol · files mapped_file mapped_files · checkpoint ·
-commit_log consume_queue consume_queues consumer_offsets · flusher dispatcher recovery ·
-arrivals delivery store · server client · dump testing.
+Packages, low to high, each importing only from those before it (pyproject.toml has the whole
+order): ``records`` (a message as bytes), ``disk`` (files and maps), ``wire`` (the socket), ``queues``
+(consume queues), ``log`` (the commit log), ``recovery``, then beside each other ``index`` (keys) and
+``delivery`` (who has what), and ``verify`` (the check of a store). The modules beside them put these
+together; ``client`` is the door for other packages.
 
 No Django, PostgreSQL or Valkey in here: the engine starts, recovers and serves with none of them.
 """

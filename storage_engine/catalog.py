@@ -10,14 +10,14 @@ from __future__ import annotations
 from storage_engine.clock import Clock
 from storage_engine.config import StoreConfig
 from storage_engine.config_table import GroupTable, TopicTable
-from storage_engine.consume_queues import ConsumeQueues
+from storage_engine.disk.files import Files
 from storage_engine.errors import BadRequest
-from storage_engine.files import Files
-from storage_engine.key_hash import topic_hash
-from storage_engine.protocol import Durability, GroupConfig, TopicConfig
 from storage_engine.put_path import Route
-from storage_engine.schedule_topic import SCHEDULE_TOPIC
+from storage_engine.queues.consume_queues import ConsumeQueues
+from storage_engine.records.key_hash import topic_hash
+from storage_engine.records.schedule_topic import SCHEDULE_TOPIC
 from storage_engine.topic_names import check_group_name, check_topic_name
+from storage_engine.wire.protocol import Durability, GroupConfig, TopicConfig
 
 
 class Catalog:

@@ -15,15 +15,15 @@ import logging
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-from storage_engine.checkpoint import Checkpoint, write_checkpoint
-from storage_engine.commit_log import CommitLog
-from storage_engine.consume_queues import ConsumeQueues
-from storage_engine.consumer_offsets import ConsumerOffsets
+from storage_engine.delivery.consumer_offsets import ConsumerOffsets
+from storage_engine.disk.files import Files
 from storage_engine.dispatcher import Dispatcher
 from storage_engine.errors import SyncFailed
-from storage_engine.files import Files
-from storage_engine.indexer import Indexer
-from storage_engine.protocol import CheckpointReply
+from storage_engine.index.indexer import Indexer
+from storage_engine.log.commit_log import CommitLog
+from storage_engine.queues.consume_queues import ConsumeQueues
+from storage_engine.recovery.checkpoint import Checkpoint, write_checkpoint
+from storage_engine.wire.protocol import CheckpointReply
 
 log = logging.getLogger(__name__)
 

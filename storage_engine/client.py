@@ -5,8 +5,6 @@ Two clients over the same frames, the structs they speak, and the errors they ra
 
 from __future__ import annotations
 
-from storage_engine.async_client import AsyncStoreClient
-from storage_engine.client_types import ClientConfig, PutResult, Received
 from storage_engine.errors import (
     BadFrame,
     BadRequest,
@@ -27,8 +25,12 @@ from storage_engine.errors import (
     TopicNotFound,
     error_from_code,
 )
-from storage_engine.message_id import new_message_id
-from storage_engine.protocol import (
+from storage_engine.records.message_id import new_message_id
+from storage_engine.records.record import Record, StoreMessage, encode_record
+from storage_engine.system_properties import SYSTEM_PROPERTIES
+from storage_engine.wire.async_client import AsyncStoreClient
+from storage_engine.wire.client_types import ClientConfig, PutResult, Received
+from storage_engine.wire.protocol import (
     CheckpointReply,
     Durability,
     Extend,
@@ -59,9 +61,7 @@ from storage_engine.protocol import (
     TopicRef,
     TopicStats,
 )
-from storage_engine.record import Record, StoreMessage, encode_record
-from storage_engine.sync_client import StoreClient
-from storage_engine.system_properties import SYSTEM_PROPERTIES
+from storage_engine.wire.sync_client import StoreClient
 
 __all__ = [
     "SYSTEM_PROPERTIES",

@@ -15,10 +15,10 @@ from typing import Final, TypeVar
 import msgspec
 
 from storage_engine.clock import Clock
+from storage_engine.disk.files import Files
 from storage_engine.errors import StoreCorrupt
-from storage_engine.files import Files
 from storage_engine.layout import CONFIG_DIR, GROUPS_FILE, TOPICS_FILE
-from storage_engine.protocol import Durability, GroupConfig, StartFrom, TopicConfig
+from storage_engine.wire.protocol import Durability, GroupConfig, StartFrom, TopicConfig
 
 _PERM_READ_WRITE: Final = 6
 _DURABILITY: Final = "mq.durability"

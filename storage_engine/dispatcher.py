@@ -12,10 +12,10 @@ from __future__ import annotations
 from collections import deque
 from typing import Final, NamedTuple
 
-from storage_engine.commit_log import Entry
-from storage_engine.consume_queue import ConsumeQueue
-from storage_engine.indexer import Indexer
-from storage_engine.message_keys import KeyBatch
+from storage_engine.index.indexer import Indexer
+from storage_engine.log.commit_log import Entry
+from storage_engine.queues.consume_queue import ConsumeQueue
+from storage_engine.records.message_keys import KeyBatch
 
 # Keys of so many messages may wait for the disk; those of more come from the log.
 _KEYED_MESSAGES_MAX: Final = 200_000

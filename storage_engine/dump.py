@@ -21,8 +21,7 @@ from typing import Final
 
 import msgspec
 
-from storage_engine.checkpoint import read_checkpoint
-from storage_engine.consume_queue import UNIT, UNIT_BYTES
+from storage_engine.delivery.offset_journal import read_entries
 from storage_engine.errors import StoreCorrupt, StoreError
 from storage_engine.layout import (
     CHECKPOINT_FILE,
@@ -32,10 +31,11 @@ from storage_engine.layout import (
     JOURNAL_FILE,
     base_offset_of,
 )
-from storage_engine.offset_journal import read_entries
-from storage_engine.record import BLANK, decode_record
-from storage_engine.salvage import first_nonzero, is_blank, mapped, next_whole, whole_record
-from storage_engine.verify_index import open_index
+from storage_engine.queues.consume_queue import UNIT, UNIT_BYTES
+from storage_engine.records.record import BLANK, decode_record
+from storage_engine.recovery.checkpoint import read_checkpoint
+from storage_engine.verify.index import open_index
+from storage_engine.verify.salvage import first_nonzero, is_blank, mapped, next_whole, whole_record
 
 BODY_CHARACTERS: Final = 60
 _STEP_UNITS: Final = 4_096

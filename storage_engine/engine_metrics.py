@@ -15,21 +15,21 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Final, NamedTuple
 
 from storage_engine.catalog import Catalog
-from storage_engine.checkpoint import FORMAT_VERSION
 from storage_engine.clock import Clock
-from storage_engine.commit_log import CommitLog
 from storage_engine.config import SECOND_MS, StoreConfig
-from storage_engine.consume_queues import ConsumeQueues
-from storage_engine.delivery import Delivery
+from storage_engine.delivery.delivery import Delivery
 from storage_engine.dispatcher import Dispatcher
-from storage_engine.durability import Durability
 from storage_engine.errors import StoreError
-from storage_engine.indexer import Indexer
+from storage_engine.index.indexer import Indexer
 from storage_engine.layout import CHECKPOINT_FILE
+from storage_engine.log.commit_log import CommitLog
+from storage_engine.log.durability import Durability
+from storage_engine.log.quarantine import Quarantine
 from storage_engine.metrics import COUNTER, GAUGE, Family, histogram, label, single
-from storage_engine.protocol import StatsReply
-from storage_engine.quarantine import Quarantine
+from storage_engine.queues.consume_queues import ConsumeQueues
+from storage_engine.recovery.checkpoint import FORMAT_VERSION
 from storage_engine.retention import Retention
+from storage_engine.wire.protocol import StatsReply
 
 PREFIX: Final = "mq_engine_"
 

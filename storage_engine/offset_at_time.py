@@ -9,10 +9,10 @@ after the last message           max_offset
 
 from __future__ import annotations
 
-from storage_engine.commit_log import CommitLog
-from storage_engine.consume_queue import ConsumeQueue
 from storage_engine.errors import StoreCorrupt
-from storage_engine.record import verify_record
+from storage_engine.log.commit_log import CommitLog
+from storage_engine.queues.consume_queue import ConsumeQueue
+from storage_engine.records.record import verify_record
 
 
 def offset_at_time(commit_log: CommitLog, queue: ConsumeQueue, timestamp_ms: int) -> int:

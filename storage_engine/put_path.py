@@ -12,12 +12,12 @@ from __future__ import annotations
 import struct
 from typing import Final, NamedTuple
 
-from storage_engine.commit_log import BLANK_BYTES, CommitLog, Entry
 from storage_engine.config import StoreConfig
-from storage_engine.consume_queue import ConsumeQueue
 from storage_engine.dispatcher import Dispatcher
 from storage_engine.errors import BadRequest, DiskFull, QueueNotFound, RecordRefused, TopicNotFound
-from storage_engine.message_keys import (
+from storage_engine.log.commit_log import BLANK_BYTES, CommitLog, Entry
+from storage_engine.queues.consume_queue import ConsumeQueue
+from storage_engine.records.message_keys import (
     ID_BACK,
     ID_END_BACK,
     ID_HEAD,
@@ -28,7 +28,7 @@ from storage_engine.message_keys import (
     empty_batch,
     keys_of,
 )
-from storage_engine.record import (
+from storage_engine.records.record import (
     BODY_LENGTH_AT,
     CRC_DIGITS,
     CRC_PROPERTY_BYTES,
@@ -42,8 +42,8 @@ from storage_engine.record import (
     STORE_TIMESTAMP_AT,
     SYSFLAG_BORN_HOST_V6,
 )
-from storage_engine.schedule_topic import due_ms_of
-from storage_engine.tag_hash import tag_hash_of
+from storage_engine.records.schedule_topic import due_ms_of
+from storage_engine.records.tag_hash import tag_hash_of
 
 _SYSFLAGS_ALLOWED: Final = frozenset({0, SYSFLAG_BORN_HOST_V6})
 _MAGICS_ALLOWED: Final = frozenset({MAGIC_V1, MAGIC_V2})

@@ -8,15 +8,16 @@ Loop thread only.
 from __future__ import annotations
 
 from storage_engine.catalog import Catalog
-from storage_engine.commit_log import CommitLog
 from storage_engine.config import StoreConfig
-from storage_engine.consume_queue import ConsumeQueue
-from storage_engine.consume_queues import ConsumeQueues
 from storage_engine.errors import QueueNotFound, TopicNotFound
-from storage_engine.indexer import Indexer
-from storage_engine.key_lookup import KeyLookup
+from storage_engine.index.indexer import Indexer
+from storage_engine.index.key_lookup import KeyLookup
+from storage_engine.log.commit_log import CommitLog
 from storage_engine.offset_at_time import offset_at_time
-from storage_engine.protocol import (
+from storage_engine.pull import pull
+from storage_engine.queues.consume_queue import ConsumeQueue
+from storage_engine.queues.consume_queues import ConsumeQueues
+from storage_engine.wire.protocol import (
     LookUpHead,
     LookUpRequest,
     OffsetAtTimeReply,
@@ -24,7 +25,6 @@ from storage_engine.protocol import (
     PullHead,
     PullRequest,
 )
-from storage_engine.pull import pull
 
 
 class Queries:

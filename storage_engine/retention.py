@@ -23,19 +23,19 @@ from typing import Final, Protocol
 
 from storage_engine.catalog import Catalog
 from storage_engine.clock import Clock
-from storage_engine.commit_log import CommitLog
 from storage_engine.config import SECOND_MS, StoreConfig
-from storage_engine.consume_queue import ConsumeQueue
-from storage_engine.consume_queues import ConsumeQueues
-from storage_engine.consumer_offsets import ConsumerOffsets
-from storage_engine.delivery import Delivery
-from storage_engine.disk_space import DiskSpace, DiskState
-from storage_engine.expired_progress import lowest_leased, settle_expired
-from storage_engine.min_offsets import MinOffsets
+from storage_engine.delivery.consumer_offsets import ConsumerOffsets
+from storage_engine.delivery.delivery import Delivery
+from storage_engine.delivery.expired_progress import lowest_leased, settle_expired
+from storage_engine.disk.disk_space import DiskSpace, DiskState
+from storage_engine.log.commit_log import CommitLog
+from storage_engine.log.quarantine import Quarantine
 from storage_engine.offset_at_time import offset_at_time
-from storage_engine.quarantine import Quarantine
-from storage_engine.record_parts import store_timestamp_of
-from storage_engine.schedule_topic import SCHEDULE_TOPIC
+from storage_engine.queues.consume_queue import ConsumeQueue
+from storage_engine.queues.consume_queues import ConsumeQueues
+from storage_engine.queues.min_offsets import MinOffsets
+from storage_engine.records.record_parts import store_timestamp_of
+from storage_engine.records.schedule_topic import SCHEDULE_TOPIC
 
 log = logging.getLogger(__name__)
 

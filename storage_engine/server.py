@@ -17,8 +17,11 @@ from functools import partial
 from pathlib import Path
 from typing import Final, cast
 
+from storage_engine.delivery.subscription import Delivered, Parked
 from storage_engine.errors import BadFrame, BadRequest, StoreBusy, StoreError
-from storage_engine.frames import (
+from storage_engine.put_path import Appended, holds_one_record
+from storage_engine.store import STORE_HOST, Store
+from storage_engine.wire.frames import (
     Frame,
     FrameDecoder,
     decode_request,
@@ -28,7 +31,7 @@ from storage_engine.frames import (
     encode_records_reply,
     encode_struct,
 )
-from storage_engine.protocol import (
+from storage_engine.wire.protocol import (
     CancelRequest,
     Empty,
     GroupConfig,
@@ -48,9 +51,6 @@ from storage_engine.protocol import (
     TopicRef,
     Wire,
 )
-from storage_engine.put_path import Appended, holds_one_record
-from storage_engine.store import STORE_HOST, Store
-from storage_engine.subscription import Delivered, Parked
 
 log = logging.getLogger(__name__)
 

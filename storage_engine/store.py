@@ -19,17 +19,17 @@ from functools import partial
 import msgspec
 
 from storage_engine.catalog import Catalog
-from storage_engine.checkpoint import read_checkpoint
 from storage_engine.checkpointer import Checkpointer
 from storage_engine.clock import Clock
-from storage_engine.commit_log import CommitLog
 from storage_engine.config import StoreConfig
-from storage_engine.consume_queues import ConsumeQueues
-from storage_engine.consumer_offsets import ConsumerOffsets
-from storage_engine.delivery import Delivery
-from storage_engine.disk_space import DiskSpace
+from storage_engine.delivery.consumer_offsets import ConsumerOffsets
+from storage_engine.delivery.delivery import Delivery
+from storage_engine.delivery.subscription import Delivered, Parked
+from storage_engine.disk.disk_space import DiskSpace
+from storage_engine.disk.files import Files
+from storage_engine.disk.lock import StoreLock, next_epoch
+from storage_engine.disk.run_mark import RunMark
 from storage_engine.dispatcher import Dispatcher
-from storage_engine.durability import Durability
 from storage_engine.engine_metrics import Watched
 from storage_engine.errors import (
     GroupNotFound,
@@ -37,14 +37,22 @@ from storage_engine.errors import (
     StoreBusy,
     StoreError,
 )
-from storage_engine.files import Files
-from storage_engine.indexer import Indexer
+from storage_engine.forwarder import Forwarder
+from storage_engine.index.indexer import Indexer
 from storage_engine.layout import CHECKPOINT_FILE
-from storage_engine.lock import StoreLock, next_epoch
-from storage_engine.log_scan import Damage
-from storage_engine.min_offsets import MinOffsets
-from storage_engine.prefaulter import Prefaulter
-from storage_engine.protocol import (
+from storage_engine.log.commit_log import CommitLog
+from storage_engine.log.durability import Durability
+from storage_engine.log.log_scan import Damage
+from storage_engine.log.prefaulter import Prefaulter
+from storage_engine.log.quarantine import Quarantine
+from storage_engine.put_path import Appended, PutPath
+from storage_engine.queries import Queries
+from storage_engine.queues.consume_queues import ConsumeQueues
+from storage_engine.queues.min_offsets import MinOffsets
+from storage_engine.recovery.checkpoint import read_checkpoint
+from storage_engine.recovery.recovery import Recovered, recover
+from storage_engine.retention import Retention
+from storage_engine.wire.protocol import (
     CheckpointReply,
     GroupStats,
     PullHead,
@@ -57,14 +65,6 @@ from storage_engine.protocol import (
     StatsReply,
     TopicStats,
 )
-from storage_engine.put_path import Appended, PutPath
-from storage_engine.quarantine import Quarantine
-from storage_engine.queries import Queries
-from storage_engine.recovery import Recovered, recover
-from storage_engine.retention import Retention
-from storage_engine.run_mark import RunMark
-from storage_engine.schedule_topic import Forwarder
-from storage_engine.subscription import Delivered, Parked
 
 log = logging.getLogger(__name__)
 

@@ -19,9 +19,13 @@ from typing import Final, NamedTuple
 import msgspec
 
 from storage_engine.config import StoreConfig
+from storage_engine.delivery.subscription import Delivered, Parked
+from storage_engine.disk.files import Files, Mapping
 from storage_engine.errors import DiskFull, StoreError, SyncFailed
-from storage_engine.files import Files, Mapping
-from storage_engine.protocol import (
+from storage_engine.put_path import Appended
+from storage_engine.records.record import Record, StoreMessage, decode_records, encode_record
+from storage_engine.store import Store
+from storage_engine.wire.protocol import (
     Durability,
     GroupConfig,
     LeaseRef,
@@ -32,10 +36,6 @@ from storage_engine.protocol import (
     StartFrom,
     TopicConfig,
 )
-from storage_engine.put_path import Appended
-from storage_engine.record import Record, StoreMessage, decode_records, encode_record
-from storage_engine.store import Store
-from storage_engine.subscription import Delivered, Parked
 
 SEGMENT_BYTES: Final = 4_096
 UNITS: Final = 4

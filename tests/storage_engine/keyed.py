@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from storage_engine.protocol import LookUpHead, LookUpRequest
-from storage_engine.record import Record, StoreMessage, decode_records
+from storage_engine.records.record import Record, StoreMessage, decode_records
+from storage_engine.wire.protocol import LookUpHead, LookUpRequest
 from tests.storage_engine.doubles import OpenStore, message
 
 SLOTS = 5

@@ -19,10 +19,10 @@ import msgspec
 from storage_engine.clock import SystemClock
 from storage_engine.config import KIB, StoreConfig
 from storage_engine.errors import StoreError
-from storage_engine.protocol import Durability, GroupConfig, TopicConfig
 from storage_engine.put_path import Appended
-from storage_engine.record import StoreMessage, encode_record
+from storage_engine.records.record import StoreMessage, encode_record
 from storage_engine.store import Store
+from storage_engine.wire.protocol import Durability, GroupConfig, TopicConfig
 
 SEGMENT_BYTES: Final = 1_024 * KIB
 INDEX_SLOTS: Final = 20_000

@@ -6,8 +6,8 @@ import struct
 import zlib
 from pathlib import Path
 
-from storage_engine.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
-from storage_engine.files import Files
+from storage_engine.disk.files import Files
+from storage_engine.recovery.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
 
 MARK = Checkpoint(
     flushed_offset=0x1234,

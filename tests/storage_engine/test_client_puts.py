@@ -8,24 +8,24 @@ from pathlib import Path
 
 import pytest
 
-from storage_engine.async_client import AsyncStoreClient
-from storage_engine.client_types import ClientConfig
 from storage_engine.errors import OutcomeUnknown, RecordRefused, StoreUnavailable
-from storage_engine.frames import (
-    Frame,
-    FrameDecoder,
-    encode_frame,
-    encode_put_reply,
-    encode_struct,
-)
-from storage_engine.protocol import HelloReply, Op
-from storage_engine.record import (
+from storage_engine.records.record import (
     LENGTH_4,
     StoreMessage,
     decode_record,
     decode_records,
     encode_record,
 )
+from storage_engine.wire.async_client import AsyncStoreClient
+from storage_engine.wire.client_types import ClientConfig
+from storage_engine.wire.frames import (
+    Frame,
+    FrameDecoder,
+    encode_frame,
+    encode_put_reply,
+    encode_struct,
+)
+from storage_engine.wire.protocol import HelloReply, Op
 
 HELLO = HelloReply(
     broker="b", epoch=1, frame_bytes_max=4_096, body_bytes_max=1_024, store_host=bytes(8)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from storage_engine.errors import LeaseExpired, QueueNotFound
-from storage_engine.protocol import (
+from storage_engine.wire.protocol import (
     Extend,
     GroupConfig,
     LeaseRef,

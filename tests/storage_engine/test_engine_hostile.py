@@ -19,7 +19,7 @@ from storage_engine.client import (
     StoreUnavailable,
     encode_record,
 )
-from storage_engine.frames import (
+from storage_engine.wire.frames import (
     Frame,
     FrameDecoder,
     decode_put_reply,

@@ -18,7 +18,7 @@ from storage_engine.errors import (
     StoreError,
     error_from_code,
 )
-from storage_engine.frames import (
+from storage_engine.wire.frames import (
     Frame,
     FrameDecoder,
     decode_error,
@@ -33,7 +33,7 @@ from storage_engine.frames import (
     encode_records_reply,
     encode_struct,
 )
-from storage_engine.protocol import (
+from storage_engine.wire.protocol import (
     REPLY_TYPES,
     REQUEST_TYPES,
     HelloRequest,

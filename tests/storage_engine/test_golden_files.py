@@ -10,11 +10,11 @@ import json
 from pathlib import Path
 from typing import Final
 
-from storage_engine.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
-from storage_engine.consumer_offsets import ConsumerOffsets
-from storage_engine.files import Files
-from storage_engine.protocol import Durability, GroupConfig, StartFrom, TopicConfig
-from storage_engine.record import StoreMessage
+from storage_engine.delivery.consumer_offsets import ConsumerOffsets
+from storage_engine.disk.files import Files
+from storage_engine.records.record import StoreMessage
+from storage_engine.recovery.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
+from storage_engine.wire.protocol import Durability, GroupConfig, StartFrom, TopicConfig
 from tests.storage_engine.doubles import OpenStore
 
 BORN_MS: Final = 1_700_000_000_000  # 0x18bcfe56800

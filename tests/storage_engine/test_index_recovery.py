@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from isal.isal_zlib import crc32
 
-from storage_engine.checkpoint import read_checkpoint
-from storage_engine.index_files import IndexFiles
+from storage_engine.index.index_files import IndexFiles
+from storage_engine.recovery.checkpoint import read_checkpoint
 from tests.storage_engine.doubles import (
     FaultyFiles,
     Killed,
@@ -103,7 +103,7 @@ async def test_index_whose_last_file_is_full_is_believed(tmp_path: Path) -> None
 async def test_log_read_in_parts_gives_the_same_bytes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("storage_engine.indexer._WALK_MESSAGES", 3)
+    monkeypatch.setattr("storage_engine.index.indexer._WALK_MESSAGES", 3)
     await (await filled(tmp_path)).close()
     before = index_bytes(tmp_path)
     shutil.rmtree(tmp_path / "index")

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storage_engine.key_hash import key_hash, key_hashes, topic_hash
+from storage_engine.records.key_hash import key_hash, key_hashes, topic_hash
 from tests.storage_engine.keyed import index_hash, java_hash
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=300)

@@ -170,7 +170,7 @@ async def test_page_ends_at_its_bytes_but_never_before_the_first(tmp_path: Path)
 async def test_call_ends_after_so_many_entries_and_can_go_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("storage_engine.key_lookup._WORK_MAX", 4)
+    monkeypatch.setattr("storage_engine.index.key_lookup._WORK_MAX", 4)
     async with OpenStore(tmp_path) as store:
         store.topic()
         await store.put(keyed("wanted"))

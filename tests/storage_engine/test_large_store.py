@@ -9,8 +9,8 @@ from typing import Final
 
 import pytest
 
-from storage_engine.record import StoreMessage
-from storage_engine.verify import Verification
+from storage_engine.records.record import StoreMessage
+from storage_engine.verify.verification import Verification
 from tests.storage_engine.doubles import fingerprint
 from tests.storage_engine.independent_reader import (
     IndexFile,

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from storage_engine.disk.files import Files
+from storage_engine.disk.mapped_files import MappedFiles
 from storage_engine.errors import DiskFull, StoreCorrupt
-from storage_engine.files import Files
-from storage_engine.mapped_files import MappedFiles
 from tests.storage_engine.doubles import FaultyFiles
 
 SIZE = 4_096

@@ -8,10 +8,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from storage_engine.index_file import ENTRY_BYTES
-from storage_engine.message_keys import keys_of
-from storage_engine.record import StoreMessage, encode_record
-from storage_engine.record_parts import parts_of, store_timestamp_of
+from storage_engine.index.index_file import ENTRY_BYTES
+from storage_engine.records.message_keys import keys_of
+from storage_engine.records.record import StoreMessage, encode_record
+from storage_engine.records.record_parts import parts_of, store_timestamp_of
 from tests.storage_engine.doubles import OpenStore, message
 from tests.storage_engine.keyed import index_files, keyed
 

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storage_engine.consumer_offsets import ConsumerOffsets, Progress, runs_of
+from storage_engine.delivery.consumer_offsets import ConsumerOffsets, Progress, runs_of
+from storage_engine.delivery.offset_journal import read_entries
+from storage_engine.disk.files import Files
 from storage_engine.errors import DiskFull, StoreCorrupt
-from storage_engine.files import Files
-from storage_engine.offset_journal import read_entries
 from tests.storage_engine.doubles import FaultyFiles, Killed
 
 State = dict[tuple[str, str, int], tuple[int, tuple[int, ...]]]

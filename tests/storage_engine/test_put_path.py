@@ -16,8 +16,8 @@ import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from storage_engine.record import StoreMessage, encode_record
-from storage_engine.schedule_topic import SCHEDULE_TOPIC
+from storage_engine.records.record import StoreMessage, encode_record
+from storage_engine.records.schedule_topic import SCHEDULE_TOPIC
 from tests.storage_engine.doubles import ManualClock, OpenStore, fingerprint, message
 
 LONG_TOPIC = "t" * 200  # its records are V2

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from storage_engine import consume_queues
-from storage_engine.consume_queues import SYNC_EACH_MAX
+from storage_engine.queues import consume_queues
+from storage_engine.queues.consume_queues import SYNC_EACH_MAX
 from tests.storage_engine.crash.disk_model import DIRECTORY
 from tests.storage_engine.crash.recorder import Recorder
 from tests.storage_engine.doubles import FaultyFiles, OpenStore, message

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from storage_engine.client import DiskFull, StoreError, TopicConfig
-from storage_engine.record import encode_record
+from storage_engine.records.record import encode_record
 from tests.storage_engine.doubles import message
 from tests.storage_engine.engines import Engine, engine_with_topic, pull_all
 from tests.storage_engine.faults import machine

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from storage_engine.errors import RecordRefused, StoreCorrupt
-from storage_engine.record import (
+from storage_engine.records.record import (
     CRC_PROPERTY_BYTES,
     StoreMessage,
     crc_digits,
@@ -22,7 +22,7 @@ from storage_engine.record import (
     record_crc,
     verify_record,
 )
-from storage_engine.tag_hash import java_hash, tag_hash_of
+from storage_engine.records.tag_hash import java_hash, tag_hash_of
 
 ID = "01" + "0A" * 16
 

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from storage_engine.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
+from storage_engine.disk.files import Files
 from storage_engine.errors import DiskFull, StoreCorrupt
-from storage_engine.files import Files
-from storage_engine.protocol import Durability
+from storage_engine.recovery.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
+from storage_engine.wire.protocol import Durability
 from tests.storage_engine.doubles import (
     SEGMENT_BYTES,
     FaultyFiles,

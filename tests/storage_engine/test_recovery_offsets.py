@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from storage_engine.protocol import Durability, LeaseRef, SettleRequest
+from storage_engine.wire.protocol import Durability, LeaseRef, SettleRequest
 from tests.storage_engine.doubles import SEGMENT_BYTES, FaultyFiles, Killed, OpenStore, copy_store
 from tests.storage_engine.recovering import BODIES, filled, poke
 

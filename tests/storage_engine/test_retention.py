@@ -9,10 +9,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from storage_engine.consume_queue import ConsumeQueue
-from storage_engine.protocol import PullRequest, PullStatus, TopicConfig
-from storage_engine.record import StoreMessage
-from storage_engine.schedule_topic import SCHEDULE_TOPIC, due_ms_of
+from storage_engine.queues.consume_queue import ConsumeQueue
+from storage_engine.records.record import StoreMessage
+from storage_engine.records.schedule_topic import SCHEDULE_TOPIC, due_ms_of
+from storage_engine.wire.protocol import PullRequest, PullStatus, TopicConfig
 from tests.storage_engine.doubles import (
     BORN_MS,
     ManualClock,

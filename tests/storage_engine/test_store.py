@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from storage_engine.checkpoint import read_checkpoint
 from storage_engine.errors import (
     DiskFull,
     GroupNotFound,
@@ -22,7 +21,8 @@ from storage_engine.errors import (
     SyncFailed,
     TopicNotFound,
 )
-from storage_engine.protocol import Durability, PullRequest, PullStatus, StartFrom
+from storage_engine.recovery.checkpoint import read_checkpoint
+from storage_engine.wire.protocol import Durability, PullRequest, PullStatus, StartFrom
 from tests.storage_engine.doubles import OpenStore, Put, copy_store, fingerprint, message
 
 

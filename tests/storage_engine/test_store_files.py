@@ -6,8 +6,8 @@ import struct
 import zlib
 from pathlib import Path
 
-from storage_engine.record import encode_record
-from storage_engine.tag_hash import java_hash
+from storage_engine.records.record import encode_record
+from storage_engine.records.tag_hash import java_hash
 from tests.storage_engine.doubles import SEGMENT_BYTES, OpenStore, message
 
 STORE_HOST = bytes((127, 0, 0, 1)) + (10_911).to_bytes(4)

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from storage_engine.verify import EXIT_FINDINGS, EXIT_UNREADABLE, Verification, main
-from storage_engine.verify_report import FINDINGS_OF_A_KIND_MAX, Kind, Report, lines
+from storage_engine.verify.report import FINDINGS_OF_A_KIND_MAX, Kind, Report, lines
+from storage_engine.verify.verification import EXIT_FINDINGS, EXIT_UNREADABLE, Verification, main
 from tests.storage_engine.damages import (
     DAMAGES,
     MENDED_BY_A_START,

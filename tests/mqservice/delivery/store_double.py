@@ -25,7 +25,7 @@ from mqservice.store import (
     StoreError,
     StoreUnavailable,
 )
-from storage_engine.record import decode_record
+from storage_engine.records.record import decode_record
 
 POLL_SECONDS = 0.02
 

@@ -24,10 +24,10 @@ import asyncio
 from pathlib import Path
 from typing import Final
 
+from storage_engine.delivery.subscription import Delivered
 from storage_engine.errors import StoreError
-from storage_engine.protocol import PullRequest, ReceiveRequest
-from storage_engine.record import Record, decode_records, verify_record
-from storage_engine.subscription import Delivered
+from storage_engine.records.record import Record, decode_records, verify_record
+from storage_engine.wire.protocol import PullRequest, ReceiveRequest
 from tests.storage_engine.crash.log_reader import BadLog, LogRecord, read_log, read_units
 from tests.storage_engine.crash.promises import Promises, Queue
 from tests.storage_engine.crash.recorder import read_tree

@@ -24,8 +24,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
-from storage_engine import files as engine_files
-from storage_engine.mapped_file import MappedFile
+from storage_engine.disk import files as engine_files
+from storage_engine.disk.mapped_file import MappedFile
 from tests.storage_engine.crash.disk_model import (
     DIRECTORY,
     DiskModel,

@@ -14,8 +14,10 @@ from collections.abc import Awaitable
 from pathlib import Path
 from typing import Final
 
+from storage_engine.delivery.subscription import Delivered
 from storage_engine.errors import StoreError
-from storage_engine.protocol import (
+from storage_engine.records.record import Record, decode_records
+from storage_engine.wire.protocol import (
     Durability,
     GroupConfig,
     LeaseRef,
@@ -23,8 +25,6 @@ from storage_engine.protocol import (
     SettleRequest,
     TopicConfig,
 )
-from storage_engine.record import Record, decode_records
-from storage_engine.subscription import Delivered
 from tests.storage_engine.crash.promises import (
     Acked,
     GroupMade,

@@ -17,20 +17,22 @@ from typing import Any, Final, NamedTuple
 import msgspec
 import pytest
 
-from storage_engine import checkpointer, log_scan, recovery
-from storage_engine.checkpoint import write_checkpoint
-from storage_engine.commit_log import CommitLog
-from storage_engine.consume_queues import ConsumeQueues
-from storage_engine.consumer_offsets import ConsumerOffsets
-from storage_engine.delivery import Delivery
-from storage_engine.durability import Durability
+from storage_engine import checkpointer
+from storage_engine.delivery.consumer_offsets import ConsumerOffsets
+from storage_engine.delivery.delivery import Delivery
+from storage_engine.delivery.offset_journal import OffsetJournal
+from storage_engine.disk.files import Files
+from storage_engine.disk.lock import StoreLock
+from storage_engine.disk.mapped_file import MappedFile
 from storage_engine.errors import DiskFull, StoreCorrupt, SyncFailed
-from storage_engine.files import Files
-from storage_engine.lock import StoreLock
-from storage_engine.mapped_file import MappedFile
-from storage_engine.offset_journal import OffsetJournal
+from storage_engine.log import log_scan
+from storage_engine.log.commit_log import CommitLog
+from storage_engine.log.durability import Durability
 from storage_engine.put_path import PutPath
-from storage_engine.record import RecordHead, parse_head
+from storage_engine.queues.consume_queues import ConsumeQueues
+from storage_engine.records.record import RecordHead, parse_head
+from storage_engine.recovery import recovery
+from storage_engine.recovery.checkpoint import write_checkpoint
 
 Plant = Callable[[pytest.MonkeyPatch], None]
 
@@ -130,7 +132,7 @@ def recovery_stops_at_the_first_bad_record(patch: pytest.MonkeyPatch) -> None:
 
 
 def damage_is_not_reported(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr("storage_engine.quarantine.Quarantine.add", lambda quarantine, damaged: None)
+    patch.setattr("storage_engine.log.quarantine.Quarantine.add", lambda quarantine, damaged: None)
 
 
 def failed_sync_is_tried_again(patch: pytest.MonkeyPatch) -> None:

@@ -12,10 +12,10 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Final
 
-from storage_engine.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
+from storage_engine.disk.files import Files
 from storage_engine.errors import StoreError, StoreInUse
-from storage_engine.files import Files
-from storage_engine.record import CRC_PROPERTY_BYTES, Record
+from storage_engine.records.record import CRC_PROPERTY_BYTES, Record
+from storage_engine.recovery.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
 from tests.storage_engine.crash.explore import MEMORY
 from tests.storage_engine.crash.log_reader import LogRecord, read_log
 from tests.storage_engine.crash.violation import Violation

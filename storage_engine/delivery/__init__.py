@@ -1,0 +1,1 @@
+"""Who has which message: leases, what is settled, consumer offsets and their journal."""

@@ -1,0 +1,206 @@
+"""How far each group is on each queue, and which messages above that it has settled already.
+
+    delivery ── settle(progress, offsets) ──▶ [ConsumerOffsets] ── one entry ──▶ offset_journal
+    checkpoint ── snapshot, write, finish ──▶ config/consumerOffset.json; the journal starts anew
+
+Truth, like the commit log: nothing can rebuild it. ``consumer_offset`` moves only over the
+contiguous settled prefix, so a crash redelivers and never skips. A settle is in the journal before
+it is answered: kill -9 loses none, a power cut at most those of the last sync interval. Loop thread
+only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import msgspec
+
+from storage_engine.delivery.offset_journal import OffsetJournal
+from storage_engine.disk.files import Files
+from storage_engine.errors import StoreCorrupt
+from storage_engine.layout import CONFIG_DIR, CONSUMER_OFFSET_FILE, JOURNAL_FILE
+
+Run = tuple[int, int]  # (first queue offset, count)
+
+
+class Progress:
+    """One group on one queue. ``settled`` holds offsets above ``consumer_offset`` only."""
+
+    __slots__ = ("consumer_offset", "group", "queue_id", "settled", "topic")
+
+    def __init__(self, group: str, topic: str, queue_id: int, consumer_offset: int) -> None:
+        self.group = group
+        self.topic = topic
+        self.queue_id = queue_id
+        self.consumer_offset = consumer_offset
+        self.settled: set[int] = set()
+
+    def is_settled(self, queue_offset: int) -> bool:
+        return queue_offset < self.consumer_offset or queue_offset in self.settled
+
+    def apply(self, runs: Iterable[Run]) -> None:
+        """Settle runs of offsets; those settled before change nothing."""
+        settled = self.settled
+        for first, count in runs:
+            end = first + count
+            if first > self.consumer_offset:
+                settled.update(range(first, end))
+            elif end > self.consumer_offset:
+                if settled:
+                    settled.difference_update(range(self.consumer_offset, end))
+                self.consumer_offset = end
+        if settled:
+            offset = self.consumer_offset
+            while offset in settled:
+                settled.remove(offset)
+                offset += 1
+            self.consumer_offset = offset
+
+    def clamp(self, max_offset: int) -> bool:
+        """Forget everything at or above ``max_offset``; True when there was something."""
+        is_beyond = self.consumer_offset > max_offset or any(
+            offset >= max_offset for offset in self.settled
+        )
+        if is_beyond:
+            self.consumer_offset = min(self.consumer_offset, max_offset)
+            self.settled = {offset for offset in self.settled if offset < max_offset}
+        return is_beyond
+
+
+class _OffsetFile(msgspec.Struct):
+    """``consumerOffset.json``: ``topic@group`` → queue id → consumer offset."""
+
+    offsetTable: dict[str, dict[int, int]] = {}
+
+
+class ConsumerOffsets:
+    """See the module's docstring."""
+
+    def __init__(self, files: Files, store_path: Path) -> None:
+        self._files = files
+        self._path = store_path / CONFIG_DIR / CONSUMER_OFFSET_FILE
+        self._table: dict[tuple[str, str], dict[int, Progress]] = {}
+        self._journal = OffsetJournal(files, store_path / JOURNAL_FILE)
+
+    def load(self) -> None:
+        """Read the saved table and replay the journal over it.
+
+        Raises ``StoreCorrupt`` when the table cannot be read; nothing is deleted.
+        """
+        self._files.make_dirs(self._path.parent)
+        try:
+            content = self._path.read_bytes()
+        except FileNotFoundError:
+            content = b"{}"
+        try:
+            table = msgspec.json.decode(content, type=_OffsetFile, strict=False).offsetTable
+        except (msgspec.DecodeError, msgspec.ValidationError) as exc:
+            raise StoreCorrupt(f"{self._path}: {exc}") from exc
+        for name, offsets in table.items():
+            topic, _, group = name.rpartition("@")
+            for queue_id, consumer_offset in offsets.items():
+                self._add(group, topic, queue_id, consumer_offset)
+        for start in self._journal.open():
+            progress = self.find(start.group, start.topic, start.queue_id)
+            if progress is None:
+                progress = self._add(start.group, start.topic, start.queue_id, 0)
+            if start.is_position:
+                progress.consumer_offset = max(progress.consumer_offset, start.first)
+            else:
+                progress.apply([(start.first, start.count)])
+
+    def _add(self, group: str, topic: str, queue_id: int, consumer_offset: int) -> Progress:
+        progress = Progress(group, topic, queue_id, consumer_offset)
+        self._table.setdefault((group, topic), {})[queue_id] = progress
+        return progress
+
+    def find(self, group: str, topic: str, queue_id: int) -> Progress | None:
+        return self._table.get((group, topic), {}).get(queue_id)
+
+    def has_started(self, group: str, topic: str) -> bool:
+        """True when the group has read the topic before."""
+        return (group, topic) in self._table
+
+    def begin(self, group: str, topic: str, positions: dict[int, int]) -> None:
+        """A group's first positions on queues of a topic, by queue id; all or none.
+
+        Durable on return (one fdatasync): begun again after a power cut, ``latest`` would be later
+        and skip messages. Raises ``DiskFull``, ``SyncFailed``.
+        """
+        self._journal.write_positions(group, topic, positions)
+        self._journal.sync()
+        for queue_id, consumer_offset in positions.items():
+            assert self.find(group, topic, queue_id) is None
+            self._add(group, topic, queue_id, consumer_offset)
+
+    def settle(self, settled: list[tuple[Progress, list[Run]]]) -> None:
+        """Journal, then apply; all or nothing. One write, no sync. Raises ``DiskFull``."""
+        self._journal.write_settled(settled)
+        for progress, runs in settled:
+            progress.apply(runs)
+
+    def sync(self) -> None:
+        """Make all that is journaled durable; one fdatasync. Any thread."""
+        self._journal.sync()
+
+    def save(self) -> int:
+        """Write ``consumerOffset.json`` and begin a new journal; the number of queues in it."""
+        taken = self.snapshot()
+        self.write(taken)
+        return self.finish(taken)
+
+    def snapshot(self) -> dict[str, dict[int, int]]:
+        """``topic@group`` → queue id → consumer offset, as it is now."""
+        table: dict[str, dict[int, int]] = {}
+        for progress in self:
+            table.setdefault(_name(progress), {})[progress.queue_id] = progress.consumer_offset
+        return table
+
+    def write(self, taken: dict[str, dict[int, int]]) -> None:
+        """Put a snapshot into ``consumerOffset.json``; durable on return. Any thread."""
+        self._files.replace(self._path, msgspec.json.encode(_OffsetFile(taken)))
+
+    def finish(self, taken: dict[str, dict[int, int]]) -> int:
+        """Begin a new journal with what the written snapshot lacks; the number of queues.
+
+        A crash before it replays the old journal over the newer table, which changes nothing.
+        """
+        moved: list[Progress] = []
+        above: list[tuple[Progress, list[Run]]] = []
+        count = 0
+        for progress in self:
+            count += 1
+            if taken.get(_name(progress), {}).get(progress.queue_id) != progress.consumer_offset:
+                moved.append(progress)
+            if progress.settled:
+                above.append((progress, runs_of(sorted(progress.settled))))
+        self._journal.restart(moved, above)
+        return count
+
+    def __iter__(self) -> Iterator[Progress]:
+        for by_queue in self._table.values():
+            yield from by_queue.values()
+
+    def close(self) -> None:
+        self._journal.close()
+
+
+def _name(progress: Progress) -> str:
+    return f"{progress.topic}@{progress.group}"
+
+
+def runs_of(queue_offsets: Iterable[int]) -> list[Run]:
+    """Ascending offsets as (first, count) runs; ``[3, 4, 5, 9]`` gives ``[(3, 3), (9, 1)]``."""
+    runs: list[Run] = []
+    first = end = -1
+    for queue_offset in queue_offsets:
+        if queue_offset == end:
+            end += 1
+        else:
+            if end > first:
+                runs.append((first, end - first))
+            first, end = queue_offset, queue_offset + 1
+    if end > first:
+        runs.append((first, end - first))
+    return runs

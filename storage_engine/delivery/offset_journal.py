@@ -1,0 +1,193 @@
+"""The journal of settled offsets: an append-only file between two checkpoints.
+
+    consumer_offsets ── entries ──▶ [OffsetJournal offsets.journal] ── replay ──▶ consumer_offsets
+
+    offset  width  field
+         0      4  crc        CRC-32 of the rest of the entry
+         4      1  kind       1 name, 2 settled, 3 position
+         5      3  zeros
+         8      4  name_id    which ``topic@group``, numbered from 0 in the order of kind 1
+        12      4  queue_id   for kind 1: length of the name in bytes, which follows the entry
+        16      8  first      queue offset; for kind 3: the consumer offset to start from
+        24      4  count      settled offsets ``[first, first + count)``
+
+An entry that is cut short or fails its CRC ends the journal: it was being written when the machine
+stopped, and was not answered.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+from isal.isal_zlib import crc32
+
+from storage_engine.disk.files import Files
+
+if TYPE_CHECKING:
+    from storage_engine.delivery.consumer_offsets import Progress
+
+_ENTRY = struct.Struct(">IB3xIIqI")
+_REST = struct.Struct(">B3xIIqI")
+_CRC = struct.Struct(">I")
+ENTRY_BYTES: Final = 28
+assert _ENTRY.size == ENTRY_BYTES
+assert _REST.size == ENTRY_BYTES - _CRC.size
+
+NEXT_SUFFIX: Final = ".next"
+_NAME: Final = 1
+_SETTLED: Final = 2
+_POSITION: Final = 3
+
+
+class JournalEntry(msgspec.Struct, frozen=True):
+    """One replayed entry: settled offsets, or the position at which a group began."""
+
+    group: str
+    topic: str
+    queue_id: int
+    first: int
+    count: int
+    is_position: bool
+
+
+class OffsetJournal:
+    """See the module's docstring."""
+
+    def __init__(self, files: Files, path: Path) -> None:
+        self._files = files
+        self._path = path
+        self._descriptor = -1
+        self._syncing = threading.Lock()  # the descriptor is not closed under a running sync
+        self._names: dict[tuple[str, str], int] = {}
+
+    def open(self) -> list[JournalEntry]:
+        """Open for appending; what stands in it. A torn tail is cut off."""
+        is_new = not self._path.exists()
+        self._descriptor = self._files.open_append(self._path)
+        if is_new:
+            self._files.sync_dir(self._path.parent)
+        entries, names, end = read_entries(self._path.read_bytes())
+        os.ftruncate(self._descriptor, end)
+        self._names = {name: name_id for name_id, name in enumerate(names)}
+        return entries
+
+    def write_settled(self, settled: list[tuple[Progress, list[tuple[int, int]]]]) -> None:
+        """Append runs of settled offsets; one write to the page cache. Raises ``DiskFull``."""
+        known_count = len(self._names)
+        self._append(self._settled_bytes(settled, self._names), known_count)
+
+    def write_positions(self, group: str, topic: str, positions: dict[int, int]) -> None:
+        """Append where a group begins, by queue id; one write. Raises ``DiskFull``."""
+        known_count = len(self._names)
+        head, name_id = _name_bytes((group, topic), self._names)
+        parts = [
+            _entry(_POSITION, name_id, queue_id, consumer_offset, 0)
+            for queue_id, consumer_offset in positions.items()
+        ]
+        self._append(head + b"".join(parts), known_count)
+
+    def restart(
+        self, moved: list[Progress], settled: list[tuple[Progress, list[tuple[int, int]]]]
+    ) -> None:
+        """Replace the journal by one that holds only this; durable on return.
+
+        ``moved``: consumer offsets to keep; ``settled``: runs above them.
+        """
+        names: dict[tuple[str, str], int] = {}
+        parts = []
+        for progress in moved:
+            head, name_id = _name_bytes((progress.group, progress.topic), names)
+            parts.append(head)
+            parts.append(_entry(_POSITION, name_id, progress.queue_id, progress.consumer_offset, 0))
+        parts.append(self._settled_bytes(settled, names))
+        aside = self._path.with_name(self._path.name + NEXT_SUFFIX)
+        self._files.unlink(aside)
+        descriptor = self._files.open_append(aside)
+        try:
+            self._files.append(descriptor, aside, b"".join(parts))
+            self._files.sync_file(descriptor, aside)
+            self._files.rename(aside, self._path)
+        except BaseException:
+            os.close(descriptor)
+            raise
+        # From the rename on, only the new file counts, whatever happens next.
+        with self._syncing:
+            old, self._descriptor, self._names = self._descriptor, descriptor, names
+            os.close(old)
+        self._files.sync_dir(self._path.parent)
+
+    def _settled_bytes(
+        self,
+        settled: list[tuple[Progress, list[tuple[int, int]]]],
+        names: dict[tuple[str, str], int],
+    ) -> bytes:
+        parts = []
+        for progress, runs in settled:
+            head, name_id = _name_bytes((progress.group, progress.topic), names)
+            if head:
+                parts.append(head)
+            for first, count in runs:
+                parts.append(_entry(_SETTLED, name_id, progress.queue_id, first, count))
+        return b"".join(parts)
+
+    def _append(self, content: bytes, known_count: int) -> None:
+        if not content:
+            return
+        try:
+            self._files.append(self._descriptor, self._path, content)
+        except BaseException:
+            # Nothing of it was written, so the names it introduced are not in the file either.
+            self._names = {name: at for name, at in self._names.items() if at < known_count}
+            raise
+
+    def sync(self) -> None:
+        """One fdatasync. Any thread."""
+        with self._syncing:
+            self._files.sync_file(self._descriptor, self._path)
+
+    def close(self) -> None:
+        with self._syncing:
+            if self._descriptor >= 0:
+                os.close(self._descriptor)
+                self._descriptor = -1
+
+
+def read_entries(content: bytes) -> tuple[list[JournalEntry], list[tuple[str, str]], int]:
+    """(entries, (group, topic) by name id, where the whole entries end)."""
+    entries: list[JournalEntry] = []
+    names: list[tuple[str, str]] = []
+    at = 0
+    while at + ENTRY_BYTES <= len(content):
+        crc, kind, name_id, queue_id, first, count = _ENTRY.unpack_from(content, at)
+        end = at + ENTRY_BYTES + (queue_id if kind == _NAME else 0)
+        if end > len(content) or crc32(content[at + 4 : end]) != crc:
+            break
+        if kind == _NAME:
+            topic, _, group = content[at + ENTRY_BYTES : end].decode().rpartition("@")
+            names.append((group, topic))
+        else:
+            group, topic = names[name_id]
+            entries.append(JournalEntry(group, topic, queue_id, first, count, kind == _POSITION))
+        at = end
+    return entries, names, at
+
+
+def _name_bytes(name: tuple[str, str], names: dict[tuple[str, str], int]) -> tuple[bytes, int]:
+    known = names.get(name)
+    if known is not None:
+        return b"", known
+    group, topic = name
+    text = f"{topic}@{group}".encode()
+    name_id = names[name] = len(names)
+    rest = _REST.pack(_NAME, name_id, len(text), 0, 0) + text
+    return _CRC.pack(crc32(rest)) + rest, name_id
+
+
+def _entry(kind: int, name_id: int, queue_id: int, first: int, count: int) -> bytes:
+    rest = _REST.pack(kind, name_id, queue_id, first, count)
+    return _CRC.pack(crc32(rest)) + rest

@@ -1,0 +1,190 @@
+"""One group on one queue: what is in flight, what comes next, what is settled.
+
+            take                      ack
+    ready ────────▶ in flight (lease) ────▶ settled ──▶ consumer_offset moves over the prefix
+      ▲                   │
+      └── again ◀─────────┘  nack (after its delay), lease end
+
+RocketMQ keeps this in its clients; here the engine has it, so that members may come and go.
+Invariants: consumer_offset <= position <= max_offset of the queue, and position stays within
+``span_max`` of the consumer offset; every offset in ``[consumer_offset, position)`` is in exactly
+one of in flight, again, settled. A message has at most one lease. Loop thread only.
+"""
+
+from __future__ import annotations
+
+import heapq
+from typing import Final
+
+from storage_engine.delivery.consumer_offsets import Progress
+from storage_engine.queues.consume_queue import ConsumeQueue
+
+_NEVER: Final = (-1, -1)
+
+
+class Lease:
+    """Messages given out together to one member. ``count`` of them are still in flight.
+
+    ``parts`` says which, until the lease ends; those settled meanwhile are in it too.
+    """
+
+    __slots__ = ("count", "generation", "member_id", "parts")
+
+    def __init__(self, generation: int, member_id: str) -> None:
+        self.generation = generation
+        self.member_id = member_id
+        self.count = 0
+        self.parts: list[tuple[ProcessQueue, list[int]]] = []
+
+
+class ProcessQueue:
+    """See the module's docstring."""
+
+    __slots__ = (
+        "_again",
+        "_attempts",
+        "_ready_heap",
+        "_span_max",
+        "inflight",
+        "position",
+        "progress",
+        "queue",
+    )
+
+    def __init__(self, queue: ConsumeQueue, progress: Progress, span_max: int) -> None:
+        self._span_max = span_max
+        self.queue = queue
+        self.progress = progress
+        self.position = max(progress.consumer_offset, queue.min_offset)
+        self.inflight: dict[int, Lease] = {}
+        # queue offset → (when it may be taken again, monotonic ms; generation of its last lease)
+        self._again: dict[int, tuple[int, int]] = {}
+        self._ready_heap: list[
+            tuple[int, int]
+        ] = []  # the same as (when, queue offset); may be stale
+        self._attempts: dict[int, int] = {}  # deliveries so far, of messages that were given back
+
+    def take(
+        self, lease: Lease, now_ms: int, messages_max: int, bytes_max: int, *, is_first: bool
+    ) -> list[tuple[int, int, int, int]]:
+        """Lease messages that are ready: those given back first, then new ones, in order.
+
+        ``is_first`` lets the first message exceed ``bytes_max``, so that a large one is not stuck.
+
+        Returns:
+            (queue_offset, physical_offset, record_bytes, attempt) of each; attempt counts from 1.
+        """
+        taken: list[tuple[int, int, int, int]] = []
+        heap = self._ready_heap
+        while heap and len(taken) < messages_max and heap[0][0] <= now_ms:
+            ready_ms, queue_offset = heap[0]
+            if self._again.get(queue_offset, _NEVER)[0] != ready_ms:
+                heapq.heappop(heap)
+                continue
+            physical_offset, record_bytes, _ = self.queue.unit(queue_offset)
+            if record_bytes > bytes_max and not (is_first and not taken):
+                lease.count += len(taken)
+                return taken
+            heapq.heappop(heap)
+            del self._again[queue_offset]
+            attempt = self._attempts.get(queue_offset, 0) + 1
+            self.inflight[queue_offset] = lease
+            taken.append((queue_offset, physical_offset, record_bytes, attempt))
+            bytes_max -= record_bytes
+        if len(taken) < messages_max:
+            self._take_new(taken, lease, messages_max - len(taken), bytes_max, is_first=is_first)
+        lease.count += len(taken)
+        return taken
+
+    def _take_new(
+        self,
+        taken: list[tuple[int, int, int, int]],
+        lease: Lease,
+        count: int,
+        bytes_max: int,
+        *,
+        is_first: bool,
+    ) -> None:
+        # The consumer offset is ahead after a restart, when receipts from before were settled.
+        queue_offset = max(self.position, self.progress.consumer_offset)
+        inflight = self.inflight
+        settled = self.progress.settled
+        end = len(taken) + count
+        max_offset = min(self.queue.max_offset, self.progress.consumer_offset + self._span_max)
+        while queue_offset < max_offset and len(taken) < end:
+            for physical_offset, record_bytes, _ in self.queue.units(
+                queue_offset, end - len(taken)
+            ):
+                if settled and queue_offset in settled:
+                    # Settled before a restart, above the consumer offset.
+                    queue_offset += 1
+                    continue
+                if record_bytes > bytes_max and not (is_first and not taken):
+                    self.position = queue_offset
+                    return
+                inflight[queue_offset] = lease
+                taken.append((queue_offset, physical_offset, record_bytes, 1))
+                bytes_max -= record_bytes
+                queue_offset += 1
+        self.position = queue_offset
+
+    def can_settle(self, queue_offset: int, generation: int, first_generation: int) -> bool | None:
+        """True: settle it. None: it is settled already, which is no failure. False: lease expired.
+
+        A message whose lease has ended may still be settled while nobody else has had it since;
+        after a restart of the engine too, which forgets leases: then ``generation`` is below
+        ``first_generation`` of this run.
+        """
+        lease = self.inflight.get(queue_offset)
+        if lease is not None:
+            return lease.generation == generation
+        if self.progress.is_settled(queue_offset):
+            return None
+        again = self._again.get(queue_offset)
+        if again is not None:
+            return again[1] == generation
+        return generation < first_generation and queue_offset < self.queue.max_offset
+
+    def forget(self, first: int, count: int) -> None:
+        """Drop what is known about offsets that have just been settled."""
+        inflight, again = self.inflight, self._again
+        for queue_offset in range(first, first + count):
+            lease = inflight.pop(queue_offset, None)
+            if lease is not None:
+                lease.count -= 1
+        if again or self._attempts:
+            for queue_offset in range(first, first + count):
+                again.pop(queue_offset, None)
+                self._attempts.pop(queue_offset, None)
+
+    def unsettled_below_min(self) -> int:
+        """How many messages below the queue's min_offset the group has not settled."""
+        progress = self.progress
+        span = range(progress.consumer_offset, self.queue.min_offset)
+        return len(span) - sum([offset in span for offset in progress.settled])
+
+    def forget_below_min(self) -> None:
+        """Drop what is known about messages that retention has made unreadable."""
+        low = self.queue.min_offset
+        for queue_offset in [offset for offset in self.inflight if offset < low]:
+            self.inflight.pop(queue_offset).count -= 1
+        for known in (self._again, self._attempts):
+            for queue_offset in [offset for offset in known if offset < low]:
+                del known[queue_offset]
+        self.position = max(self.position, low)
+
+    def give_back(self, queue_offset: int, ready_ms: int, *, is_attempt: bool) -> None:
+        """Make a leased message available again from ``ready_ms`` (monotonic) on."""
+        lease = self.inflight.pop(queue_offset)
+        lease.count -= 1
+        if is_attempt:
+            self._attempts[queue_offset] = self._attempts.get(queue_offset, 0) + 1
+        self._again[queue_offset] = ready_ms, lease.generation
+        heapq.heappush(self._ready_heap, (ready_ms, queue_offset))
+
+    def move(self, queue_offset: int, lease: Lease) -> None:
+        """Put a message that is in flight under another lease."""
+        self.inflight[queue_offset].count -= 1
+        self.inflight[queue_offset] = lease
+        lease.count += 1
+        lease.parts.append((self, [queue_offset]))

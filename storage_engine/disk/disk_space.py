@@ -1,0 +1,97 @@
+"""How full the disk is, what that means for puts and retention, and a reserve for everything else.
+
+    retention ── look() ──▶ [DiskSpace] ──▶ state: fine, clean (75 %), force (85 %), full (90 %)
+    Files, when there is no room ── release ──▶ the reserve's bytes
+
+The percentages are RocketMQ's. On a disk where ``disk_enough_bytes`` are free they do not count: a
+tenth of a large disk is still a lot. At "full" puts are refused, with nothing stored, until space
+is back; reads, settles and checkpoints go on, for which a file of ``reserve_bytes`` is kept and
+given up when they find no room. While it is gone puts are refused too. Loop thread; ``release``:
+any.
+"""
+
+from __future__ import annotations
+
+import enum
+import logging
+
+from storage_engine.config import StoreConfig
+from storage_engine.disk.files import Files
+from storage_engine.errors import DiskFull
+from storage_engine.layout import RESERVE_FILE
+
+log = logging.getLogger(__name__)
+
+
+class DiskState(enum.IntEnum):
+    """What the fill of the disk asks for; each includes those before it."""
+
+    FINE = 0
+    CLEAN = 1  # expired segments go at once
+    FORCE = 2  # the oldest segments go though not expired
+    FULL = 3  # no more puts
+
+
+class DiskSpace:
+    """See the module's docstring. ``refusal``: why nothing can be put, or None."""
+
+    def __init__(self, config: StoreConfig, files: Files) -> None:
+        self._config = config
+        self._files = files
+        self._path = config.store_path / RESERVE_FILE
+        self._is_kept = False
+        self.state = DiskState.FINE
+        self.refusal: DiskFull | None = None
+
+    def open(self) -> None:
+        """Take the reserve, where there is room for it, and look for the first time."""
+        self._is_kept = self._path.exists()
+        self._files.reserve = self.release
+        self.look()
+
+    def look(self) -> DiskState:
+        """Ask the file system; one call. Every second."""
+        total_bytes, free_bytes = self._files.disk_usage(self._config.store_path)
+        config = self._config
+        percent = 100 * (total_bytes - free_bytes) / max(total_bytes, 1)
+        state = DiskState.FINE
+        if free_bytes < config.disk_enough_bytes:
+            marks = config.disk_clean_percent, config.disk_force_percent, config.disk_full_percent
+            state = DiskState(sum([percent >= mark for mark in marks]))
+        if not self._is_kept and config.reserve_bytes and free_bytes > 2 * config.reserve_bytes:
+            self._take()
+        refusal = None
+        if state is DiskState.FULL:
+            refusal = DiskFull(
+                f"the disk is {percent:.1f} % full, puts are taken below "
+                f"{config.disk_full_percent} % ({free_bytes} bytes are free)"
+            )
+        elif not self._is_kept and config.reserve_bytes:
+            refusal = DiskFull(
+                f"the disk is full ({free_bytes} bytes are free); what is left is kept for settles"
+            )
+        if (refusal is None) != (self.refusal is None):
+            log.warning(
+                "disk has room again" if refusal is None else "disk is full",
+                extra={"action": "disk_state", "percent": round(percent, 1), "free": free_bytes},
+            )
+        self.state, self.refusal = state, refusal
+        return state
+
+    def _take(self) -> None:
+        size_bytes = self._config.reserve_bytes
+        try:
+            self._files.create(self._path, size_bytes, size_bytes)
+        except (DiskFull, OSError):
+            return
+        self._is_kept = True
+
+    def release(self) -> bool:
+        """Give up the reserve for something that must go on; False when it is gone already."""
+        if not self._is_kept:
+            return False
+        self._is_kept = False
+        self.refusal = DiskFull("the disk is full; what is left is kept for settles")
+        self._files.unlink(self._path)
+        log.error("disk is full, reserve given up", extra={"action": "reserve_released"})
+        return True

@@ -1,0 +1,57 @@
+"""One engine a directory, and a number that tells its runs apart."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from pathlib import Path
+from typing import Final
+
+from storage_engine.disk.files import Files
+from storage_engine.errors import StoreInUse
+from storage_engine.layout import CONFIG_DIR, LOCK_FILE
+
+_EPOCH_FILE: Final = "epoch"
+
+
+class StoreLock:
+    """An flock on ``lock``; the kernel lets go of it when the process ends, however it ends."""
+
+    def __init__(self, store_path: Path) -> None:
+        self._path = store_path / LOCK_FILE
+        self._descriptor = -1
+
+    def acquire(self) -> None:
+        """Raises ``StoreInUse`` when another process has it, with that process's id."""
+        descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as exc:
+            holder = os.pread(descriptor, 32, 0).decode(errors="replace").strip() or "unknown"
+            os.close(descriptor)
+            raise StoreInUse(
+                f"store directory {self._path.parent} is in use by process {holder}"
+            ) from exc
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, str(os.getpid()).encode(), 0)
+        self._descriptor = descriptor
+
+    def release(self) -> None:
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+
+def next_epoch(files: Files, store_path: Path) -> int:
+    """The number of this run of the engine, one higher than any before; durable on return.
+
+    Lease generations begin with it, so that a receipt of an earlier run is never taken for a new
+    one.
+    """
+    path = store_path / CONFIG_DIR / _EPOCH_FILE
+    try:
+        epoch = int(path.read_text()) + 1
+    except (FileNotFoundError, ValueError):
+        epoch = 1
+    files.replace(path, str(epoch).encode())
+    return epoch

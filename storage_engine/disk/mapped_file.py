@@ -1,0 +1,155 @@
+"""One preallocated file of a run, mapped when it is first touched.
+
+Invariant: disk stands behind every byte that is written through the map, so that a full disk is an
+error of ``allocate_to`` and never a signal. Writer: the engine's loop thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Final
+
+from storage_engine.disk.files import PAGE_BYTES, Files, Mapping
+from storage_engine.disk.map_pool import MapPool
+
+_STEP_BYTES: Final = 256 * PAGE_BYTES
+
+
+class MappedFile:
+    """See the module's docstring. ``let_go`` is called when the pool closes the map; while
+    ``is_new`` the file's name may not be durable.
+    """
+
+    __slots__ = (
+        "_files",
+        "_let_go",
+        "_mapping",
+        "_pool",
+        "allocated_bytes",
+        "base_offset",
+        "is_new",
+        "path",
+        "size_bytes",
+        "was_used",
+    )
+
+    def __init__(
+        self,
+        files: Files,
+        path: Path,
+        base_offset: int,
+        size_bytes: int,
+        allocated_bytes: int,
+        *,
+        pool: MapPool | None = None,
+        let_go: Callable[[], None] | None = None,
+        is_new: bool = False,
+    ) -> None:
+        self._files = files
+        self._mapping: Mapping | None = None
+        self._pool = pool
+        self._let_go = let_go
+        self.path = path
+        self.base_offset = base_offset
+        self.size_bytes = size_bytes
+        self.allocated_bytes = allocated_bytes
+        self.was_used = False
+        self.is_new = is_new
+
+    @property
+    def mapping(self) -> Mapping:
+        mapping = self._mapping
+        if mapping is None:
+            mapping = self._mapping = self._files.map(self.path, self.size_bytes)
+            if self._pool is not None:
+                self._files.read_no_more_than_asked(mapping)
+                self._pool.opened(self)
+        self.was_used = True
+        return mapping
+
+    @property
+    def view(self) -> memoryview:
+        """The bytes of the file; position 0 is ``base_offset``. Not to be kept: the pool may close
+        it.
+        """
+        return self.mapping.view
+
+    @property
+    def is_open(self) -> bool:
+        return self._mapping is not None
+
+    def allocate_to(self, end: int, step_bytes: int) -> None:
+        """Put disk behind the file up to position ``end``, in steps. Raises ``DiskFull``."""
+        if end <= self.allocated_bytes:
+            return
+        target = min(self.size_bytes, -(-end // step_bytes) * step_bytes)
+        self._files.allocate(self.path, self.allocated_bytes, target - self.allocated_bytes)
+        self.allocated_bytes = target
+
+    def sync(self, start: int, end: int) -> None:
+        """Make positions ``[start, end)`` durable. Raises ``SyncFailed``."""
+        if end > start:
+            self._files.sync_map(self.mapping, self.path, start, end - start)
+
+    def sync_whole(self) -> None:
+        """Make all that was written durable, without a map; any thread. Raises ``SyncFailed``."""
+        self._files.sync_path(self.path)
+
+    def rewrite(self, start: int, end: int) -> None:
+        """Write positions ``[start, end)`` again as they are, and make them durable.
+
+        After a sync that failed, maybe in an earlier run, the kernel takes lost pages for clean
+        ones and would not write them. Raises ``SyncFailed``.
+        """
+        view = self.view
+        for first in range(start, end, _STEP_BYTES):
+            last = min(first + _STEP_BYTES, end)
+            view[first:last] = bytes(view[first:last])
+        self.sync(start, end)
+
+    def replace(self, used_bytes: int) -> None:
+        """Put a new file in the place of this one, with the same first ``used_bytes``; any thread.
+
+        Nothing durable depends on the old file from then on; ``reopen`` must follow where the map
+        is used. Raises ``DiskFull``, ``SyncFailed``, with the old file in its place.
+        """
+        content = self.view[:used_bytes]
+        self._files.create(self.path, self.size_bytes, self.size_bytes, content)
+        self.allocated_bytes = self.size_bytes
+
+    def prefault(self, start: int, length_bytes: int) -> None:
+        """Give pages their memory ahead of use."""
+        length_bytes = min(length_bytes, self.size_bytes - start)
+        if length_bytes > 0:
+            self._files.prefault(self.mapping, start, length_bytes)
+
+    def data_ranges(self, start: int) -> Iterator[tuple[int, int]]:
+        """Parts from position ``start`` on that may hold something else than zeros, in order."""
+        return self._files.data_ranges(self.path, start, self.size_bytes)
+
+    def zero_after(self, position: int) -> int:
+        """Write zeros over everything from ``position`` on that is not zero yet; how many bytes.
+
+        Old bytes behind a truncated tail could pass for records after the next crash.
+        """
+        dirty_bytes = 0
+        for first, end in self.data_ranges(position):
+            for start in range(first, end, _STEP_BYTES):
+                stop = min(start + _STEP_BYTES, end)
+                chunk = bytes(self.view[start:stop])
+                not_zero_bytes = len(chunk) - chunk.count(0)
+                if not_zero_bytes:
+                    dirty_bytes += not_zero_bytes
+                    self.allocate_to(stop, _STEP_BYTES)
+                    self.view[start:stop] = bytes(stop - start)
+                    self.sync(start, stop)
+        return dirty_bytes
+
+    def close(self) -> None:
+        """Let go of the map; it is opened again when it is next touched."""
+        mapping, self._mapping = self._mapping, None
+        if mapping is not None:
+            if self._let_go is not None:
+                self._let_go()
+            mapping.close()

@@ -1,0 +1,100 @@
+"""What is known to be damaged in the log, kept in ``config/quarantine.json`` until somebody acts.
+
+    recovery, readers ── add(damage) ──▶ [Quarantine] ──▶ the file, the log, a metric
+
+A damaged record below the durable watermark costs itself and nothing else: it stays where it is, is
+never served, and what stands behind it is. The entry is the durable alarm; deleting the file only
+forgets the alarm. Loop thread only.
+"""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from storage_engine.clock import Clock
+from storage_engine.disk.files import Files
+from storage_engine.layout import CONFIG_DIR, QUARANTINE_FILE
+from storage_engine.log.log_scan import Damage
+
+log = logging.getLogger(__name__)
+
+# A disk that loses everything would otherwise fill itself with complaints.
+_ENTRIES_MAX: Final = 10_000
+
+
+class QuarantineEntry(msgspec.Struct, frozen=True, rename="camel"):
+    """Damaged bytes ``[physical_offset, physical_offset + byte_count)`` of the log."""
+
+    physical_offset: int
+    byte_count: int
+    reason: str
+    found_at_ms: int
+
+
+class _File(msgspec.Struct):
+    entries: list[QuarantineEntry] = []
+
+
+class Quarantine:
+    """See the module's docstring. ``count`` is how many places are damaged."""
+
+    def __init__(self, files: Files, store_path: Path, clock: Clock) -> None:
+        self._files = files
+        self._path = store_path / CONFIG_DIR / QUARANTINE_FILE
+        self._clock = clock
+        self._entries: dict[int, QuarantineEntry] = {}
+        self.count = 0
+
+    def load(self) -> None:
+        """Take over the list. One that cannot be read is begun anew: it is only an alarm."""
+        try:
+            entries = msgspec.json.decode(self._path.read_bytes(), type=_File).entries
+        except FileNotFoundError:
+            return
+        except msgspec.MsgspecError as exc:
+            log.warning(
+                "quarantine list unreadable",
+                extra={"action": "quarantine_unreadable", "reason": str(exc)},
+            )
+            return
+        self._entries = {entry.physical_offset: entry for entry in entries}
+        self.count = len(self._entries)
+
+    def add(self, damaged: list[Damage]) -> None:
+        """Remember places that are not known yet; durable on return. Raises ``DiskFull``."""
+        known = dict(self._entries)
+        for damage in damaged:
+            if damage.start in known or len(known) >= _ENTRIES_MAX:
+                continue
+            known[damage.start] = QuarantineEntry(
+                damage.start, damage.end - damage.start, damage.reason, self._clock.now_ms()
+            )
+            log.error(
+                "damaged record",
+                extra={
+                    "action": "record_quarantined",
+                    "physical_offset": damage.start,
+                    "byte_count": damage.end - damage.start,
+                    "reason": damage.reason,
+                },
+            )
+        if len(known) > len(self._entries):
+            self._entries = known
+            self.count = len(known)
+            self._save()
+
+    def drop_below(self, offset: int) -> None:
+        """Forget places in segments that retention has deleted."""
+        kept = {start: entry for start, entry in self._entries.items() if start >= offset}
+        if len(kept) < len(self._entries):
+            self._entries = kept
+            self.count = len(kept)
+            self._save()
+
+    def _save(self) -> None:
+        content = msgspec.json.encode(_File(list(self._entries.values())))
+        self._files.replace(self._path, content)

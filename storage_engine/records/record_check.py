@@ -1,0 +1,72 @@
+"""Whether a record is still what was written there, asked before it is served; pure functions."""
+
+from __future__ import annotations
+
+import struct
+from typing import Final, NamedTuple
+
+from isal.isal_zlib import crc32
+
+from storage_engine.records.record import (
+    CRC_MASK,
+    CRC_PROPERTY_BYTES,
+    CRC_PROPERTY_HEAD,
+    FIXED_BYTES,
+    MAGIC_V1,
+    MAGIC_V2,
+)
+
+_MAGICS: Final = frozenset({MAGIC_V1, MAGIC_V2})
+_HEAD = struct.Struct(">II20xq")  # TOTALSIZE, MAGICCODE, PHYSICALOFFSET
+_PLACE = struct.Struct(">I24xq")  # TOTALSIZE, PHYSICALOFFSET
+_PROPERTY_END: Final = b"\x02"
+
+
+def is_whole(view: memoryview, at: int, record_bytes: int, physical_offset: int) -> bool:
+    """True when a record of that size, with a CRC that matches, says that it stands there.
+
+    What ``verify_record`` says, for readers that know a record's place and size: a third of the
+    time.
+    """
+    end = at + record_bytes
+    crc_at = end - CRC_PROPERTY_BYTES
+    if record_bytes < FIXED_BYTES or end > len(view):
+        return False
+    if _PLACE.unpack_from(view, at) != (record_bytes, physical_offset):
+        return False
+    crc = crc32(view[at:crc_at]) & CRC_MASK
+    return view[crc_at:end] == CRC_PROPERTY_HEAD + (b"%010d" % crc)[::-1] + _PROPERTY_END
+
+
+class WholeRun(NamedTuple):
+    """Whole records back to back, in positions of one segment; ``last_at`` is -1 without any."""
+
+    end_at: int
+    record_count: int
+    last_at: int
+
+
+def whole_run(view: memoryview, at: int, base_offset: int) -> WholeRun:
+    """The whole records that follow each other from ``at`` on, in a segment at ``base_offset``.
+
+    It stops at whatever is none, be it a BLANK, zeros or damage. A start has millions to look at.
+    """
+    room = len(view) - FIXED_BYTES
+    count, last_at = 0, -1
+    while at <= room:
+        record_bytes, magic, physical_offset = _HEAD.unpack_from(view, at)
+        end = at + record_bytes
+        crc_at = end - CRC_PROPERTY_BYTES
+        if (
+            magic not in _MAGICS
+            or record_bytes < FIXED_BYTES
+            or end > len(view)
+            or physical_offset != base_offset + at
+        ):
+            break
+        crc = crc32(view[at:crc_at]) & CRC_MASK
+        if view[crc_at:end] != CRC_PROPERTY_HEAD + (b"%010d" % crc)[::-1] + _PROPERTY_END:
+            break
+        count += 1
+        last_at, at = at, end
+    return WholeRun(at, count, last_at)

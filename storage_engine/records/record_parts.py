@@ -1,0 +1,71 @@
+"""The parts of a record in the log that queues and index are made of; pure functions.
+
+They trust the bytes: the record was verified when it was taken over or written by this engine.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Final, NamedTuple
+
+from storage_engine.records.record import (
+    BODY_LENGTH_AT,
+    HOST_V4_BYTES,
+    HOST_V6_BYTES,
+    LENGTH_4,
+    MAGIC_V1,
+    STORE_TIMESTAMP_AT,
+    SYSFLAG_BORN_HOST_V6,
+    SYSFLAG_STORE_HOST_V6,
+)
+
+# TOTALSIZE, MAGICCODE, QUEUEID, QUEUEOFFSET, SYSFLAG, STORETIMESTAMP, BODYLENGTH; the last two
+# stand there when both hosts are IPv4, which nearly all are.
+_HEAD = struct.Struct(">II4xi4xq8xI16xq20xI")
+_STAMP = struct.Struct(">q")
+_V6_MORE: Final = HOST_V6_BYTES - HOST_V4_BYTES
+_V6: Final = SYSFLAG_BORN_HOST_V6 | SYSFLAG_STORE_HOST_V6
+assert _HEAD.size == BODY_LENGTH_AT + 4
+
+
+class RecordParts(NamedTuple):
+    """``tail`` are the record's bytes behind its body; the properties start in it at
+    ``properties_at`` and end with it. ``store_timestamp_ms``: STORETIMESTAMP.
+    """
+
+    record_bytes: int
+    queue_id: int
+    queue_offset: int
+    store_timestamp_ms: int
+    topic: bytes
+    tail: bytes
+    properties_at: int
+
+
+def parts_of(buffer: bytes | memoryview, at: int = 0) -> RecordParts:
+    """The parts of the record at ``buffer[at]``."""
+    record_bytes, magic, queue_id, queue_offset, sysflag, stamp, body_bytes = _HEAD.unpack_from(
+        buffer, at
+    )
+    topic_at = at + BODY_LENGTH_AT + 4
+    if sysflag & _V6:
+        born_more = _V6_MORE if sysflag & SYSFLAG_BORN_HOST_V6 else 0
+        topic_at += born_more + (_V6_MORE if sysflag & SYSFLAG_STORE_HOST_V6 else 0)
+        stamp = _STAMP.unpack_from(buffer, at + STORE_TIMESTAMP_AT + born_more)[0]
+        body_bytes = LENGTH_4.unpack_from(buffer, topic_at - 4)[0]
+    tail = bytes(buffer[topic_at + body_bytes : at + record_bytes])
+    if magic == MAGIC_V1:
+        topic_end = 1 + tail[0]
+        topic = tail[1:topic_end]
+    else:
+        topic_end = 2 + ((tail[0] << 8) | tail[1])
+        topic = tail[2:topic_end]
+    return RecordParts(record_bytes, queue_id, queue_offset, stamp, topic, tail, topic_end + 2)
+
+
+def store_timestamp_of(buffer: bytes | memoryview, at: int = 0) -> int:
+    """STORETIMESTAMP of the record at ``buffer[at]``, ms."""
+    sysflag = _HEAD.unpack_from(buffer, at)[4]
+    at += STORE_TIMESTAMP_AT + (_V6_MORE if sysflag & SYSFLAG_BORN_HOST_V6 else 0)
+    stamp: int = _STAMP.unpack_from(buffer, at)[0]
+    return stamp

@@ -1,0 +1,115 @@
+"""What was certainly durable when the store last said so: where recovery starts, and how to judge.
+
+    offset  width  field                     notes
+         0      8  physicMsgTimestamp        RocketMQ's: store time of the last flushed record, ms
+         8      8  logicsMsgTimestamp        RocketMQ's: the same for consume queues
+        16      8  indexMsgTimestamp         RocketMQ's: the same for index files
+        24      8  flushed_offset            log below is durable (RocketMQ: masterFlushedOffset)
+        32      8  dispatched_offset         every record below is in durable consume queues
+        40      8  unit_count                ours: units below dispatched_offset, all queues
+        48      4  format version            ours
+        52      4  CRC-32 of bytes 0 to 51   ours
+        56      8  indexed_offset            ours, since version 2: every record below is in
+                                             durable index files
+        64      8  index_entry_count         ours, since version 2: entries of all index files
+        72      4  CRC-32 of bytes 0 to 71   ours, since version 2
+        76   4020  zeros
+
+Version 1 (no index) is read as one whose index is empty. Written whole by rename, so it is never
+torn. A missing or damaged one only makes recovery read the log from its start; times in it never
+choose where to begin.
+"""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+from typing import Final
+
+import msgspec
+from isal.isal_zlib import crc32
+
+from storage_engine.disk.files import Files
+from storage_engine.errors import StoreCorrupt
+
+CHECKPOINT_BYTES: Final = 4096
+FORMAT_VERSION: Final = 2
+_VERSIONS_READ: Final = frozenset({1, 2})
+_BODY = struct.Struct(">qqqqqqI")
+_INDEX = struct.Struct(">qq")
+_CRC = struct.Struct(">I")
+_INDEX_AT: Final = 56
+_INDEX_CRC_AT: Final = 72
+assert _BODY.size == 52
+
+
+class Checkpoint(msgspec.Struct, frozen=True, kw_only=True):
+    """Watermarks in bytes of the commit log; flushed_offset is the highest of them.
+
+    ``unit_count`` and ``index_entry_count`` tell recovery whether the consume queues and the index
+    files still hold what they held then.
+    """
+
+    flushed_offset: int = 0
+    dispatched_offset: int = 0
+    unit_count: int = 0
+    indexed_offset: int = 0
+    index_entry_count: int = 0
+    store_timestamp_ms: int = 0
+
+
+def write_checkpoint(files: Files, path: Path, checkpoint: Checkpoint) -> None:
+    """Replace the checkpoint; durable on return (two fsyncs)."""
+    assert checkpoint.dispatched_offset <= checkpoint.flushed_offset
+    assert checkpoint.indexed_offset <= checkpoint.flushed_offset
+    stamp = checkpoint.store_timestamp_ms
+    body = _BODY.pack(
+        stamp,
+        stamp,
+        0,
+        checkpoint.flushed_offset,
+        checkpoint.dispatched_offset,
+        checkpoint.unit_count,
+        FORMAT_VERSION,
+    )
+    content = body + _CRC.pack(crc32(body))
+    content += _INDEX.pack(checkpoint.indexed_offset, checkpoint.index_entry_count)
+    content += _CRC.pack(crc32(content))
+    files.replace(path, content.ljust(CHECKPOINT_BYTES, b"\0"))
+
+
+def read_checkpoint(path: Path) -> Checkpoint | None:
+    """The checkpoint, or None when there is none that can be believed.
+
+    Raises:
+        StoreCorrupt: it was written by a newer format; the store must not be touched.
+    """
+    try:
+        content = path.read_bytes()
+    except FileNotFoundError:
+        return None
+    if len(content) < _BODY.size + _CRC.size:
+        return None
+    body = content[: _BODY.size]
+    stamp, _, _, flushed_offset, dispatched_offset, unit_count, version = _BODY.unpack(body)
+    if _CRC.unpack_from(content, _BODY.size)[0] != crc32(body):
+        return None
+    if version not in _VERSIONS_READ:
+        raise StoreCorrupt(
+            f"{path} has format version {version}, this engine knows {FORMAT_VERSION}"
+        )
+    indexed_offset = index_entry_count = 0
+    if version >= 2:
+        if len(content) < _INDEX_CRC_AT + _CRC.size:
+            return None
+        if _CRC.unpack_from(content, _INDEX_CRC_AT)[0] != crc32(content[:_INDEX_CRC_AT]):
+            return None
+        indexed_offset, index_entry_count = _INDEX.unpack_from(content, _INDEX_AT)
+    return Checkpoint(
+        flushed_offset=flushed_offset,
+        dispatched_offset=dispatched_offset,
+        unit_count=unit_count,
+        indexed_offset=indexed_offset,
+        index_entry_count=index_entry_count,
+        store_timestamp_ms=stamp,
+    )

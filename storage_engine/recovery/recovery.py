@@ -1,0 +1,189 @@
+"""From whatever files a stop left behind to a log with a clean end and the queues that belong to
+it.
+
+    checkpoint, commit log, consume queues ──▶ [recover] ──▶ append_offset, flushed_offset, queues
+
+The log is scanned from ``dispatched_offset`` of the checkpoint; what is damaged and where it ends
+is decided by the table in ``log_scan.py``. Each whole record goes into its consume queue again; a
+damaged one gets the unit it had, so that its queue offset is not used twice, and the quarantine
+says so. Consume queues that do not hold what the checkpoint counted are rebuilt from the start of
+the log. Nothing is changed before the log has been read; running it twice changes nothing the
+second time. Times are never used to choose where to begin.
+
+Only a log whose segments are missing is refused: everything else can be served around.
+"""
+
+from __future__ import annotations
+
+import logging
+from bisect import bisect_left
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from storage_engine.disk.mapped_file import MappedFile
+from storage_engine.errors import StoreCorrupt
+from storage_engine.log.commit_log import CommitLog
+from storage_engine.log.log_scan import Damage, Scan, scan, walk
+from storage_engine.log.quarantine import Quarantine
+from storage_engine.queues.consume_queue import PRE_BLANK_BYTES, ConsumeQueue, Unit
+from storage_engine.queues.consume_queues import ConsumeQueues
+from storage_engine.records.record import parse_head
+from storage_engine.records.record_parts import parts_of
+from storage_engine.records.schedule_topic import unit_tag_of
+from storage_engine.recovery.checkpoint import Checkpoint
+
+log = logging.getLogger(__name__)
+
+
+class Recovered(NamedTuple):
+    """What was found. ``start_offset``: where scanning the log began."""
+
+    start_offset: int
+    end_offset: int
+    record_count: int
+    truncated_bytes: int
+    damaged: list[Damage]
+
+
+def recover(
+    commit_log: CommitLog,
+    queues: ConsumeQueues,
+    checkpoint: Checkpoint | None,
+    *,
+    floors: Mapping[str, list[int]],
+    quarantine: Quarantine,
+    was_power_cut: bool,
+) -> Recovered:
+    """Bring log and consume queues to one end; both are ready for appends on return.
+
+    ``floors``: least min_offset of each queue, by topic. ``was_power_cut``: pages that were not
+    synced may be missing.
+
+    Raises:
+        StoreCorrupt: a segment is missing; nothing is changed.
+    """
+    mark = checkpoint or Checkpoint()
+    commit_log.load()
+    segments = commit_log.segments()
+    log_end = segments[-1].base_offset + segments[-1].size_bytes if segments else 0
+    if mark.flushed_offset > log_end:
+        raise StoreCorrupt(
+            f"the checkpoint says {mark.flushed_offset} bytes are durable, the log has {log_end}: "
+            "segments are missing"
+        )
+    keeps_whole = checkpoint is None or not was_power_cut
+    start = max(mark.dispatched_offset, commit_log.start_offset)
+    found = scan(segments, start, mark.flushed_offset, keeps_whole=keeps_whole)
+    cut = queues.load(start, floors)
+    if sum(queue.max_offset for queue in queues) != mark.unit_count:
+        # Somebody deleted or exchanged consume queues: all of them come back from the log.
+        start = commit_log.start_offset
+        found = scan(segments, start, found.end_offset, keeps_whole=keeps_whole)
+        cut = queues.load(start, floors)
+    quarantine.add(found.damaged)
+    _dispatch_all(queues, segments, start, found, _units_of_damaged(queues, segments, found, cut))
+    for topic, offsets in floors.items():
+        for queue, floor in zip(queues.ensure(topic, len(offsets)), offsets, strict=False):
+            if queue.max_offset < floor:
+                queue.begin_at(floor)  # all of it has expired and been deleted
+            queue.raise_min(floor)
+    stamp = max(found.store_timestamp_ms, mark.store_timestamp_ms)
+    truncated_bytes = commit_log.truncate(found.end_offset, stamp)
+    commit_log.rewrite_from(mark.flushed_offset)
+    if truncated_bytes:
+        log.warning(
+            "torn tail cut off",
+            extra={"action": "tail_cut", "offset": found.end_offset, "reason": found.tail_reason},
+        )
+    return Recovered(start, found.end_offset, found.record_count, truncated_bytes, found.damaged)
+
+
+_KnownUnit = tuple[ConsumeQueue, int, Unit]
+
+
+def _units_of_damaged(
+    queues: ConsumeQueues, segments: list[MappedFile], found: Scan, cut: list[_KnownUnit]
+) -> list[_KnownUnit]:
+    """The units of records that cannot be read any more, in the order of the log.
+
+    From the consume queue that was there; else from the record's own head, when that still makes
+    sense.
+    """
+    known: list[_KnownUnit] = []
+    for damage in found.damaged:
+        units = [entry for entry in cut if damage.start <= entry[2][0] < damage.end]
+        known += units or _from_head(queues, segments, damage)
+    return known
+
+
+def _from_head(
+    queues: ConsumeQueues, segments: list[MappedFile], damage: Damage
+) -> list[_KnownUnit]:
+    segment = next(file for file in segments if damage.start < file.base_offset + file.size_bytes)
+    try:
+        head = parse_head(segment.view, damage.start - segment.base_offset)
+    except StoreCorrupt:
+        return []
+    of_topic = queues.by_topic.get(head.topic, [])
+    if head.physical_offset != damage.start or not 0 <= head.queue_id < len(of_topic):
+        return []
+    properties_at = damage.start - segment.base_offset + head.properties_at
+    properties = bytes(segment.view[properties_at : properties_at + head.properties_bytes])
+    unit = (damage.start, head.record_bytes, unit_tag_of(head.topic, properties))
+    return [(of_topic[head.queue_id], head.queue_offset, unit)]
+
+
+def _dispatch_all(
+    queues: ConsumeQueues,
+    segments: list[MappedFile],
+    start: int,
+    found: Scan,
+    known: list[_KnownUnit],
+) -> None:
+    is_whole_log = not segments or segments[0].base_offset == 0
+    at_known = 0
+    for offset, view, at in walk(segments, start, found.end_offset, found.damaged):
+        while at_known < len(known) and known[at_known][2][0] < offset:
+            _put_known(*known[at_known])
+            at_known += 1
+        _dispatch(queues, offset, view, at, found.damaged, is_whole_log=is_whole_log)
+    for entry in known[at_known:]:
+        _put_known(*entry)
+
+
+def _put_known(queue: ConsumeQueue, queue_offset: int, unit: Unit) -> None:
+    if queue_offset == queue.max_offset:
+        queue.put(*unit)
+
+
+def _dispatch(
+    queues: ConsumeQueues,
+    offset: int,
+    view: memoryview,
+    at: int,
+    damaged: list[Damage],
+    *,
+    is_whole_log: bool,
+) -> None:
+    record_bytes, queue_id, queue_offset, _, topic, tail, properties_at = parts_of(view, at)
+    of_topic = queues.by_topic.get(topic)
+    if of_topic is None or queue_id >= len(of_topic):
+        of_topic = queues.ensure(topic.decode(), queue_id + 1)
+    queue = of_topic[queue_id]
+    lost_count = queue_offset - queue.max_offset
+    if lost_count < 0:
+        return  # it was dispatched and durable already
+    if lost_count and not queue.max_offset and not is_whole_log:
+        queue.begin_at(queue_offset)  # what came before has expired and been deleted
+    elif lost_count:
+        # Nothing knows these messages any more: their units lead to what is left of them.
+        before = bisect_left(damaged, offset, key=_start_of)
+        lost = damaged[before - 1] if before else Damage(offset, offset + 1, "")
+        lost_bytes = min(lost.end - lost.start, PRE_BLANK_BYTES - 1)
+        for _ in range(lost_count):
+            queue.put(lost.start, lost_bytes, 0)
+    queue.put(offset, record_bytes, unit_tag_of(topic, tail[properties_at:]))
+
+
+def _start_of(damage: Damage) -> int:
+    return damage.start

@@ -1,0 +1,162 @@
+"""Looks at the small files of a store, and at what no engine put there.
+
+    checkpoint, offsets.journal, config/*.json, names of all files ──▶ [verify_files] ──▶ Report
+
+Consumer offsets are read first and compared when the ends of the queues are known. Only reads.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from storage_engine.delivery.offset_journal import ENTRY_BYTES, NEXT_SUFFIX, read_entries
+from storage_engine.layout import (
+    ABORT_FILE,
+    CHECKPOINT_FILE,
+    COMMIT_LOG_DIR,
+    CONFIG_DIR,
+    CONSUME_QUEUE_DIR,
+    CONSUMER_OFFSET_FILE,
+    INDEX_DIR,
+    INDEX_NAME_DIGITS,
+    JOURNAL_FILE,
+    LOCK_FILE,
+    MIN_OFFSETS_FILE,
+    RESERVE_FILE,
+    TEMPORARY_SUFFIX,
+    base_offset_of,
+)
+from storage_engine.recovery.checkpoint import Checkpoint, read_checkpoint
+from storage_engine.verify.report import Kind, Report
+
+Offsets = dict[tuple[str, str, int], int]  # (group, topic, queue id) → consumer offset
+_TOP_FILES: Final = frozenset({CHECKPOINT_FILE, JOURNAL_FILE, ABORT_FILE, LOCK_FILE, RESERVE_FILE})
+_CONFIG_SUFFIXES: Final = (".json", ".json.bak")
+_EPOCH_FILE: Final = "epoch"
+
+
+def is_engine_running(store: Path) -> bool:
+    """Whether a process holds the store's lock; asked of the kernel, without touching the lock."""
+    try:
+        stat = (store / LOCK_FILE).stat()
+        holder = (store / LOCK_FILE).read_text(errors="replace").strip()
+        locks = Path("/proc/locks").read_text()
+    except OSError:
+        return False
+    # "1: FLOCK ADVISORY WRITE pid major:minor:inode 0 EOF", with "->" in front for one that waits.
+    # Some file systems show another device there than stat does; then the process must be the one
+    # that the lock file names.
+    device = f"{os.major(stat.st_dev):02x}:{os.minor(stat.st_dev):02x}"
+    for line in locks.splitlines():
+        fields = line.split()
+        if len(fields) != 8 or fields[1] != "FLOCK":
+            continue
+        locked_device, _, inode = fields[5].rpartition(":")
+        if inode == str(stat.st_ino) and (locked_device == device or fields[4] == holder):
+            return True
+    return False
+
+
+def check_checkpoint(store: Path, report: Report) -> Checkpoint | None:
+    """The checkpoint; a finding when there is a file and it cannot be believed.
+
+    Raises ``StoreCorrupt``: the store was written by a newer engine.
+    """
+    path = store / CHECKPOINT_FILE
+    checkpoint = read_checkpoint(path)
+    if path.exists():
+        report.count("checkpoint").file_count = 1
+        report.count("checkpoint").byte_count = path.stat().st_size
+        if checkpoint is None:
+            report.add(Kind.CHECKPOINT_DAMAGED, CHECKPOINT_FILE, None, "too short, or its CRC")
+    return checkpoint
+
+
+def check_config(store: Path, report: Report) -> None:
+    """Every table of ``config/`` can be read as JSON."""
+    count = report.count("config")
+    for path in sorted((store / CONFIG_DIR).glob("*.json")):
+        count.file_count += 1
+        content = path.read_bytes()
+        count.byte_count += len(content)
+        try:
+            msgspec.json.decode(content)
+        except msgspec.MsgspecError as exc:
+            report.add(Kind.CONFIG_DAMAGED, f"{CONFIG_DIR}/{path.name}", None, str(exc))
+
+
+def read_floors(store: Path) -> dict[str, list[int]]:
+    """Where retention let each queue begin, by topic; empty when it never deleted anything."""
+    table = _table(store / CONFIG_DIR / MIN_OFFSETS_FILE)
+    return {topic: offsets for topic, offsets in table.items() if isinstance(offsets, list)}
+
+
+def read_offsets(store: Path, report: Report) -> Offsets:
+    """Consumer offsets of all groups: the table, and the journal over it."""
+    offsets: Offsets = {}
+    for name, by_queue in _table(store / CONFIG_DIR / CONSUMER_OFFSET_FILE).items():
+        topic, _, group = name.rpartition("@")
+        for queue_id, offset in by_queue.items():
+            offsets[group, topic, int(queue_id)] = int(offset)
+    path = store / JOURNAL_FILE
+    if not path.exists():
+        return offsets
+    content = path.read_bytes()
+    try:
+        entries, _, end = read_entries(content)
+    except (IndexError, UnicodeDecodeError):
+        report.add(Kind.JOURNAL_DAMAGED, JOURNAL_FILE, None, "an entry names no group")
+        return offsets
+    count = report.count("journal")
+    count.file_count, count.byte_count, count.item_count = 1, len(content), len(entries)
+    if end < len(content) and report.is_whole_store:
+        what = f"{len(content) - end} bytes from here on are no whole entry of {ENTRY_BYTES}"
+        report.add(Kind.JOURNAL_DAMAGED, JOURNAL_FILE, end, what)
+    for entry in entries:
+        key = entry.group, entry.topic, entry.queue_id
+        reached = entry.first + (0 if entry.is_position else entry.count)
+        offsets[key] = max(offsets.get(key, 0), reached)
+    return offsets
+
+
+def _table(path: Path) -> dict[str, Any]:  # reason: JSON that check_config has judged already
+    try:
+        content = msgspec.json.decode(path.read_bytes())
+        table = content["offsetTable"]
+    except (FileNotFoundError, msgspec.MsgspecError, KeyError, TypeError):
+        return {}
+    return table if isinstance(table, dict) else {}
+
+
+def check_names(store: Path, report: Report) -> None:
+    """Every file has a name and a place that an engine gives; beside a running one, leftovers are
+    in use.
+    """
+    for path in sorted(store.rglob("*")):
+        if path.is_dir():
+            continue
+        name = str(path.relative_to(store))
+        if name.endswith((TEMPORARY_SUFFIX, NEXT_SUFFIX)):
+            if report.is_whole_store:
+                report.add(Kind.TEMPORARY_FILE, name, None, f"{path.stat().st_size} bytes")
+        elif not _is_known(path.relative_to(store).parts):
+            report.add(Kind.STRAY_FILE, name, None, f"{path.stat().st_size} bytes")
+
+
+def _is_known(parts: tuple[str, ...]) -> bool:
+    match parts:
+        case (name,):
+            return name in _TOP_FILES
+        case (directory, name) if directory == COMMIT_LOG_DIR:
+            return base_offset_of(name) is not None
+        case (directory, _, queue_id, name) if directory == CONSUME_QUEUE_DIR:
+            return queue_id.isdecimal() and base_offset_of(name) is not None
+        case (directory, name) if directory == INDEX_DIR:
+            return len(name) == INDEX_NAME_DIGITS and name.isdecimal()
+        case (directory, name) if directory == CONFIG_DIR:
+            return name == _EPOCH_FILE or name.endswith(_CONFIG_SUFFIXES)
+    return False

@@ -1,0 +1,97 @@
+"""The requests of ``async_client`` that take one frame each way, as methods.
+
+    caller ── struct ──▶ [AsyncCalls] ── op, struct ──▶ AsyncStoreClient ──▶ engine
+
+Receiving and putting have more to them and are the client's own.
+"""
+
+from __future__ import annotations
+
+import abc
+from typing import TypeVar
+
+from storage_engine.records.record import Record, decode_records
+from storage_engine.wire.frames import decode_look_up_reply, decode_pull_reply, decode_reply
+from storage_engine.wire.protocol import (
+    CheckpointReply,
+    Empty,
+    GroupConfig,
+    GroupList,
+    GroupRef,
+    GroupStats,
+    LookUpHead,
+    LookUpRequest,
+    OffsetAtTimeReply,
+    OffsetAtTimeRequest,
+    Op,
+    PullHead,
+    PullRequest,
+    SettleReply,
+    SettleRequest,
+    StatsReply,
+    TopicConfig,
+    TopicList,
+    TopicRef,
+    TopicStats,
+    Wire,
+)
+
+ReplyT = TypeVar("ReplyT", bound=Wire)
+
+
+class AsyncCalls(abc.ABC):
+    """See the module's docstring."""
+
+    @abc.abstractmethod
+    async def _request(self, op: Op, request: Wire, extra_wait_ms: int = 0) -> bytes:
+        """Payload of the reply. Raises ``StoreError``."""
+
+    async def pull(self, request: PullRequest) -> tuple[PullHead, list[Record]]:
+        """Read records at an offset; changes no delivery state."""
+        payload = await self._request(Op.PULL, request)
+        head, at = decode_pull_reply(payload)
+        return head, decode_records(payload, at)
+
+    async def look_up(self, request: LookUpRequest) -> tuple[LookUpHead, list[Record]]:
+        """One page of the messages that have a key, newest first."""
+        payload = await self._request(Op.LOOK_UP, request)
+        head, at = decode_look_up_reply(payload)
+        return head, decode_records(payload, at)
+
+    async def offset_at_time(self, request: OffsetAtTimeRequest) -> OffsetAtTimeReply:
+        return await self._ask(Op.OFFSET_AT_TIME, request, OffsetAtTimeReply)
+
+    async def settle(self, request: SettleRequest) -> SettleReply:
+        return await self._ask(Op.SETTLE, request, SettleReply)
+
+    async def topic_put(self, request: TopicConfig) -> None:
+        await self._ask(Op.TOPIC_PUT, request, Empty)
+
+    async def topic_list(self) -> TopicList:
+        return await self._ask(Op.TOPIC_LIST, Empty(), TopicList)
+
+    async def topic_stats(self, request: TopicRef) -> TopicStats:
+        return await self._ask(Op.TOPIC_STATS, request, TopicStats)
+
+    async def group_put(self, request: GroupConfig) -> None:
+        await self._ask(Op.GROUP_PUT, request, Empty)
+
+    async def group_list(self) -> GroupList:
+        return await self._ask(Op.GROUP_LIST, Empty(), GroupList)
+
+    async def group_stats(self, request: GroupRef) -> GroupStats:
+        return await self._ask(Op.GROUP_STATS, request, GroupStats)
+
+    async def checkpoint(self) -> CheckpointReply:
+        return await self._ask(Op.CHECKPOINT, Empty(), CheckpointReply)
+
+    async def stats(self) -> StatsReply:
+        return await self._ask(Op.STATS, Empty(), StatsReply)
+
+    async def ping(self) -> None:
+        await self._ask(Op.PING, Empty(), Empty)
+
+    async def _ask(self, op: Op, request: Wire, kind: type[ReplyT]) -> ReplyT:
+        reply = decode_reply(op, await self._request(op, request))
+        assert isinstance(reply, kind)
+        return reply

@@ -1,0 +1,224 @@
+"""Bytes of the socket ⇄ frames of ``protocol``, without any I/O: both ends and all tests share
+this.
+
+    transport ── chunks ──▶ [FrameDecoder] ── Frame ──▶ client, server
+    client, server ── op, payload ──▶ [encode_frame] ── bytes ──▶ transport
+
+A decoder that raised is finished: the connection has lost its place and must be closed.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Final, NamedTuple
+
+import msgspec
+from isal.isal_zlib import crc32
+
+from storage_engine.errors import BadFrame, BadRequest, StoreError, error_from_code
+from storage_engine.records.record import LENGTH_4
+from storage_engine.wire.protocol import (
+    FRAME_HEAD,
+    FRAME_HEAD_BYTES,
+    LENGTH_BYTES,
+    PROTOCOL_VERSION,
+    REPLY_TYPES,
+    REQUEST_TYPES,
+    ErrorReply,
+    LookUpHead,
+    Op,
+    PullHead,
+    ReceiveHead,
+    Wire,
+)
+
+# A connection that sends little needs little; one that fills its buffer gets a larger one.
+_SPACE_BYTES_MIN: Final = 16 * 1024
+_SPACE_BYTES_MAX: Final = 256 * 1024
+_ONE_PLACE = struct.Struct(">qqq")
+
+
+class Frame(NamedTuple):
+    """One frame as it arrived. ``payload`` is a copy and may be kept."""
+
+    op: int
+    status: int
+    request_id: int
+    payload: bytes
+
+
+class FrameDecoder:
+    """Turns the bytes of one connection into whole frames.
+
+    The transport writes into ``space`` and calls ``filled``: a payload is then copied once, out of
+    the buffer, which grows with what comes in, up to what one frame may need.
+    """
+
+    __slots__ = ("_frame_bytes_max", "_held_bytes", "_view")
+
+    def __init__(self, frame_bytes_max: int) -> None:
+        self._frame_bytes_max = frame_bytes_max
+        self._view = memoryview(bytearray(_SPACE_BYTES_MIN))
+        self._held_bytes = 0  # of a frame that is not whole yet, from the start of the buffer on
+
+    def feed(self, chunk: bytes) -> list[Frame]:
+        """All frames completed by ``chunk``, in order; raises as ``filled`` does."""
+        frames: list[Frame] = []
+        rest = memoryview(chunk)
+        while rest:
+            space = self.space()
+            count = min(len(space), len(rest))
+            space[:count] = rest[:count]
+            rest = rest[count:]
+            frames += self.filled(count)
+        return frames
+
+    def space(self) -> memoryview:
+        """Where the next bytes go; never empty, good until ``filled`` is called."""
+        return self._view[self._held_bytes :]
+
+    def filled(self, count: int) -> list[Frame]:
+        """All frames completed by the next ``count`` bytes, which stand in ``space``; in order.
+
+        Raises:
+            BadFrame: wrong version, length over the limit, or a payload that fails its CRC.
+        """
+        view = self._view
+        frames: list[Frame] = []
+        at, end_of_all = 0, self._held_bytes + count
+        wanted_bytes = FRAME_HEAD_BYTES
+        while end_of_all - at >= FRAME_HEAD_BYTES:
+            frame_bytes, version, op, status, request_id, payload_crc = FRAME_HEAD.unpack_from(
+                view, at
+            )
+            if version != PROTOCOL_VERSION:
+                raise BadFrame(f"protocol version is {version}, expected {PROTOCOL_VERSION}")
+            if not FRAME_HEAD_BYTES - LENGTH_BYTES <= frame_bytes <= self._frame_bytes_max:
+                raise BadFrame(
+                    f"frame of {frame_bytes} bytes, at most {self._frame_bytes_max} allowed"
+                )
+            end = at + LENGTH_BYTES + frame_bytes
+            if end > end_of_all:
+                wanted_bytes = end - at
+                break
+            payload = bytes(view[at + FRAME_HEAD_BYTES : end])
+            if crc32(payload) != payload_crc:
+                raise BadFrame(f"payload of request {request_id} does not match its CRC")
+            frames.append(Frame(op, status, request_id, payload))
+            at = end
+        held = self._held_bytes = end_of_all - at
+        room = self._room_for(wanted_bytes, is_full=end_of_all == len(view))
+        if room != len(view):
+            self._view = memoryview(bytearray(room))
+            self._view[:held] = view[at:end_of_all]
+        elif at:
+            view[:held] = view[at:end_of_all]
+        return frames
+
+    def _room_for(self, wanted_bytes: int, *, is_full: bool) -> int:
+        """How large the buffer shall be: not smaller than a frame that has begun."""
+        room = min(len(self._view), _SPACE_BYTES_MAX)
+        if is_full and room < _SPACE_BYTES_MAX:
+            room *= 4
+        return max(room, wanted_bytes)
+
+
+def encode_frame(op: int, request_id: int, payload: bytes, status: int = 0) -> bytes:
+    """A whole frame."""
+    head = FRAME_HEAD.pack(
+        FRAME_HEAD_BYTES - LENGTH_BYTES + len(payload),
+        PROTOCOL_VERSION,
+        op,
+        status,
+        request_id,
+        crc32(payload),
+    )
+    return head + payload
+
+
+_encoder = msgspec.msgpack.Encoder()
+_request_decoders = {op: msgspec.msgpack.Decoder(kind) for op, kind in REQUEST_TYPES.items()}
+_reply_decoders = {op: msgspec.msgpack.Decoder(kind) for op, kind in REPLY_TYPES.items()}
+_error_decoder = msgspec.msgpack.Decoder(ErrorReply)
+_receive_head_decoder = msgspec.msgpack.Decoder(ReceiveHead)
+_pull_head_decoder = msgspec.msgpack.Decoder(PullHead)
+_look_up_head_decoder = msgspec.msgpack.Decoder(LookUpHead)
+
+encode_struct = _encoder.encode
+
+
+def decode_request(op: Op, payload: bytes) -> Wire:
+    """The request struct of a frame.
+
+    Raises:
+        BadRequest: it is not one; the message names the field.
+    """
+    try:
+        return _request_decoders[op].decode(payload)
+    except (msgspec.DecodeError, msgspec.ValidationError) as exc:
+        raise BadRequest(f"{op.name}: {exc}") from exc
+
+
+def decode_reply(op: Op, payload: bytes) -> Wire:
+    """The reply struct of a frame.
+
+    Raises:
+        BadFrame: it is not one.
+    """
+    try:
+        return _reply_decoders[op].decode(payload)
+    except (msgspec.DecodeError, msgspec.ValidationError) as exc:
+        raise BadFrame(f"{op.name} reply: {exc}") from exc
+
+
+def encode_error(error: StoreError) -> bytes:
+    """Payload of a reply whose status is ``error.code``."""
+    return _encoder.encode(ErrorReply(message=error.message))
+
+
+def decode_error(status: int, payload: bytes) -> StoreError:
+    """The error that a reply with a status other than 0 carries."""
+    try:
+        message = _error_decoder.decode(payload).message
+    except (msgspec.DecodeError, msgspec.ValidationError):
+        message = "the engine gave no readable reason"
+    return error_from_code(status, message)
+
+
+def encode_put_reply(store_timestamp_ms: int, offsets: list[int]) -> bytes:
+    """Reply of PUT; ``offsets`` are queue_offset or -code, and physical_offset, in turn, flat."""
+    if len(offsets) == 2:
+        return _ONE_PLACE.pack(store_timestamp_ms, *offsets)
+    return struct.pack(f">{len(offsets) + 1}q", store_timestamp_ms, *offsets)
+
+
+def decode_put_reply(payload: bytes) -> tuple[int, list[tuple[int, int]]]:
+    """(store_timestamp_ms, [(queue_offset or -code, physical_offset), …])."""
+    store_timestamp_ms, *offsets = struct.unpack(f">{len(payload) // 8}q", payload)
+    return store_timestamp_ms, list(zip(offsets[::2], offsets[1::2], strict=True))
+
+
+def encode_records_reply(head: ReceiveHead | PullHead | LookUpHead, records: bytes) -> bytes:
+    """Reply of RECEIVE, PULL and LOOK_UP: the head, its length before it, and the records as they
+    are stored.
+    """
+    encoded = _encoder.encode(head)
+    return b"".join((len(encoded).to_bytes(4), encoded, records))
+
+
+def decode_receive_reply(payload: bytes) -> tuple[ReceiveHead, int]:
+    """(head, position of the first record in ``payload``)."""
+    at = 4 + LENGTH_4.unpack_from(payload)[0]
+    return _receive_head_decoder.decode(memoryview(payload)[4:at]), at
+
+
+def decode_pull_reply(payload: bytes) -> tuple[PullHead, int]:
+    """(head, position of the first record in ``payload``)."""
+    at = 4 + LENGTH_4.unpack_from(payload)[0]
+    return _pull_head_decoder.decode(memoryview(payload)[4:at]), at
+
+
+def decode_look_up_reply(payload: bytes) -> tuple[LookUpHead, int]:
+    """(head, position of the first record in ``payload``)."""
+    at = 4 + LENGTH_4.unpack_from(payload)[0]
+    return _look_up_head_decoder.decode(memoryview(payload)[4:at]), at

@@ -1,0 +1,232 @@
+"""Blocking door to an engine, for code without an event loop: Django views, Celery tasks, tools.
+
+One request at a time on one connection, opened when first needed and again after a failure. Frames
+and errors are those of ``async_client``. Thread-safe: a lock serialises the calls.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+from types import TracebackType
+from typing import Final, Self, TypeVar
+
+from storage_engine.errors import (
+    BadFrame,
+    OutcomeUnknown,
+    RecordRefused,
+    StoreUnavailable,
+)
+from storage_engine.records.record import Record, decode_records
+from storage_engine.wire.client_types import PutResult, Received, put_bytes_max, put_results
+from storage_engine.wire.frames import (
+    Frame,
+    FrameDecoder,
+    decode_error,
+    decode_look_up_reply,
+    decode_pull_reply,
+    decode_put_reply,
+    decode_receive_reply,
+    decode_reply,
+    encode_frame,
+    encode_struct,
+)
+from storage_engine.wire.protocol import (
+    CheckpointReply,
+    Empty,
+    GroupConfig,
+    GroupList,
+    GroupRef,
+    GroupStats,
+    HelloReply,
+    HelloRequest,
+    LookUpHead,
+    LookUpRequest,
+    OffsetAtTimeReply,
+    OffsetAtTimeRequest,
+    Op,
+    PullHead,
+    PullRequest,
+    ReceiveRequest,
+    SettleReply,
+    SettleRequest,
+    StatsReply,
+    TopicConfig,
+    TopicList,
+    TopicRef,
+    TopicStats,
+    Wire,
+)
+
+ReplyT = TypeVar("ReplyT", bound=Wire)
+FRAME_BYTES_MAX: Final = 16 * 1024 * 1024
+_READ_BYTES: Final = 256 * 1024
+
+
+class StoreClient:
+    """See the module's docstring. ``timeout_ms`` bounds each step of a request."""
+
+    def __init__(self, socket_path: str, *, client_name: str, timeout_ms: int = 10_000) -> None:
+        self._socket_path = socket_path
+        self._client_name = client_name
+        self._timeout_ms = timeout_ms
+        self._lock = threading.Lock()
+        self._socket: socket.socket | None = None
+        self._pid = 0
+        self._decoder = FrameDecoder(FRAME_BYTES_MAX)
+        self._request_id = 0
+        self.hello: HelloReply | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        at: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        with self._lock:
+            self._disconnect()
+
+    def put(self, records: list[bytes]) -> list[PutResult]:
+        """Append records of ``encode_record``; one result per record, in order."""
+        payload = b"".join(records)
+        store_timestamp_ms, offsets = decode_put_reply(self._request(Op.PUT, payload))
+        return put_results(store_timestamp_ms, offsets)
+
+    def receive(self, request: ReceiveRequest) -> Received:
+        payload = self._request(Op.RECEIVE, encode_struct(request), extra_wait_ms=request.wait_ms)
+        head, at = decode_receive_reply(payload)
+        return Received(head, decode_records(payload, at))
+
+    def pull(self, request: PullRequest) -> tuple[PullHead, list[Record]]:
+        payload = self._request(Op.PULL, encode_struct(request))
+        head, at = decode_pull_reply(payload)
+        return head, decode_records(payload, at)
+
+    def look_up(self, request: LookUpRequest) -> tuple[LookUpHead, list[Record]]:
+        """One page of the messages that have a key, newest first."""
+        payload = self._request(Op.LOOK_UP, encode_struct(request))
+        head, at = decode_look_up_reply(payload)
+        return head, decode_records(payload, at)
+
+    def offset_at_time(self, request: OffsetAtTimeRequest) -> OffsetAtTimeReply:
+        return self._ask(Op.OFFSET_AT_TIME, request, OffsetAtTimeReply)
+
+    def settle(self, request: SettleRequest) -> SettleReply:
+        return self._ask(Op.SETTLE, request, SettleReply)
+
+    def topic_put(self, request: TopicConfig) -> None:
+        self._ask(Op.TOPIC_PUT, request, Empty)
+
+    def topic_list(self) -> TopicList:
+        return self._ask(Op.TOPIC_LIST, Empty(), TopicList)
+
+    def topic_stats(self, request: TopicRef) -> TopicStats:
+        return self._ask(Op.TOPIC_STATS, request, TopicStats)
+
+    def group_put(self, request: GroupConfig) -> None:
+        self._ask(Op.GROUP_PUT, request, Empty)
+
+    def group_list(self) -> GroupList:
+        return self._ask(Op.GROUP_LIST, Empty(), GroupList)
+
+    def group_stats(self, request: GroupRef) -> GroupStats:
+        return self._ask(Op.GROUP_STATS, request, GroupStats)
+
+    def checkpoint(self) -> CheckpointReply:
+        return self._ask(Op.CHECKPOINT, Empty(), CheckpointReply)
+
+    def stats(self) -> StatsReply:
+        return self._ask(Op.STATS, Empty(), StatsReply)
+
+    def ping(self) -> None:
+        self._ask(Op.PING, Empty(), Empty)
+
+    def _ask(self, op: Op, request: Wire, kind: type[ReplyT]) -> ReplyT:
+        reply = decode_reply(op, self._request(op, encode_struct(request)))
+        assert isinstance(reply, kind)
+        return reply
+
+    def _request(self, op: Op, payload: bytes, extra_wait_ms: int = 0) -> bytes:
+        with self._lock:
+            if self._socket is None or self._pid != os.getpid() or self._has_ended(self._socket):
+                self._connect()
+            assert self.hello is not None
+            if op is Op.PUT and len(payload) > put_bytes_max(self.hello):
+                raise RecordRefused(
+                    f"a put of {len(payload)} bytes, "
+                    f"at most {put_bytes_max(self.hello)} fit a frame"
+                )
+            return self._exchange(op, payload, extra_wait_ms)
+
+    @staticmethod
+    def _has_ended(connection: socket.socket) -> bool:
+        """True when the engine has closed an idle connection, so that no request is wasted on
+        it.
+        """
+        connection.settimeout(0)
+        try:
+            return connection.recv(1, socket.MSG_PEEK) == b""
+        except BlockingIOError:
+            return False
+        except OSError:
+            return True
+
+    def _connect(self) -> None:
+        self._disconnect()
+        connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        connection.settimeout(self._timeout_ms / 1_000)
+        try:
+            connection.connect(self._socket_path)
+        except OSError as exc:
+            connection.close()
+            raise StoreUnavailable(
+                f"no engine answers at {self._socket_path}: {exc.strerror or exc}"
+            ) from exc
+        self._socket, self._pid = connection, os.getpid()
+        self._decoder = FrameDecoder(FRAME_BYTES_MAX)
+        hello = encode_struct(HelloRequest(client=self._client_name))
+        try:
+            reply = decode_reply(Op.HELLO, self._exchange(Op.HELLO, hello, 0))
+        except OutcomeUnknown as exc:
+            raise StoreUnavailable(f"no greeting from {self._socket_path}: {exc}") from exc
+        assert isinstance(reply, HelloReply)
+        self.hello = reply
+
+    def _disconnect(self) -> None:
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None
+
+    def _exchange(self, op: Op, payload: bytes, extra_wait_ms: int) -> bytes:
+        assert self._socket is not None
+        self._request_id = self._request_id % 0xFFFF_FFFF + 1
+        self._socket.settimeout((self._timeout_ms + extra_wait_ms) / 1_000)
+        try:
+            self._socket.sendall(encode_frame(op, self._request_id, payload))
+            frame = self._read_frame(self._request_id)
+        except OSError as exc:
+            self._disconnect()
+            raise OutcomeUnknown(f"the engine's connection broke during {op.name}: {exc}") from exc
+        except BadFrame:
+            self._disconnect()
+            raise
+        if frame.status:
+            raise decode_error(frame.status, frame.payload)
+        return frame.payload
+
+    def _read_frame(self, request_id: int) -> Frame:
+        assert self._socket is not None
+        while True:
+            chunk = self._socket.recv(_READ_BYTES)
+            if not chunk:
+                raise ConnectionResetError("closed by the engine")
+            for frame in self._decoder.feed(chunk):
+                if frame.request_id == request_id:
+                    return frame
