@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import time
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from bench.engine_flood import PutFlood
-from bench.measure import Meter, Plan, Row, Run, repeated
+from bench.measure import Meter, Plan, Row, Run, ratio_row, repeated
 from bench.payloads import make_records
 from bench.processes import EngineProcess, engine_running
 from storage_engine.client import (
@@ -25,9 +25,9 @@ from storage_engine.client import (
 WORKLOAD: Final = "engine"
 QUEUES: Final = 4
 RECORDS: Final = 20_000
-ONE_TARGET: Final = 60_000.0
-HUNDRED_TARGET: Final = 200_000.0
-WINDOWS: Final = {1: 2_048, 100: 64}
+WRITERS: Final = 64  # who wait for the same sync
+SYNC_SHARE: Final = 0.7
+PULL_TARGET: Final = 300_000.0
 PULL_MESSAGES: Final = 64
 PULL_BYTES: Final = 1024 * 1024
 RECEIVE_MESSAGES: Final = 64
@@ -35,51 +35,71 @@ LEASE_MS: Final = 60_000
 FILL_MS_MAX: Final = 30_000
 
 
+class _Puts(NamedTuple):
+    """One way to put: records of a frame, durability, frames in flight, what is wanted."""
+
+    records_a_frame: int
+    durability: Durability
+    window: int
+    target: float | None = None
+
+    @property
+    def name(self) -> str:
+        return f"put, {self.records_a_frame} a frame, {self.window:,} in flight, {self.durability}"
+
+
+PUTS: Final = (
+    _Puts(1, Durability.SYNC, 2_048, 60_000.0),
+    _Puts(1, Durability.ASYNC, 2_048, 80_000.0),
+    _Puts(1, Durability.SYNC, WRITERS),
+    _Puts(1, Durability.ASYNC, WRITERS),
+    _Puts(100, Durability.SYNC, WRITERS, 200_000.0),
+    _Puts(100, Durability.ASYNC, WRITERS, 250_000.0),
+)
+
+
 async def measure(plan: Plan, base: Path) -> list[Row]:
-    rows = []
-    for records_a_frame, durability, target in (
-        (1, Durability.SYNC, ONE_TARGET),
-        (100, Durability.SYNC, HUNDRED_TARGET),
-        (1, Durability.ASYNC, None),
-        (100, Durability.ASYNC, None),
-    ):
-        window = WINDOWS[records_a_frame]
+    rows = {}
+    for puts in PUTS:
 
-        async def once(
-            count: int = records_a_frame, mode: Durability = durability, window: int = window
-        ) -> Run:
+        async def once(puts: _Puts = puts) -> Run:
             async with engine_running(base) as engine:
-                return await _flood(plan, engine, mode, count, window)
+                return await _flood(plan, engine, puts)
 
-        rows.append(
-            await repeated(
-                once,
-                plan,
-                workload=WORKLOAD,
-                name=f"put, {records_a_frame} a frame, {durability}",
-                unit="msg/s",
-                setting=(
-                    f"1 KiB bodies, {QUEUES} queues, one connection, {window} frames in flight, "
-                    f"new store each run; {plan.text}"
-                ),
-                target=target,
-            )
+        rows[puts] = await repeated(
+            once,
+            plan,
+            workload=WORKLOAD,
+            name=puts.name,
+            unit="msg/s",
+            setting=(
+                f"1 KiB bodies, {QUEUES} queues, one connection, {puts.window} frames in flight, "
+                f"new store each run; {plan.text}"
+            ),
+            target=puts.target,
         )
-    rows.append(await _reads(plan, base, "pull"))
-    rows.append(await _reads(plan, base, "receive and ack"))
-    return rows
+    ratios = [
+        ratio_row(
+            WORKLOAD,
+            f"sync / async, {count} a frame, {WRITERS} in flight",
+            rows[next(p for p in PUTS if p[:3] == (count, Durability.SYNC, WRITERS))],
+            rows[next(p for p in PUTS if p[:3] == (count, Durability.ASYNC, WRITERS))],
+            target=SYNC_SHARE,
+        )
+        for count in (1, 100)
+    ]
+    reads = [await _reads(plan, base, "pull"), await _reads(plan, base, "receive and ack")]
+    return [*rows.values(), *ratios, *reads]
 
 
-async def _flood(
-    plan: Plan, engine: EngineProcess, durability: Durability, records_a_frame: int, window: int
-) -> Run:
+async def _flood(plan: Plan, engine: EngineProcess, puts: _Puts) -> Run:
     topic = "bench%put"
     client = AsyncStoreClient(engine.socket_path, client_name="bench")
     await client.wait_connected(plan.duration_ms)
-    await client.topic_put(TopicConfig(topic=topic, queue_count=QUEUES, durability=durability))
+    await client.topic_put(TopicConfig(topic=topic, queue_count=QUEUES, durability=puts.durability))
     records = make_records(topic, QUEUES, RECORDS)
     _, flood = await asyncio.get_running_loop().create_unix_connection(
-        lambda: PutFlood(records, records_a_frame=records_a_frame, window=window),
+        lambda: PutFlood(records, records_a_frame=puts.records_a_frame, window=puts.window),
         engine.socket_path,
     )
     await _sleep_unless_failed(plan.warm_up_ms, flood)
@@ -93,7 +113,7 @@ async def _flood(
     await client.aclose()
     syncs = stats.sync_count - stats_before.sync_count
     return Run(
-        rate=done * records_a_frame / seconds,
+        rate=done * puts.records_a_frame / seconds,
         cpu=cpu,
         extra={
             "syncs_per_s": round(syncs / seconds, 1),
@@ -120,7 +140,7 @@ async def fill(
     """Put about ``message_count`` 1 KiB messages into a topic; returns how many were stored."""
     records = make_records(topic, queue_count, RECORDS)
     _, flood = await asyncio.get_running_loop().create_unix_connection(
-        lambda: PutFlood(records, records_a_frame=100, window=WINDOWS[100]), socket_path
+        lambda: PutFlood(records, records_a_frame=100, window=WRITERS), socket_path
     )
     deadline = time.perf_counter() + ms_max / 1000
     while flood.frames_done * 100 < message_count and time.perf_counter() < deadline:
@@ -147,6 +167,7 @@ async def _reads(plan: Plan, base: Path, kind: str) -> Row:
         name=kind,
         unit="msg/s",
         setting=f"1 KiB bodies, {QUEUES} queues, {what}, records decoded; {plan.text}",
+        target=PULL_TARGET if kind == "pull" else None,
     )
 
 

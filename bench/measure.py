@@ -41,15 +41,22 @@ QUICK = Plan(warm_up_ms=500, duration_ms=2_000, repeats=1)
 
 
 class Run(msgspec.Struct, frozen=True, kw_only=True):
-    """One run. ``cpu`` is in cores, by process name; ``extra`` further figures by name and unit."""
+    """One run. ``cpu`` is in cores, by process name; ``extra`` further figures by name and unit.
+
+    ``course`` is how one figure went with another: (x, y) pairs, ``course_of`` names both.
+    """
 
     rate: float
     cpu: dict[str, float] = {}
     extra: dict[str, float] = {}
+    course: list[tuple[float, float]] = []
+    course_of: tuple[str, str] = ("", "")
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True):
-    """A line of the result. ``target`` is the least that is wanted, None where nothing is."""
+    """A line of the result. ``target`` is the least that is wanted, None where nothing is; where
+    ``is_less_better``, the most.
+    """
 
     workload: str
     name: str
@@ -60,10 +67,15 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     cpu: dict[str, float] = {}
     extra: dict[str, float] = {}
     target: float | None = None
+    is_less_better: bool = False
+    course: list[tuple[float, float]] = []
+    course_of: tuple[str, str] = ("", "")
 
     @property
     def is_met(self) -> bool | None:
-        return None if self.target is None else self.median >= self.target
+        if self.target is None:
+            return None
+        return self.median <= self.target if self.is_less_better else self.median >= self.target
 
 
 class Skipped(Exception):
@@ -155,6 +167,7 @@ def row_of(
     unit: str,
     setting: str,
     target: float | None = None,
+    is_less_better: bool = False,
 ) -> Row:
     """One line for several runs of the same thing."""
     middle = sorted(runs, key=lambda run: run.rate)[len(runs) // 2]
@@ -171,6 +184,9 @@ def row_of(
         cpu=middle.cpu,
         extra=extra,
         target=target,
+        is_less_better=is_less_better,
+        course=middle.course,
+        course_of=middle.course_of,
     )
 
 

@@ -68,8 +68,8 @@ def print_table(report: Report) -> None:
         table.add_row(
             row.workload,
             row.name,
-            f"{_number(row.median)} {row.unit}",
-            " ".join(_number(run) for run in row.runs),
+            f"{number(row.median)} {row.unit}",
+            " ".join(number(run) for run in row.runs),
             _verdict(row),
             " ".join(f"{name} {cores:.2f}" for name, cores in row.cpu.items()),
             " ".join(f"{name}={value:g}" for name, value in row.extra.items()),
@@ -85,10 +85,12 @@ def _verdict(row: Row) -> str:
     if row.target is None:
         return ""
     colour = "green" if row.is_met else "red"
-    return f"[{colour}]>= {_number(row.target)}[/{colour}]"
+    sign = "<=" if row.is_less_better else ">="
+    return f"[{colour}]{sign} {number(row.target)}[/{colour}]"
 
 
-def _number(value: float) -> str:
+def number(value: float) -> str:
+    """Three figures, or all of a large number."""
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
