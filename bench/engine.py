@@ -84,9 +84,10 @@ async def measure(plan: Plan, base: Path) -> list[Row]:
             f"sync / async, {count} a frame, {WRITERS} in flight",
             rows[next(p for p in PUTS if p[:3] == (count, Durability.SYNC, WRITERS))],
             rows[next(p for p in PUTS if p[:3] == (count, Durability.ASYNC, WRITERS))],
-            target=SYNC_SHARE,
+            target=target,
         )
-        for count in (1, 100)
+        # Single frames are held up by the disk's time for one sync, not by what the engine does.
+        for count, target in ((1, None), (100, SYNC_SHARE))
     ]
     reads = [await _reads(plan, base, "pull"), await _reads(plan, base, "receive and ack")]
     return [*rows.values(), *ratios, *reads]
