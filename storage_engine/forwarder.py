@@ -7,10 +7,11 @@ They are appended again, byte for byte the same but for their place and store ti
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import Final
 
 from storage_engine.log.commit_log import CommitLog, Entry
+from storage_engine.log.durability import Durability
 from storage_engine.queues.consume_queue import ConsumeQueue
 from storage_engine.queues.consume_queues import ConsumeQueues
 from storage_engine.records.record import STORE_TIMESTAMP_AT, SYSFLAG_AT, SYSFLAG_BORN_HOST_V6
@@ -23,8 +24,7 @@ _BATCH_COUNT: Final = 100
 class Forwarder:
     """See the module's docstring. What stands in the topic's queues is still to come.
 
-    ``appended(end_offset, entries)`` makes a batch known to those who publish it; ``durable_to``
-    waits for the disk.
+    ``appended(end_offset, entries)`` makes a batch known to those who publish it.
     """
 
     def __init__(
@@ -32,18 +32,19 @@ class Forwarder:
         commit_log: CommitLog,
         queues: ConsumeQueues,
         appended: Callable[[int, list[Entry]], None],
-        durable_to: Callable[[int], Awaitable[None]],
+        durability: Durability,
     ) -> None:
         self._commit_log = commit_log
         self._queues = queues
         self._appended = appended
-        self._durable_to = durable_to
+        self._durability = durability
         self.forwarded_count = 0
 
     async def forward(self, below_offset: int) -> None:
         """Append again what is still to come and stands below ``below_offset``; durable on return.
 
-        Raises ``DiskFull``, ``SyncFailed``: then nothing may be deleted.
+        Raises ``DiskFull``, ``SyncFailed``, ``StoreReadOnly`` while segments are written anew:
+        then nothing may be deleted.
         """
         for queue in self._queues.by_topic.get(SCHEDULE_TOPIC_BYTES, []):
             first = queue.min_offset
@@ -53,7 +54,7 @@ class Forwarder:
                 self._append(queue, first, count)
                 first += count
                 self.forwarded_count += count
-        await self._durable_to(self._commit_log.append_offset)
+        await self._durability.durable_to(self._commit_log.append_offset)
 
     def _append(self, queue: ConsumeQueue, first: int, count: int) -> None:
         units = list(queue.units(first, count))
@@ -67,6 +68,8 @@ class Forwarder:
             stamp_at = STORE_TIMESTAMP_AT + (_V6_MORE if sysflag & SYSFLAG_BORN_HOST_V6 else 0)
             entries.append((at, record_bytes, queue, stamp_at, due_ms))
             at += record_bytes
+        if self._durability.refusal is not None:
+            raise self._durability.refusal  # what is appended now would not be in the new files
         if entries:
             self._commit_log.append(payload, entries)
             self._appended(self._commit_log.append_offset, entries)

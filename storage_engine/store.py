@@ -188,7 +188,7 @@ class Store:
             self._commit_log,
             self._queues,
             lambda end_offset, entries: self._dispatcher.follow(end_offset, entries, None),
-            self.durability.durable_to,
+            self.durability,
         )
         return Retention(
             self.config,
