@@ -7,17 +7,20 @@ They are appended again, byte for byte the same but for their place and store ti
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Final
 
+from storage_engine.config import MIB
 from storage_engine.log.commit_log import CommitLog, Entry
-from storage_engine.queues.consume_queue import ConsumeQueue
+from storage_engine.queues.consume_queue import ConsumeQueue, Unit
 from storage_engine.queues.consume_queues import ConsumeQueues
 from storage_engine.records.record import STORE_TIMESTAMP_AT, SYSFLAG_AT, SYSFLAG_BORN_HOST_V6
 from storage_engine.records.schedule_topic import SCHEDULE_TOPIC_BYTES
 
 _V6_MORE: Final = 12
-_BATCH_COUNT: Final = 100
+_BATCH_COUNT_MAX: Final = 100
+_BATCH_BYTES_MAX: Final = 4 * MIB  # appended without a pause, but never less than one record
 
 
 class Forwarder:
@@ -43,22 +46,28 @@ class Forwarder:
     async def forward(self, below_offset: int) -> None:
         """Append again what is still to come and stands below ``below_offset``; durable on return.
 
-        Raises ``DiskFull``, ``SyncFailed``: then nothing may be deleted.
+        Raises ``DiskFull``, ``SyncFailed``, ``StoreReadOnly``: then nothing may be deleted.
         """
         for queue in self._queues.by_topic.get(SCHEDULE_TOPIC_BYTES, []):
             first = queue.min_offset
             end = queue.first_at_or_above(below_offset)
             while first < end:
-                count = min(_BATCH_COUNT, end - first)
-                self._append(queue, first, count)
-                first += count
-                self.forwarded_count += count
+                first = self._append(queue, first, end)
+                await asyncio.sleep(0)
         await self._durable_to(self._commit_log.append_offset)
 
-    def _append(self, queue: ConsumeQueue, first: int, count: int) -> None:
-        units = list(queue.units(first, count))
-        damaged = set(self._commit_log.damaged([unit[:2] for unit in units]))
-        units = [unit for at, unit in enumerate(units) if at not in damaged]
+    def _append(self, queue: ConsumeQueue, first: int, end: int) -> int:
+        """Append some of what stands in ``[first, end)`` again; the offset of the next one."""
+        bytes_max = min(_BATCH_BYTES_MAX, self._commit_log.batch_bytes_max)
+        units: list[Unit] = []
+        batch_bytes = 0
+        for unit in queue.units(first, min(_BATCH_COUNT_MAX, end - first)):
+            if not self._commit_log.damaged([unit[:2]]):
+                batch_bytes += unit[1]
+                if units and batch_bytes > bytes_max:
+                    break
+                units.append(unit)
+            first += 1
         payload = self._commit_log.read_many([unit[:2] for unit in units])
         entries: list[Entry] = []
         at = 0
@@ -70,3 +79,5 @@ class Forwarder:
         if entries:
             self._commit_log.append(payload, entries)
             self._appended(self._commit_log.append_offset, entries)
+            self.forwarded_count += len(entries)
+        return first
