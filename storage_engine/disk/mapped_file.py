@@ -141,7 +141,7 @@ class MappedFile:
                 not_zero_bytes = len(chunk) - chunk.count(0)
                 if not_zero_bytes:
                     dirty_bytes += not_zero_bytes
-                    self.allocate_to(stop, _STEP_BYTES)
+                    self.allocate_to(stop, PAGE_BYTES)  # what is not zero has its disk already
                     self.view[start:stop] = bytes(stop - start)
                     self.sync(start, stop)
         return dirty_bytes

@@ -117,23 +117,30 @@ class CommitLog:
         store_host = self._store_host
         results: list[int] = []
         result = results.append
-        for at, record_bytes, queue, stamp_at, tag_hash in entries:
-            start = position + at
-            physical_offset = base + at
-            queue_offset = queue.append_offset
-            _pack_offsets(view, start + QUEUE_OFFSET_AT, queue_offset, physical_offset)
-            _pack_stored_by(view, start + stamp_at, stamp, store_host)
-            crc_at = start + record_bytes - CRC_PROPERTY_BYTES
-            crc = crc32(view[start:crc_at]) & CRC_MASK
-            view[crc_at + _DIGITS_FROM : crc_at + _DIGITS_TO] = (b"%010d" % crc)[::-1]
-            unit_at = queue.unit_at
-            if unit_at >= queue.unit_room:
-                unit_at = queue.turn()
-            _pack_unit(queue.unit_view, unit_at, physical_offset, record_bytes, tag_hash)
-            queue.unit_at = unit_at + UNIT_BYTES
-            queue.append_offset = queue_offset + 1
-            result(queue_offset)
-            result(physical_offset)
+        try:
+            for at, record_bytes, queue, stamp_at, tag_hash in entries:
+                start = position + at
+                physical_offset = base + at
+                queue_offset = queue.append_offset
+                _pack_offsets(view, start + QUEUE_OFFSET_AT, queue_offset, physical_offset)
+                _pack_stored_by(view, start + stamp_at, stamp, store_host)
+                crc_at = start + record_bytes - CRC_PROPERTY_BYTES
+                crc = crc32(view[start:crc_at]) & CRC_MASK
+                view[crc_at + _DIGITS_FROM : crc_at + _DIGITS_TO] = (b"%010d" % crc)[::-1]
+                unit_at = queue.unit_at
+                if unit_at >= queue.unit_room:
+                    unit_at = queue.turn()
+                _pack_unit(queue.unit_view, unit_at, physical_offset, record_bytes, tag_hash)
+                queue.unit_at = unit_at + UNIT_BYTES
+                queue.append_offset = queue_offset + 1
+                result(queue_offset)
+                result(physical_offset)
+        except BaseException:
+            # A queue file could not be mapped: neither its record nor those before it may be found.
+            view[position : position + batch_bytes] = bytes(batch_bytes)
+            for _, _, queue, _, _ in entries[: len(results) // 2]:
+                queue.take_back()
+            raise
         self.store_timestamp_ms = stamp
         self.append_offset = base + batch_bytes
         if self.append_offset > self._prefault_next:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
-import time
 from pathlib import Path
 
 from storage_engine.errors import StoreError
@@ -19,11 +19,17 @@ MANY_QUEUES = 250  # a pass over more than 200 lets others run in between
 async def test_messages_that_are_durable_and_not_yet_visible_stay(tmp_path: Path) -> None:
     async with OpenStore(tmp_path / "s", limits=LIMITS) as store:
         store.topic()
+        log, synced = store.store._commit_log, threading.Event()
+        sync = log.sync
+
+        def noted(to: int) -> None:
+            sync(to)
+            if to == 2 * 4_096 + 4 * 956:
+                synced.set()
+
+        log.sync = noted  # type: ignore[method-assign]
         puts = [store.start_put([message(BODY)] * 4) for _ in range(3)]  # three segments
-        log = store.store._commit_log  # noqa: SLF001
-        until = time.monotonic() + WAIT_S
-        while log.flushed_offset < log.append_offset and time.monotonic() < until:
-            time.sleep(0.001)  # the flusher's thread is done, the loop has not heard of it
+        assert synced.wait(WAIT_S)  # the flusher's thread is done, the loop has not heard of it
         await store.store.retention.run()
         for put in puts:
             assert (await put).error is None
@@ -103,7 +109,7 @@ async def test_nothing_is_appended_while_a_failed_sync_is_mended(tmp_path: Path)
                 begun.set()
                 gate.wait(WAIT_S)
 
-        store.files.create = slowly  # type: ignore[method-assign, assignment]
+        store.files.create = slowly  # type: ignore[method-assign]
         store.files.sync_failures = 1
         put = store.start_put([message(b"mended")])
         await asyncio.to_thread(begun.wait, WAIT_S)
@@ -111,15 +117,13 @@ async def test_nothing_is_appended_while_a_failed_sync_is_mended(tmp_path: Path)
         await asyncio.sleep(0.01)
         gate.set()
         assert (await asyncio.wait_for(put, WAIT_S)).error is None
-        try:
+        with contextlib.suppress(StoreError):  # it is tried again
             await pass_
-        except StoreError:
-            pass  # it is tried again
         store.files.create = create  # type: ignore[method-assign]
         await store.put_bodies(b"behind")
         queue = queue_of(store, SCHEDULE_TOPIC)
         for unit in queue.units(queue.min_offset, 100):
-            assert not store.store._commit_log.damaged([unit[:2]])  # noqa: SLF001
+            assert not store.store._commit_log.damaged([unit[:2]])
         copy = copy_store(tmp_path / "s", tmp_path / "copy")
     files = type(store.files)()
     files.medium = "second boot"
