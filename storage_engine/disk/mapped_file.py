@@ -111,8 +111,9 @@ class MappedFile:
     def replace(self, used_bytes: int) -> None:
         """Put a new file in the place of this one, with the same first ``used_bytes``; any thread.
 
-        Nothing durable depends on the old file from then on; ``reopen`` must follow where the map
-        is used. Raises ``DiskFull``, ``SyncFailed``, with the old file in its place.
+        Nothing durable depends on the old file from then on; ``close`` must follow, so that the
+        next touch maps the new one. Raises ``DiskFull``, ``SyncFailed``: this map still has all of
+        it, and it may be tried again.
         """
         content = self.view[:used_bytes]
         self._files.create(self.path, self.size_bytes, self.size_bytes, content)
