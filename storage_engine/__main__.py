@@ -136,7 +136,7 @@ async def _retain(store: Store) -> None:
 
 
 def _raise_descriptor_limit() -> None:
-    """Every mapped file and client holds a descriptor; the soft limit is often only 1,024."""
+    """Every client holds a descriptor; the soft limit is often only 1,024."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 

@@ -7,12 +7,15 @@ Loop thread only.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from storage_engine.clock import Clock
 from storage_engine.config import StoreConfig
 from storage_engine.config_table import GroupTable, TopicTable
 from storage_engine.disk.files import Files
 from storage_engine.errors import BadRequest
 from storage_engine.put_path import Route
+from storage_engine.queues.consume_queue import ConsumeQueue
 from storage_engine.queues.consume_queues import ConsumeQueues
 from storage_engine.records.key_hash import topic_hash
 from storage_engine.records.schedule_topic import SCHEDULE_TOPIC
@@ -34,6 +37,8 @@ class Catalog:
         self._config = config
         self._queues = queues
         self._routes = routes
+        # Called with a topic's name and all its queues when it has got more of them.
+        self.queues_added: Callable[[str, list[ConsumeQueue]], None] = _nothing
         self._topics = TopicTable(files, config.store_path, clock)
         self._groups = GroupTable(files, config.store_path, clock)
 
@@ -74,6 +79,8 @@ class Catalog:
             raise BadRequest(f"there are {self._config.topic_count_max} topics already")
         self._topics.put(config)
         self._route(config)
+        if known is not None and known.queue_count < config.queue_count:
+            self.queues_added(config.topic, self._routes[config.topic.encode()].queues)
 
     def _route(self, config: TopicConfig) -> None:
         queues = self._queues.ensure(config.topic, config.queue_count)
@@ -103,3 +110,7 @@ class Catalog:
     def group_list(self) -> list[GroupConfig]:
         """By name."""
         return [config for _, config in sorted(self.groups.items())]
+
+
+def _nothing(topic: str, queues: list[ConsumeQueue]) -> None:
+    """Until somebody delivers."""

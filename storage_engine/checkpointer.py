@@ -82,6 +82,11 @@ class Checkpointer:
             self._running = asyncio.ensure_future(self._run())
         return await asyncio.shield(self._running)
 
+    async def finish(self) -> None:
+        """Wait for the run that is under way, if there is one, whatever becomes of it."""
+        if self._running is not None:
+            await asyncio.gather(self._running, return_exceptions=True)
+
     async def _run(self) -> CheckpointReply:
         dispatched_offset = self._dispatcher.dispatched_offset
         index = self._indexer.mark()

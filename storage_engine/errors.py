@@ -19,7 +19,7 @@
     ├── StoreCorrupt         16  files that cannot be opened as a store
     ├── Unauthenticated      17  the handshake's proof did not match
     ├── ConfigInvalid        18
-    ├── StoreReadOnly        19  a sync failed earlier; no puts until the engine is started again
+    ├── StoreReadOnly        19  a sync failed; no puts until its segments are written anew
     └── CursorInvalid        20  not a cursor, or one of another look-up
 
 ``code`` travels in reply frames and never changes its meaning. ``retriable`` says whether the same

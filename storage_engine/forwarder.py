@@ -7,24 +7,27 @@ They are appended again, byte for byte the same but for their place and store ti
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Awaitable, Callable
 from typing import Final
 
+from storage_engine.config import MIB
 from storage_engine.log.commit_log import CommitLog, Entry
-from storage_engine.log.durability import Durability
-from storage_engine.queues.consume_queue import ConsumeQueue
+from storage_engine.queues.consume_queue import ConsumeQueue, Unit
 from storage_engine.queues.consume_queues import ConsumeQueues
 from storage_engine.records.record import STORE_TIMESTAMP_AT, SYSFLAG_AT, SYSFLAG_BORN_HOST_V6
 from storage_engine.records.schedule_topic import SCHEDULE_TOPIC_BYTES
 
 _V6_MORE: Final = 12
-_BATCH_COUNT: Final = 100
+_BATCH_COUNT_MAX: Final = 100
+_BATCH_BYTES_MAX: Final = 4 * MIB  # appended without a pause, but never less than one record
 
 
 class Forwarder:
     """See the module's docstring. What stands in the topic's queues is still to come.
 
-    ``appended(end_offset, entries)`` makes a batch known to those who publish it.
+    ``appended(end_offset, entries)`` makes a batch known to those who publish it; ``durable_to``
+    waits for the disk.
     """
 
     def __init__(
@@ -32,34 +35,39 @@ class Forwarder:
         commit_log: CommitLog,
         queues: ConsumeQueues,
         appended: Callable[[int, list[Entry]], None],
-        durability: Durability,
+        durable_to: Callable[[int], Awaitable[None]],
     ) -> None:
         self._commit_log = commit_log
         self._queues = queues
         self._appended = appended
-        self._durability = durability
+        self._durable_to = durable_to
         self.forwarded_count = 0
 
     async def forward(self, below_offset: int) -> None:
         """Append again what is still to come and stands below ``below_offset``; durable on return.
 
-        Raises ``DiskFull``, ``SyncFailed``, ``StoreReadOnly`` while segments are written anew:
-        then nothing may be deleted.
+        Raises ``DiskFull``, ``SyncFailed``, ``StoreReadOnly``: then nothing may be deleted.
         """
         for queue in self._queues.by_topic.get(SCHEDULE_TOPIC_BYTES, []):
             first = queue.min_offset
             end = queue.first_at_or_above(below_offset)
             while first < end:
-                count = min(_BATCH_COUNT, end - first)
-                self._append(queue, first, count)
-                first += count
-                self.forwarded_count += count
-        await self._durability.durable_to(self._commit_log.append_offset)
+                first = self._append(queue, first, end)
+                await asyncio.sleep(0)
+        await self._durable_to(self._commit_log.append_offset)
 
-    def _append(self, queue: ConsumeQueue, first: int, count: int) -> None:
-        units = list(queue.units(first, count))
-        damaged = set(self._commit_log.damaged([unit[:2] for unit in units]))
-        units = [unit for at, unit in enumerate(units) if at not in damaged]
+    def _append(self, queue: ConsumeQueue, first: int, end: int) -> int:
+        """Append some of what stands in ``[first, end)`` again; the offset of the next one."""
+        bytes_max = min(_BATCH_BYTES_MAX, self._commit_log.batch_bytes_max)
+        units: list[Unit] = []
+        batch_bytes = 0
+        for unit in queue.units(first, min(_BATCH_COUNT_MAX, end - first)):
+            if not self._commit_log.damaged([unit[:2]]):
+                batch_bytes += unit[1]
+                if units and batch_bytes > bytes_max:
+                    break
+                units.append(unit)
+            first += 1
         payload = self._commit_log.read_many([unit[:2] for unit in units])
         entries: list[Entry] = []
         at = 0
@@ -68,8 +76,8 @@ class Forwarder:
             stamp_at = STORE_TIMESTAMP_AT + (_V6_MORE if sysflag & SYSFLAG_BORN_HOST_V6 else 0)
             entries.append((at, record_bytes, queue, stamp_at, due_ms))
             at += record_bytes
-        if self._durability.refusal is not None:
-            raise self._durability.refusal  # what is appended now would not be in the new files
         if entries:
             self._commit_log.append(payload, entries)
             self._appended(self._commit_log.append_offset, entries)
+            self.forwarded_count += len(entries)
+        return first

@@ -14,7 +14,13 @@ from typing import Final, NamedTuple
 
 from storage_engine.config import StoreConfig
 from storage_engine.dispatcher import Dispatcher
-from storage_engine.errors import BadRequest, DiskFull, QueueNotFound, RecordRefused, TopicNotFound
+from storage_engine.errors import (
+    BadRequest,
+    QueueNotFound,
+    RecordRefused,
+    StoreError,
+    TopicNotFound,
+)
 from storage_engine.log.commit_log import BLANK_BYTES, CommitLog, Entry
 from storage_engine.queues.consume_queue import ConsumeQueue
 from storage_engine.records.message_keys import (
@@ -146,8 +152,10 @@ class PutPath:
             topic_at = at + _TOPIC_AT + body_bytes
             if sysflag == SYSFLAG_BORN_HOST_V6:
                 stamp_at = _STAMP_AT_V6
-                (body_bytes,) = _length_4(payload, at + BODY_LENGTH_AT + _V6_MORE)
-                topic_at = at + _TOPIC_AT + _V6_MORE + body_bytes
+                topic_at = end  # no room for its own head: refused below
+                if record_bytes >= FIXED_BYTES + _V6_MORE:
+                    (body_bytes,) = _length_4(payload, at + BODY_LENGTH_AT + _V6_MORE)
+                    topic_at = at + _TOPIC_AT + _V6_MORE + body_bytes
             if topic_at + _AFTER_BODY_BYTES > end or body_bytes > body_bytes_max:
                 properties_at = end  # leaves no place for the CRC: refused below
                 topic = b""
@@ -251,7 +259,7 @@ class PutPath:
             alone = [(0, record_bytes, queue, stamp_at, tag_hash)]
             try:
                 offsets += log.append(payload[at : at + record_bytes], alone)
-            except DiskFull as exc:
+            except StoreError as exc:
                 offsets += (-exc.code, 0)
                 continue
             self._dispatcher.follow(log.append_offset, alone, None)

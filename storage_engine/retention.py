@@ -52,7 +52,11 @@ class Derived(Protocol):
 
 
 class Retention:
-    """See the module's docstring. ``forward(offset)`` appends scheduled messages below it again."""
+    """See the module's docstring.
+
+    ``forward(offset)`` appends scheduled messages below it again; ``visible_to()`` is the offset
+    below which every record of the log is visible.
+    """
 
     def __init__(
         self,
@@ -68,6 +72,7 @@ class Retention:
         consumer_offsets: ConsumerOffsets,
         index: Derived,
         forward: Callable[[int], Awaitable[None]],
+        visible_to: Callable[[], int],
     ) -> None:
         self._config = config
         self._clock = clock
@@ -81,6 +86,7 @@ class Retention:
         self._consumer_offsets = consumer_offsets
         self._index = index
         self._forward = forward
+        self._visible_to = visible_to
         self._began = clock.now_ms(), clock.monotonic_ms()
         self._age_interval_from_ms = clock.monotonic_ms()
         self._aged_count = 0  # segments gone by age in this interval
@@ -95,12 +101,17 @@ class Retention:
         Raises ``DiskFull``, ``SyncFailed``: nothing was deleted that is not written down.
         """
         state = self._disk.look()
+        expired = await self._expired(self._now_ms())
+        forced = self._forced_offset(state)
+        is_forced = forced > self._commit_log.start_offset
+        if is_forced:
+            await self._forward(forced)
+        # Without a pause from here to the settling: nobody may lease meanwhile what is to go.
         subscriptions = self._delivery.subscriptions
         held = {} if state >= DiskState.FORCE else lowest_leased(subscriptions)
-        await self._expire(self._now_ms(), held)
-        forced = self._forced_offset(state)
-        if forced > self._commit_log.start_offset:
-            await self._forward(forced)
+        for queue, offset in expired:
+            self._raise(queue, offset, held)
+        if is_forced:
             for queue in self._queues:
                 self._raise(queue, queue.first_at_or_above(forced), held)
         lost_count = self.settle_expired()
@@ -131,9 +142,10 @@ class Retention:
         passed_ms = self._clock.monotonic_ms() - monotonic_ms
         return min(self._clock.now_ms(), wall_ms + passed_ms + _CLOCK_TOLERANCE_MS)
 
-    async def _expire(self, now_ms: int, held: dict[ConsumeQueue, int]) -> None:
-        """Move min_offset over the messages of each queue whose time is over."""
+    async def _expired(self, now_ms: int) -> list[tuple[ConsumeQueue, int]]:
+        """Queues with messages whose time is over, and the first offset behind those."""
         topics = self._catalog.topics
+        found: list[tuple[ConsumeQueue, int]] = []
         for step, queue in enumerate(list(self._queues)):
             if step % _QUEUES_A_STEP == _QUEUES_A_STEP - 1:
                 await asyncio.sleep(0)
@@ -143,7 +155,8 @@ class Retention:
             own_ms = topic.retention_ms if topic is not None else 0
             until_ms = now_ms - min(own_ms or self._config.retention_ms, self._config.retention_ms)
             if self._first_of(queue)[2] < until_ms:
-                self._raise(queue, offset_at_time(self._commit_log, queue, until_ms), held)
+                found.append((queue, offset_at_time(self._commit_log, queue, until_ms)))
+        return found
 
     def _first_of(self, queue: ConsumeQueue) -> tuple[int, int, int]:
         known = self._first.get(queue)
@@ -170,14 +183,15 @@ class Retention:
         return segments[count].base_offset if segments and count > 0 else 0
 
     async def _keep_from(self) -> int:
-        """The lowest physical offset that somebody can still read."""
-        lowest = self._commit_log.append_offset
+        """The lowest physical offset that somebody can still read, or will be able to."""
+        # Taken before the queues are looked at: what is not visible in them yet lies above it.
+        lowest = min(self._visible_to(), self._commit_log.flushed_offset)
         for step, queue in enumerate(list(self._queues)):
             if step % _QUEUES_A_STEP == _QUEUES_A_STEP - 1:
                 await asyncio.sleep(0)
             if queue.min_offset < queue.max_offset:
                 lowest = min(lowest, self._first_of(queue)[1])
-        return min(lowest, self._commit_log.flushed_offset)
+        return lowest
 
     async def _delete(self, keep_from: int, forced: int, state: DiskState) -> int:
         segments = self._commit_log.segments()

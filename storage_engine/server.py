@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+from collections import deque
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -99,7 +100,9 @@ class _Connection(asyncio.BufferedProtocol):
         self._decoder = FrameDecoder(server.store.config.frame_bytes_max)
         self._transport: asyncio.Transport
         self._loop = asyncio.get_running_loop()
+        self._frames: deque[Frame] = deque()  # not served yet: the client does not read
         self._replies: list[bytes] = []
+        self._reply_bytes = 0
         self._parked: dict[int, Parked] = {}
         self._is_waiting_for_disk = False
         self._is_waiting_for_client = False
@@ -138,6 +141,7 @@ class _Connection(asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._server.connections.discard(self)
+        self._frames.clear()
         parked, self._parked = self._parked, {}
         for waiting in parked.values():
             self._store.cancel(waiting, answer=False)
@@ -148,6 +152,7 @@ class _Connection(asyncio.BufferedProtocol):
 
     def resume_writing(self) -> None:
         self._is_waiting_for_client = False
+        self._serve_frames()
         self._read_again()
 
     def resume_after_disk(self) -> None:
@@ -169,14 +174,20 @@ class _Connection(asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         try:
-            frames = self._decoder.filled(nbytes)
+            self._frames += self._decoder.filled(nbytes)
         except BadFrame as exc:
             log.warning("connection ended", extra={"action": "bad_frame", "reason": str(exc)})
             self._reply(Op.HELLO, 0, encode_error(exc), exc.code)
             self.close()
             return
+        self._serve_frames()
+
+    def _serve_frames(self) -> None:
+        """Serve what has come in, as long as the client takes the replies."""
         singles: list[Frame] = []  # PUT frames of one record each, which go into the log together
-        for frame in frames:
+        frames = self._frames
+        while frames and not self._is_waiting_for_client:
+            frame = frames.popleft()
             if frame.op == Op.PUT and holds_one_record(frame.payload):
                 singles.append(frame)
                 continue
@@ -187,6 +198,8 @@ class _Connection(asyncio.BufferedProtocol):
                 self._serve(frame)
             except StoreError as exc:
                 self._reply(frame.op, frame.request_id, encode_error(exc), exc.code)
+            if self._reply_bytes > self._store.config.reply_buffer_bytes_max:
+                self._send_replies()
         if singles:
             self._put_singles(singles)
         if self._store.unsynced_bytes > self._store.config.unsynced_bytes_max:
@@ -197,10 +210,12 @@ class _Connection(asyncio.BufferedProtocol):
         if not self._replies:
             self._loop.call_soon(self._send_replies)
         self._replies.append(encode_frame(op, request_id, payload, status))
+        self._reply_bytes += len(payload)
 
     def _send_replies(self) -> None:
         """All replies of one loop tick in one write: a sync answers many requests together."""
         replies, self._replies = self._replies, []
+        self._reply_bytes = 0
         if replies and not self._transport.is_closing():
             self._transport.write(b"".join(replies))
 

@@ -165,6 +165,7 @@ class Store:
             group = self.catalog.groups.get(progress.group)
             if queues and group:
                 self._delivery.restore(group, progress.topic, queues)
+        self.catalog.queues_added = self._delivery.queues_added
         self.retention = self._new_retention()
         self.retention.settle_expired()
         self.durability.start(loop)
@@ -188,7 +189,7 @@ class Store:
             self._commit_log,
             self._queues,
             lambda end_offset, entries: self._dispatcher.follow(end_offset, entries, None),
-            self.durability,
+            self.durability.durable_to,
         )
         return Retention(
             self.config,
@@ -203,6 +204,7 @@ class Store:
             self._consumer_offsets,
             self.indexer,
             forwarder.forward,
+            lambda: self._dispatcher.dispatched_offset,
         )
 
     def _clamp_offsets(self) -> None:
@@ -224,11 +226,18 @@ class Store:
         """Flush, checkpoint, let go of the directory. Puts that still wait are answered first."""
         self._refusal = ShuttingDown("the engine is stopping")
         self._prefaulter.stop()
-        if await self.durability.stop():
-            await self.checkpoint()
-            if self._dispatcher.is_idle:
-                self._run_mark.remove()
-        self._close_files()
+        try:
+            is_durable = await self.durability.stop()
+            await self._checkpointer.finish()
+            if is_durable:
+                await self.checkpoint()
+                if self._dispatcher.is_idle:
+                    self._run_mark.remove()
+        except (StoreError, OSError) as exc:
+            # The log is durable all the same: the next start begins at the checkpoint before.
+            log.error("no last checkpoint", extra={"action": "close_failed", "reason": str(exc)})
+        finally:
+            self._close_files()
 
     def _close_files(self) -> None:
         self._queues.close()
@@ -269,8 +278,9 @@ class Store:
 
     @property
     def unsynced_bytes(self) -> int:
-        """Appended to sync topics and not yet durable."""
-        return self.durability.unsynced_bytes
+        """Appended and not yet durable; 0 while puts are refused for that, and no more comes."""
+        log_ = self._commit_log
+        return 0 if self.durability.refusal else log_.append_offset - log_.flushed_offset
 
     def _publish_to(self, offset: int) -> None:
         for queue in self._dispatcher.publish_to(offset):
@@ -302,7 +312,7 @@ class Store:
         if found:
             places = [records[at] for at in found]
             reason = "does not verify when read"
-            self._quarantine.add([Damage(at, at + size, reason) for at, size in places])
+            self._quarantine.note([Damage(at, at + size, reason) for at, size in places])
         return found
 
     def read_records(self, records: list[tuple[int, int]]) -> bytes:

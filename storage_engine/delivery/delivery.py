@@ -12,6 +12,7 @@ Every wait, lease and number in flight has a maximum in ``StoreConfig``. Loop th
 from __future__ import annotations
 
 import itertools
+import logging
 from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Final
@@ -21,8 +22,8 @@ from storage_engine.config import StoreConfig
 from storage_engine.delivery.consumer_offsets import ConsumerOffsets, Progress, Run, runs_of
 from storage_engine.delivery.due_heap import DueHeap
 from storage_engine.delivery.process_queue import Lease, ProcessQueue
-from storage_engine.delivery.subscription import Delivered, Parked, Subscription
-from storage_engine.errors import BadRequest, LeaseExpired, QueueNotFound, StoreBusy
+from storage_engine.delivery.subscription import Delivered, Parked, Subscription, add_queues
+from storage_engine.errors import BadRequest, LeaseExpired, QueueNotFound, StoreBusy, StoreError
 from storage_engine.queues.consume_queue import ConsumeQueue
 from storage_engine.wire.protocol import (
     Extend,
@@ -36,6 +37,8 @@ from storage_engine.wire.protocol import (
     SettleRequest,
     StartFrom,
 )
+
+log = logging.getLogger(__name__)
 
 _GENERATION_BITS: Final = 40  # of the counter; the epoch of this run of the engine stands above it
 
@@ -117,29 +120,29 @@ class Delivery:
         if subscription is None:
             subscription = self._subscriptions[group.group, topic] = Subscription([])
         if len(subscription.queues) < len(queues):
-            self._begin(group, topic, queues)
-            for queue in queues[len(subscription.queues) :]:
-                progress = self._consumer_offsets.find(group.group, topic, queue.queue_id)
-                assert progress is not None
-                subscription.queues.append(
-                    ProcessQueue(queue, progress, self._config.inflight_span_max)
-                )
-                queue.arrivals.append(partial(self._serve, subscription))
+            at_end = (
+                group.start_from is StartFrom.LATEST
+                and not self._consumer_offsets.has_started(group.group, topic)
+            )
+            self._add_queues(group.group, topic, queues, at_end=at_end)
         return subscription
 
-    def _begin(self, group: GroupConfig, topic: str, queues: list[ConsumeQueue]) -> None:
-        """Fix a group's positions when it first reads a topic; queues added later start at 0."""
-        offsets = self._consumer_offsets
-        at_end = group.start_from is StartFrom.LATEST and not offsets.has_started(
-            group.group, topic
-        )
-        positions = {
-            queue.queue_id: queue.max_offset if at_end else queue.min_offset
-            for queue in queues
-            if offsets.find(group.group, topic, queue.queue_id) is None
-        }
-        if positions:
-            offsets.begin(group.group, topic, positions)
+    def _add_queues(
+        self, group: str, topic: str, queues: list[ConsumeQueue], *, at_end: bool
+    ) -> None:
+        subscription = self._subscriptions[group, topic]
+        known = self._consumer_offsets, self._config.inflight_span_max
+        for queue in add_queues(subscription, group, topic, queues, *known, at_end=at_end):
+            queue.arrivals.append(partial(self._serve, subscription))
+
+    def queues_added(self, topic: str, queues: list[ConsumeQueue]) -> None:
+        """Let those who wait on a topic be woken by its new queues too."""
+        for (group, name), subscription in self._subscriptions.items():
+            if name == topic and subscription.parked:
+                try:
+                    self._add_queues(group, topic, queues, at_end=False)
+                except StoreError as exc:
+                    log.warning("not yet", extra={"action": "queues_put_off", "reason": str(exc)})
 
     def _take(self, subscription: Subscription, request: ReceiveRequest) -> Delivered | None:
         """Lease what is ready; records that cannot be read as written are settled instead."""
@@ -161,7 +164,11 @@ class Delivery:
         """Settle messages of a lease, given by their place in it, that nobody can ever read."""
         places = [(queue, offset) for queue, offsets in lease.parts for offset in offsets]
         settled = [(queue, [(offset, 1)]) for queue, offset in (places[at] for at in damaged)]
-        self._consumer_offsets.settle([(queue.progress, runs) for queue, runs in settled])
+        try:
+            self._consumer_offsets.settle([(queue.progress, runs) for queue, runs in settled])
+        except StoreError as exc:  # they stay under the lease, and are looked at again after it
+            log.warning("damaged stay", extra={"action": "damaged_put_off", "reason": str(exc)})
+            return
         for queue, runs in settled:
             queue.forget(*runs[0])
         self.damaged_count += len(damaged)

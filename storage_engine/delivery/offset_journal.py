@@ -27,6 +27,7 @@ import msgspec
 from isal.isal_zlib import crc32
 
 from storage_engine.disk.files import Files
+from storage_engine.errors import SyncFailed
 
 if TYPE_CHECKING:
     from storage_engine.delivery.consumer_offsets import Progress
@@ -64,6 +65,7 @@ class OffsetJournal:
         self._descriptor = -1
         self._syncing = threading.Lock()  # the descriptor is not closed under a running sync
         self._names: dict[tuple[str, str], int] = {}
+        self._failed_sync: SyncFailed | None = None
 
     def open(self) -> list[JournalEntry]:
         """Open for appending; what stands in it. A torn tail is cut off."""
@@ -118,6 +120,7 @@ class OffsetJournal:
         # From the rename on, only the new file counts, whatever happens next.
         with self._syncing:
             old, self._descriptor, self._names = self._descriptor, descriptor, names
+            self._failed_sync = None
             os.close(old)
         self._files.sync_dir(self._path.parent)
 
@@ -146,9 +149,19 @@ class OffsetJournal:
             raise
 
     def sync(self) -> None:
-        """One fdatasync. Any thread."""
+        """One fdatasync. Any thread.
+
+        Raises ``SyncFailed``, and does so until ``restart``: the kernel may have dropped what it
+        could not write, and would report success.
+        """
         with self._syncing:
-            self._files.sync_file(self._descriptor, self._path)
+            if self._failed_sync is not None:
+                raise SyncFailed(f"an earlier sync failed: {self._failed_sync}")
+            try:
+                self._files.sync_file(self._descriptor, self._path)
+            except SyncFailed as exc:
+                self._failed_sync = exc
+                raise
 
     def close(self) -> None:
         with self._syncing:

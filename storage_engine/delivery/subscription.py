@@ -9,7 +9,9 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import NamedTuple
 
+from storage_engine.delivery.consumer_offsets import ConsumerOffsets
 from storage_engine.delivery.process_queue import ProcessQueue
+from storage_engine.queues.consume_queue import ConsumeQueue
 from storage_engine.wire.protocol import ReceiveRequest
 
 
@@ -48,3 +50,33 @@ class Subscription:
         self.queues = queues
         self.parked: OrderedDict[Parked, None] = OrderedDict()  # in order of arrival
         self.rotor = 0  # the queue to look at first, so that none starves
+
+
+def add_queues(
+    subscription: Subscription,
+    group: str,
+    topic: str,
+    queues: list[ConsumeQueue],
+    offsets: ConsumerOffsets,
+    span_max: int,
+    *,
+    at_end: bool,
+) -> list[ConsumeQueue]:
+    """Let a group read the queues of a topic that it does not read yet; those queues.
+
+    Its positions there are fixed now, at the ends of the queues or where they begin. Raises
+    ``DiskFull``, ``SyncFailed``, with nothing changed.
+    """
+    positions = {
+        queue.queue_id: queue.max_offset if at_end else queue.min_offset
+        for queue in queues
+        if offsets.find(group, topic, queue.queue_id) is None
+    }
+    if positions:
+        offsets.begin(group, topic, positions)
+    new = queues[len(subscription.queues) :]
+    for queue in new:
+        progress = offsets.find(group, topic, queue.queue_id)
+        assert progress is not None
+        subscription.queues.append(ProcessQueue(queue, progress, span_max))
+    return new

@@ -17,7 +17,7 @@ import logging
 
 from storage_engine.config import StoreConfig
 from storage_engine.disk.files import Files
-from storage_engine.errors import DiskFull
+from storage_engine.errors import DiskFull, StoreError
 from storage_engine.layout import RESERVE_FILE
 
 log = logging.getLogger(__name__)
@@ -82,7 +82,7 @@ class DiskSpace:
         size_bytes = self._config.reserve_bytes
         try:
             self._files.create(self._path, size_bytes, size_bytes)
-        except (DiskFull, OSError):
+        except (StoreError, OSError):
             return
         self._is_kept = True
 

@@ -1,6 +1,6 @@
 """Keeps the number of mapped consume queue files within a limit.
 
-    MappedFile ── opened(file) ──▶ [MapPool] ── close_map ──▶ the file that was not used for longest
+    MappedFile ── opened(file) ──▶ [MapPool] ── close ──▶ the file that was not used for longest
 
 A store may have 10,000 queues and more; a map costs the kernel memory, and a process may only have
 65,530 of them. Second chance: a file that was used since it was last looked at stays. Loop thread

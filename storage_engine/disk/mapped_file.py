@@ -111,8 +111,9 @@ class MappedFile:
     def replace(self, used_bytes: int) -> None:
         """Put a new file in the place of this one, with the same first ``used_bytes``; any thread.
 
-        Nothing durable depends on the old file from then on; ``reopen`` must follow where the map
-        is used. Raises ``DiskFull``, ``SyncFailed``, with the old file in its place.
+        Nothing durable depends on the old file from then on; ``close`` must follow, so that the
+        next touch maps the new one. Raises ``DiskFull``, ``SyncFailed``: this map still has all of
+        it, and it may be tried again.
         """
         content = self.view[:used_bytes]
         self._files.create(self.path, self.size_bytes, self.size_bytes, content)
@@ -141,7 +142,7 @@ class MappedFile:
                 not_zero_bytes = len(chunk) - chunk.count(0)
                 if not_zero_bytes:
                     dirty_bytes += not_zero_bytes
-                    self.allocate_to(stop, _STEP_BYTES)
+                    self.allocate_to(stop, PAGE_BYTES)  # what is not zero has its disk already
                     self.view[start:stop] = bytes(stop - start)
                     self.sync(start, stop)
         return dirty_bytes

@@ -25,7 +25,13 @@ from storage_engine.config import StoreConfig
 from storage_engine.disk.files import Files
 from storage_engine.disk.mapped_file import MappedFile
 from storage_engine.disk.mapped_files import MappedFiles
-from storage_engine.errors import RecordRefused, StoreCorrupt, StoreError, SyncFailed
+from storage_engine.errors import (
+    RecordRefused,
+    StoreCorrupt,
+    StoreError,
+    StoreReadOnly,
+    SyncFailed,
+)
 from storage_engine.layout import COMMIT_LOG_DIR
 from storage_engine.log.log_scan import scan
 from storage_engine.queues.consume_queue import UNIT, UNIT_BYTES, ConsumeQueue
@@ -92,7 +98,10 @@ class CommitLog:
         Raises:
             DiskFull: no room for a segment or for units; nothing was appended, no offset was used.
             RecordRefused: the batch is larger than a segment.
+            StoreReadOnly: a sync has failed; ``replace_unsynced`` would not see what is appended.
         """
+        if self._failed_sync is not None:
+            raise StoreReadOnly(f"a sync failed and is not mended yet: {self._failed_sync}")
         # Whatever can fail comes before the first byte: a refused record must never be found in the
         # log, not even after a power cut.
         count = len(entries)
@@ -108,29 +117,41 @@ class CommitLog:
         store_host = self._store_host
         results: list[int] = []
         result = results.append
-        for at, record_bytes, queue, stamp_at, tag_hash in entries:
-            start = position + at
-            physical_offset = base + at
-            queue_offset = queue.append_offset
-            _pack_offsets(view, start + QUEUE_OFFSET_AT, queue_offset, physical_offset)
-            _pack_stored_by(view, start + stamp_at, stamp, store_host)
-            crc_at = start + record_bytes - CRC_PROPERTY_BYTES
-            crc = crc32(view[start:crc_at]) & CRC_MASK
-            view[crc_at + _DIGITS_FROM : crc_at + _DIGITS_TO] = (b"%010d" % crc)[::-1]
-            unit_at = queue.unit_at
-            if unit_at >= queue.unit_room:
-                unit_at = queue.turn()
-            _pack_unit(queue.unit_view, unit_at, physical_offset, record_bytes, tag_hash)
-            queue.unit_at = unit_at + UNIT_BYTES
-            queue.append_offset = queue_offset + 1
-            result(queue_offset)
-            result(physical_offset)
+        try:
+            for at, record_bytes, queue, stamp_at, tag_hash in entries:
+                start = position + at
+                physical_offset = base + at
+                queue_offset = queue.append_offset
+                _pack_offsets(view, start + QUEUE_OFFSET_AT, queue_offset, physical_offset)
+                _pack_stored_by(view, start + stamp_at, stamp, store_host)
+                crc_at = start + record_bytes - CRC_PROPERTY_BYTES
+                crc = crc32(view[start:crc_at]) & CRC_MASK
+                view[crc_at + _DIGITS_FROM : crc_at + _DIGITS_TO] = (b"%010d" % crc)[::-1]
+                unit_at = queue.unit_at
+                if unit_at >= queue.unit_room:
+                    unit_at = queue.turn()
+                _pack_unit(queue.unit_view, unit_at, physical_offset, record_bytes, tag_hash)
+                queue.unit_at = unit_at + UNIT_BYTES
+                queue.append_offset = queue_offset + 1
+                result(queue_offset)
+                result(physical_offset)
+        except BaseException:
+            # A queue file could not be mapped: neither its record nor those before it may be found.
+            view[position : position + batch_bytes] = bytes(batch_bytes)
+            for _, _, queue, _, _ in entries[: len(results) // 2]:
+                queue.take_back()
+            raise
         self.store_timestamp_ms = stamp
         self.append_offset = base + batch_bytes
         if self.append_offset > self._prefault_next:
             self._prefault_next = self.append_offset + self._config.prefault_bytes // 2
             self.prefault_wanted()
         return results
+
+    @property
+    def batch_bytes_max(self) -> int:
+        """The largest batch that fits a segment."""
+        return self._config.segment_bytes - BLANK_BYTES
 
     def _room_for(self, batch_bytes: int) -> tuple[MappedFile, int]:
         needed = batch_bytes + BLANK_BYTES
@@ -210,7 +231,8 @@ class CommitLog:
 
         ``take_replaced`` must follow. Raises ``SyncFailed``, ``DiskFull``; may be tried again.
         """
-        damaged = [file for file in self._run.files if self._unsynced_end(file) > 0]
+        # A copy: retention may delete segments meanwhile.
+        damaged = [file for file in list(self._run.files) if self._unsynced_end(file) > 0]
         found = scan(damaged, self.flushed_offset, self.flushed_offset, keeps_whole=False)
         if found.end_offset < self.append_offset:
             raise SyncFailed(

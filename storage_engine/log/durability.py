@@ -45,6 +45,8 @@ class Durability:
         self._loop: asyncio.AbstractEventLoop
         self._flusher: Flusher
         self._repair: asyncio.Task[None] | None = None
+        self._rewriting: asyncio.Future[None] | None = None
+        self._is_stopped = False
         self._waiting: deque[_Waiting] = deque()
         self._durable_waiters: list[tuple[int, asyncio.Future[None]]] = []
         self._syncs_before = 0
@@ -122,6 +124,8 @@ class Durability:
     # When the disk refuses ------------------------------------------------------------------
 
     def _sync_failed(self, error: StoreError) -> None:
+        if self._is_stopped:
+            return  # ``stop`` has told everybody; the directory may belong to somebody else
         log.error("sync failed", extra={"action": "sync_failed", "reason": str(error)})
         self.refusal = StoreReadOnly(f"the disk refused a sync ({error}); rewriting what it had")
         self._fail_durable_waiters(error)
@@ -130,7 +134,10 @@ class Durability:
     async def _keep_repairing(self, error: StoreError) -> None:
         while True:
             try:
-                await self._loop.run_in_executor(None, self._commit_log.replace_unsynced)
+                self._rewriting = self._loop.run_in_executor(
+                    None, self._commit_log.replace_unsynced
+                )
+                await asyncio.shield(self._rewriting)
                 break
             except (StoreError, OSError) as exc:
                 log.error("cannot rewrite", extra={"action": "rewrite_failed", "reason": str(exc)})
@@ -160,11 +167,17 @@ class Durability:
             failed.done(error)
 
     async def stop(self) -> bool:
-        """Make durable what can be; answer all who wait. False: the disk refused, now or before."""
+        """Make durable what can be; answer all who wait. False: the disk refused, now or before.
+
+        Nothing is written to the log any more on return.
+        """
+        self._is_stopped = True
         self._flusher.stop()
         if self._repair is not None:
             self._repair.cancel()
             await asyncio.gather(self._repair, return_exceptions=True)
+        if self._rewriting is not None:
+            await asyncio.gather(self._rewriting, return_exceptions=True)
         if self._flusher.error is None:
             try:
                 self._commit_log.sync(self._commit_log.append_offset)

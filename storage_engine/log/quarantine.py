@@ -17,6 +17,7 @@ import msgspec
 
 from storage_engine.clock import Clock
 from storage_engine.disk.files import Files
+from storage_engine.errors import StoreError
 from storage_engine.layout import CONFIG_DIR, QUARANTINE_FILE
 from storage_engine.log.log_scan import Damage
 
@@ -47,6 +48,7 @@ class Quarantine:
         self._path = store_path / CONFIG_DIR / QUARANTINE_FILE
         self._clock = clock
         self._entries: dict[int, QuarantineEntry] = {}
+        self._is_saved = True
         self.count = 0
 
     def load(self) -> None:
@@ -82,10 +84,20 @@ class Quarantine:
                     "reason": damage.reason,
                 },
             )
-        if len(known) > len(self._entries):
+        if len(known) > len(self._entries) or not self._is_saved:
             self._entries = known
             self.count = len(known)
             self._save()
+
+    def note(self, damaged: list[Damage]) -> None:
+        """As ``add``, but what cannot be written is tried again later: the reader goes on."""
+        try:
+            self.add(damaged)
+        except (StoreError, OSError) as exc:
+            log.error(
+                "quarantine not written",
+                extra={"action": "quarantine_not_written", "reason": str(exc)},
+            )
 
     def drop_below(self, offset: int) -> None:
         """Forget places in segments that retention has deleted."""
@@ -96,5 +108,7 @@ class Quarantine:
             self._save()
 
     def _save(self) -> None:
+        self._is_saved = False
         content = msgspec.json.encode(_File(list(self._entries.values())))
         self._files.replace(self._path, content)
+        self._is_saved = True

@@ -148,6 +148,12 @@ class ConsumeQueue:
         self.unit_room = file.allocated_bytes // UNIT_BYTES * UNIT_BYTES
         return self.unit_at
 
+    def take_back(self) -> None:
+        """Forget the last unit that was appended, which is not visible."""
+        assert self.append_offset > self.max_offset
+        self.append_offset -= 1
+        self._let_go()
+
     def unit(self, queue_offset: int) -> Unit:
         """The unit of one visible message."""
         assert self.min_offset <= queue_offset < self.max_offset

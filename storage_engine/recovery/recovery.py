@@ -79,7 +79,7 @@ def recover(
         # Somebody deleted or exchanged consume queues: all of them come back from the log.
         start = commit_log.start_offset
         found = scan(segments, start, found.end_offset, keeps_whole=keeps_whole)
-        cut = queues.load(start, floors)
+        cut = queues.load(start, floors) + cut  # what was cut first is higher in the log
     quarantine.add(found.damaged)
     _dispatch_all(queues, segments, start, found, _units_of_damaged(queues, segments, found, cut))
     for topic, offsets in floors.items():

@@ -1,0 +1,57 @@
+"""What one connection can make the engine hold in memory."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+from storage_engine.server import Server
+from storage_engine.wire.frames import FrameDecoder, decode_pull_reply, encode_frame, encode_struct
+from storage_engine.wire.protocol import Op, PullRequest
+from tests.storage_engine.doubles import WAIT_S, OpenStore
+
+BODY = bytes(2_000)
+REQUESTS = 400
+REPLY_BYTES = 16 * 2_000  # about
+
+
+async def test_pulls_that_come_together_are_answered_as_the_client_reads(tmp_path: Path) -> None:
+    limit = 4 * REPLY_BYTES
+    limits = {"segment_bytes": 64 * 1_024, "reply_buffer_bytes_max": limit}
+    async with OpenStore(tmp_path / "s", limits=limits) as store:
+        store.topic()
+        await store.put_bodies(*[BODY] * 16)
+        read_bytes: list[int] = []
+        read_records = store.store.read_records
+
+        def counted(records: list[tuple[int, int]]) -> bytes:
+            content = read_records(records)
+            read_bytes.append(len(content))
+            return content
+
+        store.store.read_records = counted  # type: ignore[method-assign]
+        server = Server(store.store)
+        path = str(tmp_path / "socket")
+        await server.start(path)
+        reader, writer = await asyncio.open_unix_connection(path, limit=1_024)
+        request = PullRequest(
+            topic="t", queue_id=0, queue_offset=0, messages_max=16, bytes_max=1 << 20
+        )
+        payload = encode_struct(request)
+        writer.write(b"".join(encode_frame(Op.PULL, at, payload) for at in range(REQUESTS)))
+        while not read_bytes:
+            await asyncio.sleep(0)
+        await asyncio.sleep(0.1)
+        # The socket and the other end take some more than the limit.
+        assert sum(read_bytes) < 20 * limit
+        decoder = FrameDecoder(1 << 20)
+        ids: list[int] = []
+        while len(ids) < REQUESTS:
+            content = await asyncio.wait_for(reader.read(65_536), WAIT_S)
+            for frame in decoder.feed(content):
+                assert frame.status == 0
+                assert decode_pull_reply(frame.payload)[0].next_offset == 16
+                ids.append(frame.request_id)
+        assert ids == list(range(REQUESTS))
+        writer.close()
+        await server.stop()
