@@ -33,6 +33,8 @@ class MapPool:
         opened = self._open
         while len(opened) >= self._count_max:
             candidate = opened.popleft()
+            if candidate is file:
+                continue  # from when it was open before; somebody else than the pool closed it
             if candidate.is_open and candidate.was_used:
                 candidate.was_used = False
                 opened.append(candidate)

@@ -44,3 +44,13 @@ async def test_a_closed_store_keeps_no_map_and_no_descriptor(tmp_path: Path) -> 
         assert len(mapped_files(tmp_path / "s")) == QUEUES
     assert mapped_files(tmp_path / "s") == set()
     assert len(os.listdir("/proc/self/fd")) == descriptors
+
+
+async def test_a_file_that_recovery_has_closed_is_not_closed_while_it_is_opened_again(
+    tmp_path: Path,
+) -> None:
+    for turn in range(2):
+        async with OpenStore(tmp_path / "s", limits={"map_count_max": 1}) as store:
+            store.topic()
+            await store.put_bodies(b"x")
+            assert store.pull_bodies() == [b"x"] * (turn + 1)
