@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 
 from storage_engine.log.commit_log import CommitLog, Entry
-from storage_engine.queues.consume_queue import ConsumeQueue
+from storage_engine.queues.consume_queue import ConsumeQueue, Unit
 from storage_engine.queues.consume_queues import ConsumeQueues
 from storage_engine.records.record import STORE_TIMESTAMP_AT, SYSFLAG_AT, SYSFLAG_BORN_HOST_V6
 from storage_engine.records.schedule_topic import SCHEDULE_TOPIC_BYTES
@@ -49,14 +49,21 @@ class Forwarder:
             first = queue.min_offset
             end = queue.first_at_or_above(below_offset)
             while first < end:
-                count = min(_BATCH_COUNT, end - first)
-                self._append(queue, first, count)
+                count = self._append(queue, first, min(_BATCH_COUNT, end - first))
                 first += count
                 self.forwarded_count += count
         await self._durable_to(self._commit_log.append_offset)
 
-    def _append(self, queue: ConsumeQueue, first: int, count: int) -> None:
-        units = list(queue.units(first, count))
+    def _append(self, queue: ConsumeQueue, first: int, count_max: int) -> int:
+        """Append as many as a segment holds, but one at least; how many were looked at."""
+        room = self._commit_log.batch_bytes_max
+        units: list[Unit] = []
+        for unit in queue.units(first, count_max):
+            room -= unit[1]
+            if units and room < 0:
+                break
+            units.append(unit)
+        count = len(units)
         damaged = set(self._commit_log.damaged([unit[:2] for unit in units]))
         units = [unit for at, unit in enumerate(units) if at not in damaged]
         payload = self._commit_log.read_many([unit[:2] for unit in units])
@@ -70,3 +77,4 @@ class Forwarder:
         if entries:
             self._commit_log.append(payload, entries)
             self._appended(self._commit_log.append_offset, entries)
+        return count

@@ -52,7 +52,11 @@ class Derived(Protocol):
 
 
 class Retention:
-    """See the module's docstring. ``forward(offset)`` appends scheduled messages below it again."""
+    """See the module's docstring.
+
+    ``forward(offset)`` appends scheduled messages below it again. ``visible_to()`` is the offset
+    below which all of the log is published to the queues.
+    """
 
     def __init__(
         self,
@@ -68,6 +72,7 @@ class Retention:
         consumer_offsets: ConsumerOffsets,
         index: Derived,
         forward: Callable[[int], Awaitable[None]],
+        visible_to: Callable[[], int],
     ) -> None:
         self._config = config
         self._clock = clock
@@ -81,6 +86,7 @@ class Retention:
         self._consumer_offsets = consumer_offsets
         self._index = index
         self._forward = forward
+        self._visible_to = visible_to
         self._began = clock.now_ms(), clock.monotonic_ms()
         self._age_interval_from_ms = clock.monotonic_ms()
         self._aged_count = 0  # segments gone by age in this interval
@@ -171,7 +177,8 @@ class Retention:
 
     async def _keep_from(self) -> int:
         """The lowest physical offset that somebody can still read."""
-        lowest = self._commit_log.append_offset
+        # What is durable may be published a moment later: its queue still looks empty then.
+        lowest = self._visible_to()
         for step, queue in enumerate(list(self._queues)):
             if step % _QUEUES_A_STEP == _QUEUES_A_STEP - 1:
                 await asyncio.sleep(0)

@@ -203,6 +203,7 @@ class Store:
             self._consumer_offsets,
             self.indexer,
             forwarder.forward,
+            lambda: self._dispatcher.dispatched_offset,
         )
 
     def _clamp_offsets(self) -> None:

@@ -74,6 +74,8 @@ class ProcessQueue:
         Returns:
             (queue_offset, physical_offset, record_bytes, attempt) of each; attempt counts from 1.
         """
+        if self.progress.consumer_offset < self.queue.min_offset:
+            self.forget_below_min()  # retention is about to settle these
         taken: list[tuple[int, int, int, int]] = []
         heap = self._ready_heap
         while heap and len(taken) < messages_max and heap[0][0] <= now_ms:

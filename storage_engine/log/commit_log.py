@@ -132,6 +132,11 @@ class CommitLog:
             self.prefault_wanted()
         return results
 
+    @property
+    def batch_bytes_max(self) -> int:
+        """Of one ``append``: what a segment holds besides the BLANK at its end."""
+        return self._config.segment_bytes - BLANK_BYTES
+
     def _room_for(self, batch_bytes: int) -> tuple[MappedFile, int]:
         needed = batch_bytes + BLANK_BYTES
         if needed > self._config.segment_bytes:
