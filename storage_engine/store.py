@@ -303,7 +303,13 @@ class Store:
         if found:
             places = [records[at] for at in found]
             reason = "does not verify when read"
-            self._quarantine.add([Damage(at, at + size, reason) for at, size in places])
+            try:
+                self._quarantine.add([Damage(at, at + size, reason) for at, size in places])
+            except StoreError as exc:  # whoever reads can do nothing about it
+                log.error(
+                    "quarantine not written",
+                    extra={"action": "quarantine_failed", "reason": str(exc)},
+                )
         return found
 
     def read_records(self, records: list[tuple[int, int]]) -> bytes:

@@ -12,6 +12,7 @@ Every wait, lease and number in flight has a maximum in ``StoreConfig``. Loop th
 from __future__ import annotations
 
 import itertools
+import logging
 from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Final
@@ -22,7 +23,7 @@ from storage_engine.delivery.consumer_offsets import ConsumerOffsets, Progress, 
 from storage_engine.delivery.due_heap import DueHeap
 from storage_engine.delivery.process_queue import Lease, ProcessQueue
 from storage_engine.delivery.subscription import Delivered, Parked, Subscription
-from storage_engine.errors import BadRequest, LeaseExpired, QueueNotFound, StoreBusy
+from storage_engine.errors import BadRequest, DiskFull, LeaseExpired, QueueNotFound, StoreBusy
 from storage_engine.queues.consume_queue import ConsumeQueue
 from storage_engine.wire.protocol import (
     Extend,
@@ -36,6 +37,8 @@ from storage_engine.wire.protocol import (
     SettleRequest,
     StartFrom,
 )
+
+log = logging.getLogger(__name__)
 
 _GENERATION_BITS: Final = 40  # of the counter; the epoch of this run of the engine stands above it
 
@@ -147,7 +150,11 @@ class Delivery:
             lease, records, attempts = delivered
             damaged = self._damaged(records)
             if damaged:
-                self._skip(lease, damaged)
+                try:
+                    self._skip(lease, damaged)
+                except DiskFull as exc:  # still leased; they are met again when the lease ends
+                    extra = {"action": "damaged_not_settled", "reason": str(exc)}
+                    log.warning("damaged messages not settled", extra=extra)
                 lost = frozenset(damaged)
                 records = [entry for at, entry in enumerate(records) if at not in lost]
                 attempts = [entry for at, entry in enumerate(attempts) if at not in lost]

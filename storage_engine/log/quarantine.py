@@ -47,6 +47,7 @@ class Quarantine:
         self._path = store_path / CONFIG_DIR / QUARANTINE_FILE
         self._clock = clock
         self._entries: dict[int, QuarantineEntry] = {}
+        self._is_written = True
         self.count = 0
 
     def load(self) -> None:
@@ -65,7 +66,10 @@ class Quarantine:
         self.count = len(self._entries)
 
     def add(self, damaged: list[Damage]) -> None:
-        """Remember places that are not known yet; durable on return. Raises ``DiskFull``."""
+        """Remember places that are not known yet; durable on return.
+
+        Raises ``DiskFull``: they are remembered, and written with the next ones.
+        """
         known = dict(self._entries)
         for damage in damaged:
             if damage.start in known or len(known) >= _ENTRIES_MAX:
@@ -85,6 +89,8 @@ class Quarantine:
         if len(known) > len(self._entries):
             self._entries = known
             self.count = len(known)
+            self._is_written = False
+        if not self._is_written:
             self._save()
 
     def drop_below(self, offset: int) -> None:
@@ -93,8 +99,10 @@ class Quarantine:
         if len(kept) < len(self._entries):
             self._entries = kept
             self.count = len(kept)
+            self._is_written = False
             self._save()
 
     def _save(self) -> None:
         content = msgspec.json.encode(_File(list(self._entries.values())))
         self._files.replace(self._path, content)
+        self._is_written = True
