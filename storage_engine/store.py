@@ -68,10 +68,8 @@ from storage_engine.wire.protocol import (
 
 log = logging.getLogger(__name__)
 
-STORE_HOST = bytes((127, 0, 0, 1)) + (10_911).to_bytes(
-    4
-)  # RocketMQ's port; one broker, one address
-
+# RocketMQ's port; one broker, one address
+STORE_HOST = bytes((127, 0, 0, 1)) + (10_911).to_bytes(4)
 
 PutAnswer = Callable[[Appended, int, StoreError | None], None]
 
@@ -222,14 +220,19 @@ class Store:
             self._consumer_offsets.save()
 
     async def close(self) -> None:
-        """Flush, checkpoint, let go of the directory. Puts that still wait are answered first."""
+        """Flush, checkpoint, let go of the directory. Puts that still wait are answered first.
+
+        Raises ``DiskFull``, ``SyncFailed``: there is no new checkpoint; the next start reads more.
+        """
         self._refusal = ShuttingDown("the engine is stopping")
         self._prefaulter.stop()
-        if await self.durability.stop():
-            await self.checkpoint()
-            if self._dispatcher.is_idle:
-                self._run_mark.remove()
-        self._close_files()
+        try:
+            if await self.durability.stop():
+                await self.checkpoint()
+                if self._dispatcher.is_idle:
+                    self._run_mark.remove()
+        finally:
+            self._close_files()
 
     def _close_files(self) -> None:
         self._queues.close()
