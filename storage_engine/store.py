@@ -68,10 +68,8 @@ from storage_engine.wire.protocol import (
 
 log = logging.getLogger(__name__)
 
-STORE_HOST = bytes((127, 0, 0, 1)) + (10_911).to_bytes(
-    4
-)  # RocketMQ's port; one broker, one address
-
+# RocketMQ's port; one broker, one address
+STORE_HOST = bytes((127, 0, 0, 1)) + (10_911).to_bytes(4)
 
 PutAnswer = Callable[[Appended, int, StoreError | None], None]
 
@@ -223,7 +221,10 @@ class Store:
             self._consumer_offsets.save()
 
     async def close(self) -> None:
-        """Flush, checkpoint, let go of the directory. Puts that still wait are answered first."""
+        """Flush, checkpoint, let go of the directory. Puts that still wait are answered first.
+
+        Raises ``DiskFull``, ``SyncFailed``: there is no new checkpoint; the next start reads more.
+        """
         self._refusal = ShuttingDown("the engine is stopping")
         self._prefaulter.stop()
         try:

@@ -151,9 +151,9 @@ class MappedFiles:
         return taken
 
     def delete(self, taken: list[MappedFile]) -> None:
-        """Delete files that were taken out of the run; any thread."""
+        """Delete files that were taken out of the run; any thread. Raises ``SyncFailed``."""
         for file in taken:
-            self._access.unlink(file.path)
+            self._unlink(file)
 
     def drop_all(self) -> None:
         """Delete every file in the directory that could belong to the run."""
@@ -165,7 +165,13 @@ class MappedFiles:
 
     def _drop(self, file: MappedFile) -> None:
         file.close()
+        self._unlink(file)
+
+    def _unlink(self, file: MappedFile) -> None:
+        """One after the other also on the disk: a hole in the run would refuse the next start."""
         self._access.unlink(file.path)
+        if self._are_durable:
+            self._access.sync_dir(self.directory)
 
     def close(self) -> None:
         for file in self.files:

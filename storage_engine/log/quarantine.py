@@ -67,7 +67,10 @@ class Quarantine:
         self.count = len(self._entries)
 
     def add(self, damaged: list[Damage]) -> None:
-        """Remember places that are not known yet; durable on return. Raises ``DiskFull``."""
+        """Remember places that are not known yet; durable on return.
+
+        Raises ``DiskFull``: they are remembered, and written with the next ones.
+        """
         known = dict(self._entries)
         for damage in damaged:
             if damage.start in known or len(known) >= _ENTRIES_MAX:

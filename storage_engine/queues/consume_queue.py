@@ -249,6 +249,9 @@ class ConsumeQueue:
             if unit[1] <= 0:
                 break
             cut.append((queue_offset, unit))
+        if low == start > floor:
+            self._run.drop_all()  # units from the floor on are missing: they come from the log
+            low = first = 0
         self._cut(low)
         if not self._run.files and floor:
             self.begin_at(floor)

@@ -75,13 +75,16 @@ def recover(
     start = max(mark.dispatched_offset, commit_log.start_offset)
     found = scan(segments, start, mark.flushed_offset, keeps_whole=keeps_whole)
     cut = queues.load(start, floors)
-    if sum(queue.max_offset for queue in queues) != mark.unit_count:
+    if sum(queue.max_offset for queue in queues) != mark.unit_count or _begin_late(queues, floors):
         # Somebody deleted or exchanged consume queues: all of them come back from the log.
         start = commit_log.start_offset
         found = scan(segments, start, found.end_offset, keeps_whole=keeps_whole)
         cut = queues.load(start, floors) + cut  # what was cut first is higher in the log
     quarantine.add(found.damaged)
-    _dispatch_all(queues, segments, start, found, _units_of_damaged(queues, segments, found, cut))
+    known, guessed = _units_of_damaged(queues, segments, found, cut)
+    _dispatch_all(queues, segments, start, found, known)
+    for entry in guessed:
+        _put_known(*entry)
     for topic, offsets in floors.items():
         for queue, floor in zip(queues.ensure(topic, len(offsets)), offsets, strict=False):
             if queue.max_offset < floor:
@@ -98,22 +101,36 @@ def recover(
     return Recovered(start, found.end_offset, found.record_count, truncated_bytes, found.damaged)
 
 
+def _begin_late(queues: ConsumeQueues, floors: Mapping[str, list[int]]) -> bool:
+    """Whether the first file of a queue is missing, which leaves its end as it was."""
+    for queue in queues:
+        of_topic = floors.get(queue.topic, [])
+        floor = of_topic[queue.queue_id] if queue.queue_id < len(of_topic) else 0
+        if queue.min_offset > floor:
+            return True
+    return False
+
+
 _KnownUnit = tuple[ConsumeQueue, int, Unit]
 
 
 def _units_of_damaged(
     queues: ConsumeQueues, segments: list[MappedFile], found: Scan, cut: list[_KnownUnit]
-) -> list[_KnownUnit]:
+) -> tuple[list[_KnownUnit], list[_KnownUnit]]:
     """The units of records that cannot be read any more, in the order of the log.
 
-    From the consume queue that was there; else from the record's own head, when that still makes
-    sense.
+    First those from the consume queue that was there; then, of the other records, what their own
+    heads say, when that still makes sense. A damaged head may name the place of a whole record, so
+    that those belong behind all others.
     """
     known: list[_KnownUnit] = []
+    guessed: list[_KnownUnit] = []
     for damage in found.damaged:
         units = [entry for entry in cut if damage.start <= entry[2][0] < damage.end]
-        known += units or _from_head(queues, segments, damage)
-    return known
+        known += units
+        if not units:
+            guessed += _from_head(queues, segments, damage)
+    return known, guessed
 
 
 def _from_head(

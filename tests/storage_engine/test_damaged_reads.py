@@ -54,6 +54,28 @@ async def test_readers_pass_over_a_damaged_record_and_an_alarm_stays(
         assert store.receive().bodies == [b"first", b"last"]
 
 
+@pytest.mark.parametrize("full", ["replace", "append"])
+async def test_a_full_disk_does_not_keep_readers_from_what_stands_beside_a_damaged_record(
+    tmp_path: Path, full: str
+) -> None:
+    async with OpenStore(tmp_path / "s") as store:
+        store.topic()
+        store.group()
+        await store.put_bodies(b"before")
+        store.ack(store.receive())
+        await store.put_bodies(b"first", b"hurt", b"last")
+        start, _, _ = store.store.queries.queues_of("t")[0].unit(2)
+        store.store._commit_log.segments()[0].view[start + 90] ^= 0x10
+        store.files.full = {full}
+        assert store.receive().bodies == [b"first", b"last"]
+        assert pulled(store, 1, 9) == (PullStatus.FOUND, 4, [b"first", b"last"])
+        assert store.store.watched().quarantine.count == 1
+        store.files.full = set()
+        pulled(store, 1, 9)
+        alarm = json.loads((tmp_path / "s/config/quarantine.json").read_text())
+        assert [entry["physicalOffset"] for entry in alarm["entries"]] == [start]
+
+
 def pulled(store: OpenStore, offset: int, count: int) -> tuple[PullStatus, int, list[bytes]]:
     request = PullRequest(
         topic="t", queue_id=0, queue_offset=offset, messages_max=count, bytes_max=1 << 20

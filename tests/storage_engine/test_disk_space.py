@@ -98,6 +98,17 @@ async def test_a_start_on_a_full_disk_lives_on_the_reserve(tmp_path: Path) -> No
         assert not store.store.stats(0).is_writable
 
 
+async def test_a_stop_on_a_full_disk_lets_go_of_the_directory(tmp_path: Path) -> None:
+    store = OpenStore(tmp_path / "s").open()
+    store.topic()
+    await store.put_bodies(b"x")
+    store.files.full = {"replace"}
+    with pytest.raises(DiskFull):
+        await store.close()
+    async with OpenStore(tmp_path / "s") as again:
+        assert again.pull_bodies() == [b"x"]
+
+
 async def test_a_disk_without_room_for_a_reserve_takes_no_puts_until_there_is(
     tmp_path: Path,
 ) -> None:

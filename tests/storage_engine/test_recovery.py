@@ -112,7 +112,10 @@ async def test_a_checkpoint_of_a_newer_format_is_refused_untouched(tmp_path: Pat
     assert fingerprint(tmp_path / "s", without=("lock",)) == before
 
 
-@pytest.mark.parametrize("deleted", ["consumequeue", "consumequeue/t/0", "consumequeue/t/1"])
+@pytest.mark.parametrize(
+    "deleted",
+    ["consumequeue", "consumequeue/t/0", "consumequeue/t/1", f"consumequeue/t/0/{0:020d}"],
+)
 @pytest.mark.parametrize("is_clean", [True, False])
 async def test_deleted_consume_queues_come_back_with_the_same_bytes(
     tmp_path: Path, deleted: str, is_clean: bool
@@ -123,7 +126,10 @@ async def test_deleted_consume_queues_come_back_with_the_same_bytes(
     await running.close()
     where = tmp_path / "s" if is_clean else copy
     before = fingerprint(where, without=RUN_FILES)
-    shutil.rmtree(where / deleted)
+    if (where / deleted).is_dir():
+        shutil.rmtree(where / deleted)
+    else:
+        (where / deleted).unlink()
     async with OpenStore(where) as store:
         assert pulled(store) == BODIES
         await store.put_bodies(b"next")

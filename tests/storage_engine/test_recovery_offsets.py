@@ -9,6 +9,8 @@ from storage_engine.wire.protocol import Durability, LeaseRef, SettleRequest
 from tests.storage_engine.doubles import SEGMENT_BYTES, FaultyFiles, Killed, OpenStore, copy_store
 from tests.storage_engine.recovering import BODIES, filled, poke
 
+QUEUE_ID_AT = 12  # in a record
+
 
 async def test_a_power_cut_of_an_async_topic_never_skips_what_comes_next(tmp_path: Path) -> None:
     """The log lost its tail but the journal kept its acks: new messages get those offsets."""
@@ -112,3 +114,20 @@ async def _run_until_killed(directory: Path, kill_at: int) -> tuple[list[bytes],
     files.kill_at = None
     await store.close()
     return acknowledged, acked, bool(await_close_is_not_killed)
+
+
+async def test_a_damaged_queue_id_takes_no_other_messages_place(tmp_path: Path) -> None:
+    store_dir = tmp_path / "s"
+    running = await filled(store_dir, [])
+    for body in (b"hurt", b"good", b"more", b"better"):
+        await running.put_bodies(body, queue_id=body in (b"good", b"better"))
+    await running.close()
+    for path in (store_dir / "consumequeue/t").rglob("0*"):
+        if path.is_file():
+            path.unlink()
+    with (store_dir / "commitlog" / f"{0:020d}").open("r+b") as file:
+        file.seek(QUEUE_ID_AT)
+        file.write((1).to_bytes(4))
+    async with OpenStore(store_dir) as store:
+        assert store.pull_bodies(0, 1) == [b"more"]
+        assert store.pull_bodies(1) == [b"good", b"better"]
