@@ -62,7 +62,7 @@ def record_of(like: StoreMessage, change: tuple[str, Any]) -> bytes:  # Any: of 
     return bytes(record)
 
 
-@settings(max_examples=300)
+@settings(max_examples=300, deadline=None)
 @given(
     base=st.lists(st.sampled_from(field_changes), max_size=1),
     following=st.lists(changes, min_size=1, max_size=8),
