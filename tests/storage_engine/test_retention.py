@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -14,7 +13,7 @@ from storage_engine.errors import StoreReadOnly, SyncFailed
 from storage_engine.queues.consume_queue import ConsumeQueue
 from storage_engine.records.record import StoreMessage
 from storage_engine.records.schedule_topic import SCHEDULE_TOPIC, due_ms_of
-from storage_engine.wire.protocol import Durability, PullRequest, PullStatus, TopicConfig
+from storage_engine.wire.protocol import PullRequest, PullStatus, TopicConfig
 from tests.storage_engine.doubles import (
     BORN_MS,
     ManualClock,
@@ -239,26 +238,6 @@ async def test_scheduled_messages_of_more_than_a_segment_are_appended_again(tmp_
         await store.store.retention.run()
         queue = queue_of(store, SCHEDULE_TOPIC)
         assert (queue.min_offset, queue.max_offset) == (3, 6)
-
-
-async def test_what_expired_is_not_given_again_while_retention_waits_for_the_disk(
-    tmp_path: Path,
-) -> None:
-    async with OpenStore(tmp_path / "s", limits=limits(retention_bytes=2 * 4_096)) as store:
-        store.topic()
-        store.topic("b", durability=Durability.ASYNC)
-        store.group()
-        await store.put_bodies(*[BODY] * 12)
-        store.receive(2)
-        store.clock.advance(2 * HOUR_MS)
-        store.store.tick()  # the lease ended: both wait to be given again
-        await store.put(message(b"not durable", topic="b"))
-        store.files.sync_gate = threading.Event()
-        running = asyncio.ensure_future(store.store.retention.run())
-        await asyncio.sleep(0)
-        assert store.receive(1).bodies == []
-        store.files.sync_gate.set()
-        await running
 
 
 async def test_durable_messages_that_are_not_visible_yet_are_kept(tmp_path: Path) -> None:
