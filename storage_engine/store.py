@@ -49,7 +49,7 @@ from storage_engine.put_path import Appended, PutPath
 from storage_engine.queries import Queries
 from storage_engine.queues.consume_queues import ConsumeQueues
 from storage_engine.queues.min_offsets import MinOffsets
-from storage_engine.recovery.checkpoint import read_checkpoint
+from storage_engine.recovery.checkpoint import read_checkpoint, write_checkpoint
 from storage_engine.recovery.recovery import Recovered, recover
 from storage_engine.retention import Retention
 from storage_engine.wire.protocol import (
@@ -70,7 +70,6 @@ log = logging.getLogger(__name__)
 
 # RocketMQ's port; one broker, one address
 STORE_HOST = bytes((127, 0, 0, 1)) + (10_911).to_bytes(4)
-
 PutAnswer = Callable[[Appended, int, StoreError | None], None]
 
 
@@ -146,6 +145,7 @@ class Store:
             floors=self._min_offsets.table,
             quarantine=self._quarantine,
             was_power_cut=self._run_mark.was_power_cut(),
+            save=partial(write_checkpoint, self._files, path / CHECKPOINT_FILE),
         )
         self._dispatcher.dispatched_offset = recovered.end_offset
         self.indexer.recover(checkpoint, path / CHECKPOINT_FILE, recovered)

@@ -230,7 +230,8 @@ class ConsumeQueue:
 
         Those were durable when the checkpoint was written and stand without a gap from the start,
         so the first unit that is empty or lies higher ends the queue. ``floor`` is the least
-        ``min_offset``. Files that make no run are deleted: the log has everything in them.
+        ``min_offset``. Files that make no run are deleted: the log has everything in them. None is
+        made: that must wait until no checkpoint counts what is gone.
 
         Returns:
             The units that were cut, with their queue offsets: recovery asks them about records
@@ -253,8 +254,6 @@ class ConsumeQueue:
             self._run.drop_all()  # units from the floor on are missing: they come from the log
             low = first = 0
         self._cut(low)
-        if not self._run.files and floor:
-            self.begin_at(floor)
         self.min_offset = min(max(first, floor), self.max_offset)
         for file in self._run.files:
             file.close()

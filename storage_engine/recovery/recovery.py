@@ -17,8 +17,10 @@ from __future__ import annotations
 
 import logging
 from bisect import bisect_left
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
+
+import msgspec
 
 from storage_engine.disk.mapped_file import MappedFile
 from storage_engine.errors import StoreCorrupt
@@ -53,11 +55,12 @@ def recover(
     floors: Mapping[str, list[int]],
     quarantine: Quarantine,
     was_power_cut: bool,
+    save: Callable[[Checkpoint], None],
 ) -> Recovered:
     """Bring log and consume queues to one end; both are ready for appends on return.
 
     ``floors``: least min_offset of each queue, by topic. ``was_power_cut``: pages that were not
-    synced may be missing.
+    synced may be missing. ``save`` makes another checkpoint durable.
 
     Raises:
         StoreCorrupt: a segment is missing; nothing is changed.
@@ -76,7 +79,10 @@ def recover(
     found = scan(segments, start, mark.flushed_offset, keeps_whole=keeps_whole)
     cut = queues.load(start, floors)
     if sum(queue.max_offset for queue in queues) != mark.unit_count or _begin_late(queues, floors):
-        # Somebody deleted or exchanged consume queues: all of them come back from the log.
+        # Somebody deleted or exchanged consume queues: all of them come back from the log. No
+        # checkpoint may count their units meanwhile: after a power cut some files are the old ones.
+        if checkpoint is not None:
+            save(msgspec.structs.replace(mark, dispatched_offset=0, unit_count=0))
         start = commit_log.start_offset
         found = scan(segments, start, found.end_offset, keeps_whole=keeps_whole)
         cut = queues.load(start, floors) + cut  # what was cut first is higher in the log

@@ -6,8 +6,15 @@ import shutil
 from pathlib import Path
 
 from storage_engine.wire.protocol import Durability, LeaseRef, SettleRequest
-from tests.storage_engine.doubles import SEGMENT_BYTES, FaultyFiles, Killed, OpenStore, copy_store
-from tests.storage_engine.recovering import BODIES, filled, poke
+from tests.storage_engine.doubles import (
+    SEGMENT_BYTES,
+    FaultyFiles,
+    Killed,
+    OpenStore,
+    copy_store,
+    fingerprint,
+)
+from tests.storage_engine.recovering import BODIES, filled, poke, pulled
 
 QUEUE_ID_AT = 12  # in a record
 
@@ -131,3 +138,36 @@ async def test_a_damaged_queue_id_takes_no_other_messages_place(tmp_path: Path) 
     async with OpenStore(store_dir) as store:
         assert store.pull_bodies(0, 1) == [b"more"]
         assert store.pull_bodies(1) == [b"good", b"better"]
+
+
+async def test_a_rebuild_of_queues_that_a_power_cut_interrupted_is_begun_again(
+    tmp_path: Path,
+) -> None:
+    running = await filled(tmp_path / "s")
+    await running.close()
+    queue_dir = Path("consumequeue/t/0")
+    old = fingerprint(tmp_path / "s" / queue_dir)
+    shutil.rmtree(tmp_path / "s" / queue_dir)
+    interrupted_count = 0
+    for kill_at in range(100):
+        copy = copy_store(tmp_path / "s", tmp_path / f"copy{kill_at}")
+        files = FaultyFiles()
+        files.kill_at = kill_at
+        try:
+            await OpenStore(copy, files=files).open().close()
+        except Killed:
+            first = copy / queue_dir / f"{0:020d}"
+            since = (
+                files.operations[files.operations.index("create") : -1] if first.exists() else []
+            )
+            if since and "replace" not in since:  # the first checkpoint is not written yet
+                # Its name is on the disk and its content not; of the others it is the reverse.
+                for name, content in old.items():
+                    (copy / queue_dir / name).write_bytes(content)
+                first.write_bytes(bytes(len(old[first.name])))
+                interrupted_count += 1
+                async with OpenStore(copy) as store:
+                    assert pulled(store) == BODIES
+        else:
+            break
+    assert interrupted_count >= 3
