@@ -49,7 +49,7 @@ async def measure(plan: Plan, base: Path) -> list[Row]:
         raise Skipped(
             f"{base} has {free_bytes // GIB} GiB free, {GROWN_BYTES * 5 // 4 // GIB} needed"
         )
-    return [*await _grow(base), await _recover(base), await _many_queues(base)]
+    return [*await _grow(base), await recover(base), await _many_queues(base)]
 
 
 async def _grow(base: Path) -> list[Row]:
@@ -94,12 +94,13 @@ async def _grow(base: Path) -> list[Row]:
     ]
 
 
-async def _recover(base: Path) -> Row:
+async def recover(base: Path, count_wanted: int = RECOVERED_COUNT) -> Row:
+    """Put so many messages, kill, delete what is derived, start: a store under ``base``."""
     with scratch_directory("recover", base) as directory:
         store = directory / "store"
         async with engine_on(store) as engine:
             await _topic(engine, TOPIC)
-            count = await fill(engine.socket_path, TOPIC, QUEUES, RECOVERED_COUNT, FILL_MS_MAX)
+            count = await fill(engine.socket_path, TOPIC, QUEUES, count_wanted, FILL_MS_MAX)
             os.kill(engine.pid, signal.SIGKILL)
         (store / "checkpoint").unlink(missing_ok=True)
         for derived in ("consumequeue", "index"):
