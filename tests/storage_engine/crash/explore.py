@@ -93,7 +93,7 @@ class Exploration:
         """Run the workload once; the disk is empty before."""
         recorder = Recorder(self.root)
         with recorder.recording():
-            story = Story(self.root, recorder, LIMITS)
+            story = Story(self.root, recorder, LIMITS, seed=self.seed)
             await WORKLOADS[self.name](story)
             recorder.check()
             self.answered_count = story.answered_count
