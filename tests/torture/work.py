@@ -41,7 +41,10 @@ RECOVERY_MS_MAX: Final = 10_000  # S7; for a million messages, or fewer
 
 def crash_states(workload: str, seed: int, state_max: int) -> Part:
     """Power cuts and kills at every moment of a workload."""
-    found = explored(workload, seed=seed, state_max=state_max)
+    try:
+        found = explored(workload, seed=seed, state_max=state_max)
+    except Violation as exc:  # while the workload ran, before any crash
+        return Part(anomalies=[Anomaly(exc.name, f"{workload}, seed {seed}: {exc}")])
     injected = {f"{kind}, injected": count for kind, count in found.fired.items()}
     return Part(
         counts={
@@ -57,7 +60,10 @@ def crash_states(workload: str, seed: int, state_max: int) -> Part:
 
 def crash_in_recovery(workload: str, seed: int, state_max: int) -> Part:
     """Power cuts while recovering from a power cut."""
-    found = explored_recoveries(workload, seed=seed, state_max=state_max)
+    try:
+        found = explored_recoveries(workload, seed=seed, state_max=state_max)
+    except Violation as exc:
+        return Part(anomalies=[Anomaly(exc.name, f"{workload}, seed {seed}: {exc}")])
     return Part(
         counts={"states": found.state_count, "system_calls": found.operation_count},
         fired={"power cut inside recovery": found.state_count},

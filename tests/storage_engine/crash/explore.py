@@ -254,9 +254,13 @@ def enumerate_images(
     return found
 
 
-def explored(name: str, *, seed: int, state_max: int) -> Explored:
+def explored(name: str, *, seed: int, state_max: int, violations_max: int = 1) -> Explored:
     """Record one workload and recover from ``state_max`` states, on a loop of its own."""
-    return asyncio.run(_explored(name, seed, lambda found: found.explore(state_max)))
+
+    async def explore(found: Exploration) -> Explored:
+        return await found.explore(state_max, violations_max=violations_max)
+
+    return asyncio.run(_explored(name, seed, explore))
 
 
 def explored_recoveries(name: str, *, seed: int, state_max: int) -> Explored:

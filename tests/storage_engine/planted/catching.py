@@ -13,6 +13,8 @@ from tests.storage_engine.planted.catchers import SCENARIOS
 
 SEED: Final = 4
 STATES: Final = 400
+# A bug that also spoils the put after a recovery shows as "unusable" first: go on for what it lost.
+VIOLATIONS_MAX: Final = 60
 
 
 def caught_as(catcher: str, *, states: int = STATES) -> Anomaly | None:
@@ -20,10 +22,11 @@ def caught_as(catcher: str, *, states: int = STATES) -> Anomaly | None:
     scenario = SCENARIOS.get(catcher)
     if scenario is None:
         try:
-            found = explored(catcher, seed=SEED, state_max=states)
+            found = explored(catcher, seed=SEED, state_max=states, violations_max=VIOLATIONS_MAX)
         except Exception as exc:
             return _anomaly(exc, "the workload itself ended with ")
-        return found.violations[0] if found.violations else None
+        telling = [anomaly for anomaly in found.violations if anomaly[0] != "unusable"]
+        return next(iter(telling or found.violations), None)
     logging.disable(logging.CRITICAL)
     try:
         asyncio.run(_awaited(catcher))
