@@ -78,7 +78,7 @@ _REPEAT: Final = """
 ## Run it yourself
 
 ```sh
-make torture                                      # a release run: half an hour on two cores
+make torture                                      # a release run: most of an hour on two cores
 .venv/bin/python -m tests.torture run --quick     # two minutes, keeps no evidence
 .venv/bin/python -m tests.torture run --only kills --scale 4 --seed 1000
 ```

@@ -36,7 +36,8 @@ from tests.storage_engine.test_delivery_model import DeliveryMachine
 from tests.torture.evidence import Anomaly, Part, Planted
 
 STEPS_EACH: Final = 60  # of one example of the delivery model
-RECOVERY_MS_MAX: Final = 10_000  # S7; for a million messages, or fewer
+# S7, for a million messages or fewer. Of CPU: what the clock says depends on the neighbours too.
+RECOVERY_CPU_MS_MAX: Final = 10_000
 
 
 def crash_states(workload: str, seed: int, state_max: int) -> Part:
@@ -193,10 +194,11 @@ def recovery_time(message_count: int) -> Part:
     counts = {
         "messages": int(row.extra["messages"]),
         "start_ms": math.ceil(row.extra["seconds"] * 1_000),
+        "start_cpu_ms": math.ceil(row.extra["cpu_seconds"] * 1_000),
     }
     found = []
-    if counts["start_ms"] > RECOVERY_MS_MAX:
-        found.append(Anomaly("slow-recovery", f"{counts['start_ms']:,} ms"))
+    if counts["start_cpu_ms"] > RECOVERY_CPU_MS_MAX:
+        found.append(Anomaly("slow-recovery", f"{counts['start_cpu_ms']:,} ms of CPU"))
     return Part(counts=counts, fired={"kill -9": 1}, anomalies=found)
 
 
