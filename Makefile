@@ -3,6 +3,7 @@
 #   make run     set up, then start the whole service (MQ_PORT, MQ_DATA_DIR, MQ_WEB_WORKERS, DATABASE_URL, VALKEY_URL)
 #   make test    set up, check style, types and import rules, then run every test
 #   make stop    stop the service that owns the data directory
+#   make torture injure the engine at the size of a release, keep evidence/ and docs/reliability.md (long)
 #   make bench   measure; make lint  style, types, import rules; make lock  bring the lock files in line with
 #                pyproject.toml (UPGRADE=--upgrade: newest versions)
 #   make clean   remove the environment, the data directory and all caches
@@ -39,7 +40,7 @@ define sync
 	@chmod +x $(BIN)/mqservice
 endef
 
-.PHONY: run test lint stop bench clean lock
+.PHONY: run test lint stop bench torture clean lock
 
 run: $(VENV)/.run-ready
 	@exec $(BIN)/python -m mqservice.cli.main up
@@ -59,6 +60,9 @@ stop:
 
 bench: $(VENV)/.test-ready
 	$(BIN)/python -m bench
+
+torture: $(VENV)/.test-ready
+	$(BIN)/python -m tests.torture run
 
 clean: stop
 	@# Only what the service has made: the variable may by mistake name any directory.

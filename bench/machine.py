@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import subprocess
 from pathlib import Path
 
 import msgspec
@@ -29,6 +30,20 @@ def find_machine(directory: Path) -> Machine:
         python=platform.python_version(),
         disk=_file_system(directory),
     )
+
+
+def find_commit() -> str:
+    """Which code ran; ``+`` when files differed from the commit."""
+    try:
+        head = subprocess.run(
+            ["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=True
+        ).stdout.strip()
+        changed = subprocess.run(
+            ["git", "status", "--porcelain"], capture_output=True, text=True, check=True
+        ).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return "unknown"
+    return head + ("+" if changed else "")
 
 
 def _cpu_model() -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-import subprocess
 from pathlib import Path
 
 import msgspec
@@ -11,7 +10,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from bench.machine import Machine
+from bench.machine import Machine, find_commit
 from bench.measure import Plan, Row
 
 
@@ -36,7 +35,7 @@ def make_report(
     now = datetime.datetime.now(datetime.UTC)
     return Report(
         taken_at=now.isoformat(timespec="seconds"),
-        commit=_commit(),
+        commit=find_commit(),
         machine=machine,
         plan=plan,
         rows=rows,
@@ -92,17 +91,3 @@ def _verdict(row: Row) -> str:
 def number(value: float) -> str:
     """Three figures, or all of a large number."""
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
-
-
-def _commit() -> str:
-    """Which code ran; ``+`` when files differed from the commit."""
-    try:
-        head = subprocess.run(
-            ["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=True
-        ).stdout.strip()
-        changed = subprocess.run(
-            ["git", "status", "--porcelain"], capture_output=True, text=True, check=True
-        ).stdout.strip()
-    except (OSError, subprocess.CalledProcessError):
-        return "unknown"
-    return head + ("+" if changed else "")

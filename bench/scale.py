@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Final
 
 from bench.engine import fill
-from bench.measure import Plan, Row, Run, Skipped, row_of
+from bench.measure import Plan, Row, Run, Skipped, cpu_seconds, row_of
 from bench.processes import EngineProcess, engine_on, scratch_directory
 from storage_engine.client import (
     AsyncStoreClient,
@@ -49,7 +49,7 @@ async def measure(plan: Plan, base: Path) -> list[Row]:
         raise Skipped(
             f"{base} has {free_bytes // GIB} GiB free, {GROWN_BYTES * 5 // 4 // GIB} needed"
         )
-    return [*await _grow(base), await _recover(base), await _many_queues(base)]
+    return [*await _grow(base), await recover(base), await _many_queues(base)]
 
 
 async def _grow(base: Path) -> list[Row]:
@@ -65,7 +65,7 @@ async def _grow(base: Path) -> list[Row]:
             rate = (count - first) / (time.perf_counter() - started)
             await _checkpoint(engine)
             os.kill(engine.pid, signal.SIGKILL)
-        seconds = await _start_seconds(directory / "store")
+        seconds, _ = await _start_seconds(directory / "store")
     setting = f"{count:,} messages of 1 KiB, {GROWN_BYTES // GIB} GiB, {QUEUES} queues"
     return [
         row_of(
@@ -94,19 +94,25 @@ async def _grow(base: Path) -> list[Row]:
     ]
 
 
-async def _recover(base: Path) -> Row:
+async def recover(base: Path, count_wanted: int = RECOVERED_COUNT) -> Row:
+    """Put so many messages, kill, delete what is derived, start: a store under ``base``."""
     with scratch_directory("recover", base) as directory:
         store = directory / "store"
         async with engine_on(store) as engine:
             await _topic(engine, TOPIC)
-            count = await fill(engine.socket_path, TOPIC, QUEUES, RECOVERED_COUNT, FILL_MS_MAX)
+            count = await fill(engine.socket_path, TOPIC, QUEUES, count_wanted, FILL_MS_MAX)
             os.kill(engine.pid, signal.SIGKILL)
         (store / "checkpoint").unlink(missing_ok=True)
         for derived in ("consumequeue", "index"):
             shutil.rmtree(store / derived)
-        seconds = await _start_seconds(store)
+        seconds, cpu = await _start_seconds(store)
     return row_of(
-        [Run(rate=count / seconds, extra={"seconds": round(seconds, 2), "messages": float(count)})],
+        [
+            Run(
+                rate=count / seconds,
+                extra={"seconds": seconds, "cpu_seconds": cpu, "messages": float(count)},
+            )
+        ],
         workload=WORKLOAD,
         name="start after kill -9, nothing behind a checkpoint",
         unit="records/s",
@@ -137,7 +143,7 @@ async def _many_queues(base: Path) -> Row:
             await client.checkpoint()
             await client.aclose()
             os.kill(engine.pid, signal.SIGKILL)
-        seconds = await _start_seconds(directory / "store")
+        seconds, _ = await _start_seconds(directory / "store")
     return row_of(
         [
             Run(
@@ -202,13 +208,14 @@ async def _fill_to(engine: EngineProcess, log_bytes: int) -> int:
     return count
 
 
-async def _start_seconds(store_path: Path) -> float:
-    """From the start of the process until it answers."""
+async def _start_seconds(store_path: Path) -> tuple[float, float]:
+    """From the start of the process until it answers: by the clock, and of the processors."""
     started = time.perf_counter()
-    async with engine_on(store_path):
+    async with engine_on(store_path) as engine:
         seconds = time.perf_counter() - started
+        cpu = cpu_seconds(engine.pid)
         await asyncio.sleep(0)
-    return round(seconds, 2)
+    return round(seconds, 2), round(cpu, 2)
 
 
 def _queue_map_count(pid: int) -> int:

@@ -223,7 +223,7 @@ class Store:
     async def close(self) -> None:
         """Flush, checkpoint, let go of the directory. Puts that still wait are answered first.
 
-        Raises ``DiskFull``, ``SyncFailed``: there is no new checkpoint; the next start reads more.
+        Where there is no room for a checkpoint, the next start reads more.
         """
         self._refusal = ShuttingDown("the engine is stopping")
         self._prefaulter.stop()

@@ -11,5 +11,8 @@ from storage_engine.store import Store
 def kill(store: Store) -> None:
     """Let go of everything without changing a byte on disk."""
     store.durability._flusher.stop()
+    # A repair that sleeps would wake in the next store's time and write over its files.
+    if store.durability._repair is not None:
+        store.durability._repair.cancel()
     store._prefaulter.stop()
     store._close_files()

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import os
 import random
+import threading
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ import pytest
 from storage_engine.client import (
     AsyncStoreClient,
     ClientConfig,
+    Durability,
     GroupConfig,
     LeaseRef,
     OutcomeUnknown,
@@ -134,6 +136,19 @@ def test_kill_9_in_the_middle_of_puts_loses_nothing_and_reuses_no_offset() -> No
             assert {place: stored.get(place) for place in known} == known
             known = stored  # seen by a consumer now: this too must never change
         assert engine.stop() == 0
+
+
+def test_an_async_message_becomes_durable_without_anybody_asking() -> None:
+    with engine_with_topic() as engine, engine.client() as client:
+        client.topic_put(TopicConfig(topic="a", queue_count=1, durability=Durability.ASYNC))
+        client.put([encode_record(message(b"one", topic="a"))])
+        appended = client.stats().append_offset
+        pause = threading.Event()
+        for _ in range(500):
+            if client.stats().flushed_offset >= appended:
+                break
+            pause.wait(0.01)
+        assert client.stats().flushed_offset >= appended
 
 
 def test_kill_9_keeps_settles_and_forgets_only_leases() -> None:

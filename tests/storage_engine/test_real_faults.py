@@ -3,23 +3,17 @@
 from __future__ import annotations
 
 import os
-import random
 import signal
-import threading
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
-from storage_engine.client import DiskFull, StoreError, TopicConfig
 from storage_engine.records.record import encode_record
 from tests.storage_engine.doubles import message
-from tests.storage_engine.engines import Engine, engine_with_topic, pull_all
-from tests.storage_engine.faults import machine
+from tests.storage_engine.engines import engine_with_topic, pull_all
+from tests.storage_engine.faults import machine, power
+from tests.storage_engine.faults.small_disk import fill_and_free
 from tests.storage_engine.faults.traced import run_injured
-from tests.storage_engine.kills.history_checker import anomalies
-from tests.storage_engine.kills.kill_loop import LIMITS, drain, prepare, working
-from tests.storage_engine.kills.outcomes import History, Outcome
+from tests.storage_engine.kills.outcomes import History, Outcome, Send
 
 SEED = 20_260
 CUTS = 3
@@ -40,6 +34,7 @@ CUTS = 3
 def test_a_disk_that_fails_loses_nothing_acknowledged(injection: str) -> None:
     machine.need_strace()
     injured = run_injured(injection, seed=SEED)
+    assert injured.fired_count > 0
     assert injured.anomalies == []
     assert injured.history.count(Outcome.ACKED) > 0
 
@@ -73,6 +68,7 @@ def test_a_kill_at_one_system_call_loses_nothing_acknowledged(call: str, number:
 def test_a_slow_disk_costs_time_and_nothing_else() -> None:
     machine.need_strace()
     injured = run_injured("msync:delay_enter=200000:when=1+20", seed=SEED, run_s=1.5)
+    assert injured.fired_count > 0
     assert injured.anomalies == []
     assert not injured.has_died
     assert injured.history.count(Outcome.ACKED) > 0
@@ -80,78 +76,32 @@ def test_a_slow_disk_costs_time_and_nothing_else() -> None:
 
 def test_no_power_cut_takes_a_sync_message() -> None:
     machine.need_mounts()
-    history = History()
-    draw = random.Random(SEED)
-    with machine.ext4() as disk:
-        store_dir = str(disk.path / "store")
-        with Engine(MQ_ENGINE_STORE_DIR=store_dir, **LIMITS) as engine:
-            prepare(engine)
-            for _ in range(CUTS):
-                with working(engine, history, draw, (("t", 0), ("t", 1))):
-                    threading.Event().wait(0.1 + draw.random() / 3)
-                    disk.cut()
-                    engine.kill()
-                disk.umount()
-                disk.mount()
-                engine.start()
-            drain(engine, history)
-            engine.kill()
-    # A power cut may take the last settles, which shows as messages that come again.
-    found = [anomaly for anomaly in anomalies(history) if anomaly[0] != "duplicate-after-ack"]
-    assert found == []
-    assert history.count(Outcome.ACKED) > 100
+    cuts = power.run_cuts(CUTS, seed=SEED)
+    assert cuts.anomalies == []
+    assert cuts.history.count(Outcome.ACKED) > 100
 
 
-@pytest.fixture
-def small_disk() -> Iterator[tuple[Path, Engine]]:
+def test_a_power_cut_takes_only_the_youngest_messages_of_an_async_topic() -> None:
     machine.need_mounts()
-    with (
-        machine.tmpfs(3 * machine.MIB) as path,
-        Engine(
-            MQ_ENGINE_STORE_DIR=str(path / "store"),
-            MQ_ENGINE_RESERVE_BYTES="262144",
-        ) as engine,
-    ):
-        yield path, engine
-        engine.kill()
+    cuts = power.run_async_cut(seed=SEED)
+    assert cuts.anomalies == []
+    assert cuts.history.count(Outcome.ACKED) > 100
+    assert any(served.queue == power.ASYNC_QUEUE for served in cuts.history.served)
 
 
-def test_a_full_disk_refuses_puts_and_heals_by_itself(small_disk: tuple[Path, Engine]) -> None:
-    path, engine = small_disk
-    ballast = path / "ballast"
-    with engine.client() as client:
-        client.topic_put(TopicConfig(topic="t", queue_count=1))
-        record = [encode_record(message(bytes(20_000)))]
-        client.put(record)
-        with ballast.open("wb", buffering=0) as file, pytest.raises(OSError, match="space"):
-            while True:
-                file.write(bytes(4_096))
-        stored = 1
-        with pytest.raises(DiskFull) as refused:
-            while True:
-                client.put(record)
-                stored += 1
-        assert refused.value.stored is False
-        assert len(pull_all(client, 0)) == stored
-        client.checkpoint()
-        ballast.unlink()
-        _put_until_stored(engine, record[0])
-        assert len(pull_all(client, 0)) == stored + 1
-        assert client.stats().pid == engine.pid
+def test_an_async_message_lost_outside_the_window_is_called_an_anomaly() -> None:
+    send = Send("a/0", 0, power.ASYNC_QUEUE, "digest", Outcome.ACKED, 0, 0, 1_000_000)
+    window_ns = (power.WINDOW_MS + power.SLACK_MS) * 1_000_000
+    early = power.judge_async(History(sends=[send]), cut_ns=1_000_000 + window_ns)
+    late = power.judge_async(History(sends=[send]), cut_ns=1_000_001 + window_ns)
+    assert early.anomalies == []
+    assert early.window_lost_count == 1
+    assert [name for name, _ in late.anomalies] == ["lost-outside-window"]
 
 
-def _put_until_stored(engine: Engine, record: bytes) -> None:
-    """Puts are taken again within ten seconds of there being room, without a restart."""
-    refusals: list[StoreError] = []
-    with engine.client() as client:
-        while len(refusals) < 100:
-            try:
-                client.put([record])
-                return
-            except StoreError as exc:
-                refusals.append(exc)
-                threading.Event().wait(0.1)
-    pytest.fail(f"there is room again, and puts are refused for ten seconds: {refusals[-1]}")
+def test_a_full_disk_refuses_puts_and_heals_by_itself() -> None:
+    machine.need_mounts()
+    assert fill_and_free() > 0
 
 
 def test_a_second_engine_is_refused_while_the_first_is_paused() -> None:

@@ -90,6 +90,23 @@ async def test_many_waiting_puts_share_a_sync_and_are_answered_in_order(tmp_path
         assert store.store.stats(0).sync_count < 100
 
 
+async def test_a_sync_answers_nobody_whose_bytes_came_after_it_began(tmp_path: Path) -> None:
+    async with OpenStore(tmp_path / "s") as store:
+        store.topic()
+        store.files.sync_gate = gate = threading.Event()
+        store.files.syncing.clear()
+        first = store.start_put([message(b"one")])
+        await asyncio.to_thread(store.files.syncing.wait, 10)
+        second = store.start_put([message(b"two")])
+        store.files.sync_gate = next_gate = threading.Event()
+        gate.set()
+        assert (await first).error is None
+        assert not second.done()
+        assert store.pull_bodies() == [b"one"]
+        next_gate.set()
+        assert (await second).error is None
+
+
 def _append_index(order: list[int], index: int, _: asyncio.Future[Put]) -> None:
     order.append(index)
 

@@ -45,13 +45,14 @@ MEMORY: Final = "/dev/shm" if os.path.isdir("/dev/shm") else None
 
 
 class Explored(NamedTuple):
-    """What one exploration did."""
+    """What one exploration did. Violations are (name of the anomaly, where and what)."""
 
-    state_count: int
+    state_count: int  # left by power cuts, each another one
+    killed_count: int  # left by kills, each another one
     operation_count: int
     answered_count: int
     fired: Counter[str]
-    violations: list[str]
+    violations: list[tuple[str, str]]
 
 
 class Images(NamedTuple):
@@ -92,7 +93,7 @@ class Exploration:
         """Run the workload once; the disk is empty before."""
         recorder = Recorder(self.root)
         with recorder.recording():
-            story = Story(self.root, recorder, LIMITS)
+            story = Story(self.root, recorder, LIMITS, seed=self.seed)
             await WORKLOADS[self.name](story)
             recorder.check()
             self.answered_count = story.answered_count
@@ -131,10 +132,11 @@ class Exploration:
     async def explore(self, state_max: int, *, violations_max: int = 1) -> Explored:
         """Examine up to ``state_max`` images, all of them or an even draw."""
         shots = self._drawn(self.images(state_max), state_max)
-        violations: list[str] = []
-        state_count = 0
+        violations: list[tuple[str, str]] = []
+        state_count = killed_count = 0
         for shot, promises in self._with_promises(shots):
             state_count += not shot.was_killed
+            killed_count += shot.was_killed
             self.materialise(shot.image)
             try:
                 await examine(
@@ -145,18 +147,19 @@ class Exploration:
                     is_twice=state_count % TWICE_EVERY == 0,
                 )
             except Violation as exc:
-                violations.append(f"{self.name} at operation {shot.moment}: {exc}")
+                violations.append((exc.name, f"{self.name} at operation {shot.moment}: {exc}"))
                 if len(violations) >= violations_max:
                     break
         return Explored(
-            state_count, len(self.operations), self.answered_count, self.fired, violations
-        )
+            state_count, killed_count, len(self.operations), self.answered_count, self.fired,
+            violations,
+        )  # fmt: skip
 
     async def explore_recoveries(
         self, state_max: int, *, recoveries_max: int = 40, violations_max: int = 1
     ) -> Explored:
         """Crash inside the recovery of drawn images, and examine what that leaves."""
-        violations: list[str] = []
+        violations: list[tuple[str, str]] = []
         seen: set[Image] = set()
         share = -(-state_max // recoveries_max)
         operation_count = 0
@@ -174,7 +177,8 @@ class Exploration:
                     store = OpenStore(self.root / "s", limits=LIMITS, files=files)
                     kill(store.open().store)
                 except Exception as exc:
-                    violations.append(f"{self.name}, recovery at {shot.moment}: {exc!r}")
+                    where = f"{self.name}, recovery at {shot.moment}: {exc!r}"
+                    violations.append(("refused", where))
                     continue
                 recorder.check()
             operation_count += len(recorder.operations)
@@ -188,9 +192,12 @@ class Exploration:
                 try:
                     await examine(self.root / "s", promises, LIMITS)
                 except Violation as exc:
-                    violations.append(f"{self.name}, in the recovery at {shot.moment}: {exc}")
+                    where = f"{self.name}, in the recovery at {shot.moment}: {exc}"
+                    violations.append((exc.name, where))
                     break
-        return Explored(len(seen), operation_count, self.answered_count, self.fired, violations)
+        return Explored(
+            len(seen), 0, operation_count, self.answered_count, self.fired, violations
+        )  # fmt: skip
 
     def _drawn(self, images: Images, count: int) -> list[_Shot]:
         """In the order of the trace; an even draw when there are more than ``count`` power cuts.
@@ -247,9 +254,13 @@ def enumerate_images(
     return found
 
 
-def explored(name: str, *, seed: int, state_max: int) -> Explored:
+def explored(name: str, *, seed: int, state_max: int, violations_max: int = 1) -> Explored:
     """Record one workload and recover from ``state_max`` states, on a loop of its own."""
-    return asyncio.run(_explored(name, seed, lambda found: found.explore(state_max)))
+
+    async def explore(found: Exploration) -> Explored:
+        return await found.explore(state_max, violations_max=violations_max)
+
+    return asyncio.run(_explored(name, seed, explore))
 
 
 def explored_recoveries(name: str, *, seed: int, state_max: int) -> Explored:

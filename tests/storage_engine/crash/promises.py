@@ -12,6 +12,8 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import NamedTuple
 
+from tests.storage_engine.crash.violation import Violation
+
 Queue = tuple[str, int]
 
 
@@ -137,7 +139,8 @@ class Promises:
                 self.order[body] = len(self.sent)
                 self.sent[body] = queue
             case Acked(queue, queue_offset, body, is_safe):
-                assert self.acked[queue].setdefault(queue_offset, body) == body, "offset reused"
+                if self.acked[queue].setdefault(queue_offset, body) != body:
+                    raise Violation("inconsistent-offset", f"{queue} at {queue_offset}, twice")
                 if is_safe:
                     self.safe_below[queue] = max(self.safe_below[queue], queue_offset + 1)
             case Refused(body):

@@ -65,8 +65,11 @@ YEAR_MS: Final = 365 * 24 * 3_600_000
 class Story:
     """One store on a recorded disk, and what its clients ask and are told."""
 
-    def __init__(self, root: Path, recorder: Recorder, limits: dict[str, int]) -> None:
+    def __init__(
+        self, root: Path, recorder: Recorder, limits: dict[str, int], *, seed: int = 0
+    ) -> None:
         self.store_dir = root / "s"
+        self.seed = seed  # for workloads that draw what they do
         self.recorder = recorder
         self.limits = limits
         self.clock = ManualClock()

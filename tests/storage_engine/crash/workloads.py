@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from collections.abc import Awaitable, Callable
 from typing import Final
 
@@ -11,6 +12,7 @@ from tests.storage_engine.crash.story import LEASE_MS, Story
 from tests.storage_engine.crash.violation import Violation
 
 Workload = Callable[[Story], Awaitable[None]]
+DRAWN_STEPS: Final = 30
 
 
 async def single_sends(story: Story) -> None:
@@ -280,6 +282,48 @@ async def a_damaged_record(story: Story) -> None:
     await story.put(1_302)
 
 
+async def anything_in_any_order(story: Story) -> None:
+    """Each seed is another story of sends, settles, checkpoints, failures and crashes."""
+    draw = random.Random(story.seed)
+    story.topic(queues=2)
+    story.topic("a", is_sync=False)
+    story.group()
+    for _ in range(DRAWN_STEPS):
+        topic, queue_id = draw.choice((("t", 0), ("t", 1), ("a", 0)))
+        sizes = [draw.choice((40, 300, 900, 2_100, 5_000)) for _ in range(draw.randint(1, 3))]
+        step = draw.choice((*["put"] * 6, "settle", "settle", "flush", "checkpoint", "full",
+                            "failed sync", "failed repair", "crash", "restart"))  # fmt: skip
+        if step == "put":
+            await story.put(*sizes, topic=topic, queue_id=queue_id)
+        elif step == "settle":
+            generation, records = story.receive(draw.randint(1, 4), topic=topic)
+            story.ack(generation, draw.sample(records, draw.randint(0, len(records))))
+            if draw.random() < 0.5:
+                story.sync_offsets()
+            if draw.random() < 0.5:
+                story.clock.advance(LEASE_MS + 1)
+                story.store.store.tick()
+        elif step == "flush":
+            await story.flush()
+        elif step == "checkpoint":
+            await story.checkpoint()
+        elif step == "full":
+            story.recorder.is_full = True
+            await story.put(*sizes, topic=topic, queue_id=queue_id)
+            story.recorder.is_full = False
+        elif step.startswith("failed"):
+            story.recorder.failures["msync"] = 1
+            story.recorder.failures["fsync"] = int(step == "failed repair")
+            await story.put(*sizes, queue_id=queue_id)
+            story.recorder.failures.clear()
+            if step == "failed repair":
+                story.crash()
+        elif step == "crash":
+            story.crash()
+        else:
+            await story.restart()
+
+
 WORKLOADS: Final[dict[str, Workload]] = {
     work.__name__: work
     for work in (
@@ -306,5 +350,6 @@ WORKLOADS: Final[dict[str, Workload]] = {
         retention_and_deleted_queues,
         index_files_that_roll_and_go,
         a_damaged_record,
+        anything_in_any_order,
     )
 }

@@ -27,14 +27,14 @@ MIB: Final = 1024 * 1024
 
 def need_strace() -> None:
     """Skip where system calls cannot be traced and injured."""
-    reason = _why_no_strace()
+    reason = why_no_strace()
     if reason:
         pytest.skip(reason)
 
 
 def need_mounts() -> None:
     """Skip where this user cannot mount file systems."""
-    reason = _why_no_mounts()
+    reason = why_no_mounts()
     if reason:
         pytest.skip(reason)
 
@@ -46,7 +46,8 @@ def need_gcc() -> None:
 
 
 @functools.cache
-def _why_no_strace() -> str:
+def why_no_strace() -> str:
+    """The reason why system calls cannot be traced here; empty when they can."""
     if shutil.which("strace") is None:
         return "strace is not installed"
     tried = subprocess.run(
@@ -58,7 +59,8 @@ def _why_no_strace() -> str:
 
 
 @functools.cache
-def _why_no_mounts() -> str:
+def why_no_mounts() -> str:
+    """The reason why nothing can be mounted here; empty when it can."""
     if os.geteuid() != 0:
         return "mounting needs root"
     if shutil.which("mkfs.ext4") is None:

@@ -12,6 +12,7 @@ import signal
 import subprocess
 import sys
 import threading
+from pathlib import Path
 from typing import Final, NamedTuple
 
 from tests.storage_engine.engines import Engine
@@ -27,13 +28,25 @@ class TracedEngine(Engine):
 
     injection = ""
 
+    @property
+    def trace(self) -> Path:
+        return self.directory / "trace"
+
+    @property
+    def fired_count(self) -> int:
+        """How many calls were given an error or held up so far."""
+        if not self.trace.exists():
+            return 0
+        lines = self.trace.read_text().splitlines()
+        return sum(line.endswith(("(INJECTED)", "(DELAYED)")) for line in lines)
+
     def launch(self, **environment: str) -> subprocess.Popen[bytes]:
         if not self.injection:
             return super().launch(**environment)
         call = self.injection.partition(":")[0]
         # Without --seccomp-bpf, which is faster but loses the signals of strace 6.1.
         command = [
-            "strace", "-f", "-qq", "-o", "/dev/null", "-e", f"trace={call}",
+            "strace", "-f", "-qq", "-o", str(self.trace), "-e", f"trace={call}",
             "-e", f"inject={self.injection}", sys.executable, "-m", "storage_engine",
         ]  # fmt: skip
         with self.log.open("ab") as log:
@@ -61,11 +74,15 @@ class TracedEngine(Engine):
 
 
 class Injured(NamedTuple):
-    """What happened to an engine that was injured, killed and started again."""
+    """What happened to an engine that was injured, killed and started again.
+
+    ``fired_count`` counts injected errors and delays; that a kill fired is seen by ``has_died``.
+    """
 
     history: History
     anomalies: list[Anomaly]
     has_died: bool
+    fired_count: int
     log: str
 
 
@@ -93,5 +110,5 @@ def run_injured(injection: str, *, seed: int, run_s: float = RUN_S, **limits: st
         engine.injection = ""
         engine.start()
         drain(engine, history)
-        log = engine.log.read_text()
-    return Injured(history, anomalies(history), has_died, log)
+        fired_count, log = engine.fired_count, engine.log.read_text()
+    return Injured(history, anomalies(history), has_died, fired_count, log)

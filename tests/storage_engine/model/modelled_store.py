@@ -19,7 +19,13 @@ from typing import Final, NamedTuple, TypeVar
 import msgspec
 
 from storage_engine.delivery.subscription import Delivered
-from storage_engine.errors import DiskFull, QueueNotFound, RecordRefused, TopicNotFound
+from storage_engine.errors import (
+    DiskFull,
+    QueueNotFound,
+    RecordRefused,
+    StoreReadOnly,
+    TopicNotFound,
+)
 from storage_engine.records.record import StoreMessage, decode_records, encode_record
 from storage_engine.records.schedule_topic import PROPERTY_DELIVER_AT, SCHEDULE_TOPIC
 from storage_engine.wire.protocol import (
@@ -150,7 +156,11 @@ class ModelledStore:
     def put(self, wanted: list[Wanted]) -> None:
         """One frame; every answer is the expected one. Raises ``DiskFull``."""
         messages = [self._message(one) for one in wanted]
-        answer = self.run(self.opened.put(*messages))
+        try:
+            answer = self.run(self.opened.put(*messages))
+        except StoreReadOnly:  # a sync has failed before; nothing of the frame is stored
+            self.run(self._mended())
+            answer = self.run(self.opened.put(*messages))
         assert answer.error is None
         if any(queue_offset >= 0 for queue_offset, _ in answer.offsets):
             self.model.stamp = max(self.model.stamp, self.clock.now_ms())
@@ -158,10 +168,18 @@ class ModelledStore:
             wanted, messages, answer.offsets, strict=True
         ):
             code = self._refusal_code(one)
+            if queue_offset == -StoreReadOnly.code:
+                continue  # the sync of the records before it has failed
             if code or queue_offset == -DiskFull.code:
                 assert queue_offset == -code if code else self.files.full
                 continue
             self._add(one, sent, queue_offset, physical_offset)
+
+    async def _mended(self) -> None:
+        """Until what a failed sync lost has been written anew."""
+        store = self.store
+        while store._commit_log._failed_sync is not None or store.durability.refusal is not None:
+            await asyncio.sleep(0.001)
 
     def _message(self, one: Wanted) -> StoreMessage:
         self._number += 1

@@ -1,0 +1,127 @@
+"""The page of promises says what the committed evidence says and names only tests that exist."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from tests.torture.evidence import (
+    Anomaly,
+    Part,
+    Planted,
+    merged,
+    read_evidence,
+    write_evidence,
+)
+from tests.torture.page import EVIDENCE, PAGE, ROOT, render
+from tests.torture.plan import QUICK, Plan
+from tests.torture.promises import PROMISES
+from tests.torture.running import Job, run_jobs
+from tests.torture.steps import planned_steps
+
+# Promises that no test shows; each is named on the page. The list may only shrink.
+WITHOUT_TEST = {"S7"}
+
+
+def test_the_page_is_what_the_committed_evidence_makes() -> None:
+    assert PAGE.read_text() == render(read_evidence(EVIDENCE)), "python -m tests.torture page"
+
+
+def test_every_test_that_a_promise_names_exists() -> None:
+    names = sorted({name for promise in PROMISES for name in promise.tests})
+
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider", *names],
+        cwd=ROOT, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+
+    assert done.returncode == 0, done.stdout[-2_000:] + done.stderr[-2_000:]
+
+
+def test_every_promise_has_a_test_or_is_known_to_have_none() -> None:
+    assert {promise.id for promise in PROMISES if not promise.tests} == WITHOUT_TEST
+    assert len({promise.id for promise in PROMISES}) == len(PROMISES)
+
+
+def test_every_step_of_a_promise_is_one_of_a_run() -> None:
+    known = {step.name for step in planned_steps(Plan())}
+
+    assert {name for promise in PROMISES for name in promise.steps} <= known
+
+
+def test_committed_evidence_is_of_a_whole_run_without_anomalies() -> None:
+    evidence = read_evidence(EVIDENCE)
+
+    assert [step.name for step in evidence.steps] == [step.name for step in planned_steps(Plan())]
+    assert evidence.violation_count == 0
+    assert all(step.caught_count == len(step.planted) for step in evidence.steps)
+    assert not evidence.commit.endswith("+")
+
+
+def test_evidence_is_formatted_the_same_way_each_time(tmp_path: Path) -> None:
+    write_evidence(tmp_path / "again.json", read_evidence(EVIDENCE))
+
+    assert (tmp_path / "again.json").read_bytes() == EVIDENCE.read_bytes()
+
+
+def test_evidence_of_another_version_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "evidence.json"
+    path.write_text(EVIDENCE.read_text().replace('"format_version": 1', '"format_version": 2'))
+
+    with pytest.raises(ValueError, match="version 2"):
+        read_evidence(path)
+
+
+def test_parts_add_up_and_what_did_not_fire_is_not_named() -> None:
+    parts = [
+        Part(counts={"kills": 2}, fired={"kill -9": 2, "delay": 0}),
+        Part(counts={"kills": 1}, anomalies=[Anomaly("gap", "there"), Anomaly("gap", "here")]),
+    ]
+
+    step = merged("kills", parts, seed_start=1, seed_end=3, duration_ms=7)
+
+    assert step.counts == {"kills": 3}
+    assert step.fired == {"kill -9": 2}
+    assert step.violations == {"gap": 2}
+    assert step.details == ["gap: there", "gap: here"]
+
+
+def test_a_page_says_what_was_impossible_missed_or_violated() -> None:
+    evidence = read_evidence(EVIDENCE)
+    bug = Planted(name="two_engines_allowed", caught_by="second_engine", caught_as="")
+    none = merged("power_cuts", [], seed_start=0, seed_end=0, duration_ms=0)
+    missed = Part(anomalies=[Anomaly("planted-bug-missed", bug.name)], planted=[bug])
+    steps = [
+        msgspec.structs.replace(none, impossible="mounting needs root"),
+        merged("planted_bugs", [missed], seed_start=0, seed_end=0, duration_ms=0),
+    ]
+
+    page = render(msgspec.structs.replace(evidence, steps=steps))
+
+    assert "Not possible on that machine: mounting needs root." in page
+    assert "0 of 1 planted bugs caught" in page
+    assert "| two engines allowed | second engine | **not caught** |" in page
+    assert "planted-bug-missed 1" in page
+
+
+def test_a_job_that_fails_is_an_anomaly_of_the_run() -> None:
+    [part] = run_jobs([Job(_raise, ())], 1)
+
+    assert [anomaly.name for anomaly in part.anomalies] == ["harness-failed"]
+    assert "no disk" in part.anomalies[0].detail
+
+
+def test_a_scaled_plan_keeps_at_least_one_of_each() -> None:
+    plan = QUICK.scaled(0.001)
+
+    assert (plan.kills, plan.cuts, plan.crash_seed_count) == (1, 1, 1)
+    assert plan.kills_a_loop == QUICK.kills_a_loop
+    assert Plan().scaled(2).kills == 2 * Plan().kills
+
+
+def _raise() -> Part:
+    raise OSError("no disk")

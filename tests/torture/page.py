@@ -1,0 +1,199 @@
+"""Makes the page of promises and measurements from the evidence that is kept.
+
+evidence/storage_engine.json, promises ──▶ [render] ──▶ docs/reliability.md
+
+A test compares the page with what this makes of the committed evidence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Final
+
+from tests.torture.evidence import Evidence, Step
+from tests.torture.promises import DURABILITY, NOT_PROMISED, ORDER, STORE, Promise
+
+ROOT: Final = Path(__file__).resolve().parents[2]
+EVIDENCE: Final = ROOT / "evidence" / "storage_engine.json"
+PAGE: Final = ROOT / "docs" / "reliability.md"
+
+_HEAD: Final = """\
+# Reliability
+
+<!-- Made by `python -m tests.torture page` from evidence/storage_engine.json. Do not edit. -->
+
+What the storage engine promises, which tests try to break each promise, and what a run of all of
+them at the size of a release has found. A promise holds for what was *acknowledged*: answered with
+success. A put has three outcomes:
+
+| outcome | the client was told | the message |
+|---|---|---|
+| acked | success, with an offset | is there, as promised below |
+| refused | an error that says `stored: false` | does not exist and never will |
+| unknown | anything else: a timeout, a lost connection, another error | may exist or not |
+"""
+_TOPICS: Final = """
+Every topic is `sync` (the default: the answer comes after the disk has the message) or `async` (the
+answer comes at once, the disk has the message within 200 ms).
+"""
+_TITLES: Final = {
+    "crash_states": "Crash states",
+    "crash_in_recovery": "Crashes inside recovery",
+    "kills": "Kills",
+    "planted_bugs": "Planted bugs",
+    "injured_system_calls": "Injured system calls",
+    "power_cuts": "Power cuts",
+    "full_disks": "Full disks",
+    "delivery_model": "Model of delivery",
+    "recovery_time": "Time of a recovery",
+}
+_TEXTS: Final = {
+    "crash_states": "A workload runs while all its system calls are written down. At every one of "
+    "them the power is cut on paper: each page, name and file length that was not synced may be on "
+    "the disk or not, torn at any sector. From each different state of one recording the store is "
+    "recovered and every promise checked; every second one is recovered twice. The states that a "
+    "kill leaves are tried as well.",
+    "crash_in_recovery": "The recovery from such a state is recorded in turn, and the power is cut "
+    "at every moment of it.",
+    "kills": "A real engine process under load is killed at random moments, also while it starts. "
+    "Then everything is drained and the whole history of the clients judged.",
+    "planted_bugs": "A test of the tests: one bug at a time is put into the engine, and something "
+    "must notice. Beside them the same scenarios run without a bug (*controls*) and must find "
+    "nothing.",
+    "injured_system_calls": "An unmodified engine process whose system calls fail, wait 200 ms, or "
+    "are the last thing it does (strace). *Not reached*: the run ended before that call came.",
+    "power_cuts": "An ext4 file system in an image is cut off from its disk under a running "
+    "engine, mounted again, and the engine started. From async topics a cut may take the youngest "
+    "messages; any older than the window (and 300 ms of slack for the sync itself) would be an "
+    "anomaly.",
+    "full_disks": "A small disk is filled until puts are refused; reading and checkpoints must go "
+    "on, and puts must be taken within ten seconds of there being room.",
+    "delivery_model": "Random receives, settles, nacks, extensions, waits and restarts against a "
+    "model of a few dicts.",
+    "recovery_time": "An engine is killed, checkpoint, consume queues and index are deleted, and "
+    "the next start reads everything again.",
+}
+_REPEAT: Final = """
+## Run it yourself
+
+```sh
+make torture                                      # a release run: most of an hour on two cores
+.venv/bin/python -m tests.torture run --quick     # two minutes, keeps no evidence
+.venv/bin/python -m tests.torture run --only kills --scale 4 --seed 1000
+```
+
+A run ends with exit code 1 when it finds an anomaly. What a machine does not allow (tracing,
+mounting: both need Linux, and mostly root) is named in the evidence and left out. `make test` runs
+all the tests above at smaller sizes.
+"""
+
+
+def render(evidence: Evidence) -> str:
+    """The whole page; the same evidence gives the same text."""
+    return "".join(
+        [
+            _HEAD,
+            _TOPICS,
+            _promises("Durability", DURABILITY),
+            _promises("Order and offsets", ORDER),
+            _promises("Store and recovery", STORE),
+            "\n## Not promised, or not tested\n\n",
+            *(f"* {text}\n" for text in NOT_PROMISED),
+            _measured(evidence),
+            *(_step(step) for step in evidence.steps),
+            _REPEAT,
+        ]
+    )
+
+
+def _promises(title: str, promises: Iterable[Promise]) -> str:
+    rows = [f"\n## {title}\n\n"]
+    for promise in promises:
+        rows.append(f"**{promise.id}.** {promise.text}\n\n")
+        rows += [f"* `{name}`\n" for name in promise.tests]
+        titles = ", ".join(_link(step) for step in promise.steps)
+        rows += [f"* release runs: {titles}\n"] if titles else []
+        rows.append("\n")
+    return "".join(rows).rstrip("\n") + "\n"
+
+
+def _link(step: str) -> str:
+    anchor = _TITLES[step].lower().replace(" ", "-")
+    return f"[{_TITLES[step].lower()}](#{anchor})"
+
+
+def _measured(evidence: Evidence) -> str:
+    machine = evidence.machine
+    steps = [step for step in evidence.steps if not step.impossible]
+    on_paper = [step for step in steps if step.name.startswith("crash_")]
+    states = sum(_total(on_paper, name) for name in ("states", "states_after_kill"))
+    fired = sum(sum(step.fired.values()) for step in steps if step not in on_paper)
+    acked = _total(steps, "acked")
+    rows = [
+        "\n## What the last release run found\n\n",
+        f"{evidence.date}, commit `{evidence.commit}`. {machine.cpu}, {machine.cores} cores, "
+        f"{machine.memory_gib} GiB, Linux {machine.kernel}, {machine.disk}, "
+        f"Python {machine.python}. Crash states and the model lie in memory.\n\n",
+        f"**{states:,} crash states recovered, {fired:,} faults in real engine processes, "
+        f"{acked:,} acknowledged messages at stake: "
+        f"{_plural(evidence.violation_count, 'anomaly', 'anomalies')}",
+        *(
+            f"; {step.caught_count} of {len(step.planted)} planted bugs caught"
+            for step in steps
+            if step.planted
+        ),
+        ".**\n\n| step | seeds | anomalies | time |\n|---|---|---|---|\n",
+    ]
+    for step in evidence.steps:
+        rows.append(
+            f"| {_link(step.name)} | {_seeds(step)} | {_violations(step)} | {_time(step)} |\n"
+        )
+    return "".join(rows)
+
+
+def _step(step: Step) -> str:
+    rows = [f"\n### {_TITLES[step.name]}\n\n{_TEXTS[step.name]}\n\n"]
+    if step.impossible:
+        return "".join([*rows, f"Not possible on that machine: {step.impossible}.\n"])
+    rows.append("| counted | |\n|---|---|\n")
+    rows += [f"| {name.replace('_', ' ')} | {count:,} |\n" for name, count in step.counts.items()]
+    if step.fired:
+        rows.append("\n| fault that fired | times |\n|---|---|\n")
+        rows += [f"| {kind} | {count:,} |\n" for kind, count in step.fired.items()]
+    if step.planted:
+        rows.append("\n| planted bug | tried by | caught as |\n|---|---|---|\n")
+        rows += [
+            f"| {bug.name.replace('_', ' ')} | {bug.caught_by.replace('_', ' ')} "
+            f"| {bug.caught_as or '**not caught**'} |\n"
+            for bug in step.planted
+        ]
+    if step.details:
+        rows.append("\nAnomalies:\n\n")
+        rows += [f"* `{detail}`\n" for detail in step.details]
+    return "".join(rows)
+
+
+def _total(steps: Iterable[Step], name: str) -> int:
+    return sum(step.counts.get(name, 0) for step in steps)
+
+
+def _plural(count: int, one: str, many: str) -> str:
+    return f"{count:,} {one if count == 1 else many}"
+
+
+def _seeds(step: Step) -> str:
+    if step.seed_start == step.seed_end:
+        return "–"
+    return f"{step.seed_start} to {step.seed_end - 1}"
+
+
+def _violations(step: Step) -> str:
+    if step.impossible:
+        return "not possible there"
+    named = ", ".join(f"{name} {count}" for name, count in step.violations.items())
+    return named or "0"
+
+
+def _time(step: Step) -> str:
+    return f"{step.duration_ms / 1_000:,.0f} s"

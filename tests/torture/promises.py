@@ -1,0 +1,381 @@
+"""What the storage engine promises, and for each promise the tests that try to break it.
+
+[PROMISES] ──▶ page, for people          [PROMISES] ──▶ a test: each named test exists
+
+The letters and numbers are those that the checkers of ``tests/storage_engine`` name. What the
+engine does not promise yet, or promises without a test, is said here as well.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+
+class Promise(NamedTuple):
+    """``tests`` are pytest's names; ``steps`` those of a release run."""
+
+    id: str
+    text: str
+    tests: tuple[str, ...]
+    steps: tuple[str, ...] = ()
+
+
+_ENGINE: Final = "tests/storage_engine"
+
+
+def _of(file: str, *names: str) -> tuple[str, ...]:
+    return tuple(f"{_ENGINE}/test_{file}.py::test_{name}" for name in names)
+
+
+_CRASH: Final = _of("crash_states", "a_power_cut_at_any_moment_keeps_every_promise")
+_CRASH_IN_RECOVERY: Final = _of("crash_states", "a_power_cut_inside_recovery_keeps_every_promise")
+_KILLS: Final = _of("kill_loop", "nothing_acknowledged_is_lost_in_sixty_kills")
+_PLANTED: Final = _of("planted_bugs", "a_planted_bug_is_caught")
+_MODEL: Final = (f"{_ENGINE}/test_delivery_model.py::TestDelivery",)
+
+DURABILITY: Final = (
+    Promise(
+        "D1",
+        "No acknowledged message is lost by `kill -9` of the engine, at any instant, and in topics "
+        "of both kinds.",
+        (
+            *_KILLS,
+            *_CRASH,
+            *_of(
+                "engine_process", "kill_9_in_the_middle_of_puts_loses_nothing_and_reuses_no_offset"
+            ),
+            *_of("recovery_offsets", "a_kill_at_every_file_operation_loses_nothing_acknowledged"),
+            *_of("real_faults", "a_kill_at_one_system_call_loses_nothing_acknowledged"),
+        ),
+        ("crash_states", "kills", "injured_system_calls"),
+    ),
+    Promise(
+        "D2",
+        "No acknowledged message of a `sync` topic is lost when the power fails, whichever part of "
+        "what was not synced reached the disk, in whichever order, torn at any sector.",
+        (*_CRASH, *_of("real_faults", "no_power_cut_takes_a_sync_message")),
+        ("crash_states", "power_cuts"),
+    ),
+    Promise(
+        "D3",
+        "A power failure takes from an `async` topic only the end of each queue, messages that "
+        "were acknowledged in the last 200 ms (and while the sync after them ran).",
+        (
+            *_CRASH,
+            *_of(
+                "real_faults",
+                "a_power_cut_takes_only_the_youngest_messages_of_an_async_topic",
+                "an_async_message_lost_outside_the_window_is_called_an_anomaly",
+            ),
+            *_of("engine_process", "an_async_message_becomes_durable_without_anybody_asking"),
+        ),
+        ("crash_states", "power_cuts"),
+    ),
+    Promise(
+        "D4",
+        "An answer says what was reached, `synced` or `buffered`. A slow disk makes answers slow "
+        "and never weaker.",
+        (
+            "tests/mqservice/delivery/test_produce.py::test_an_async_topic_answers_buffered",
+            *_of(
+                "store",
+                "a_sync_message_is_invisible_until_the_disk_has_it",
+                "an_async_message_is_answered_and_visible_at_once",
+            ),
+            *_of("real_faults", "a_slow_disk_costs_time_and_nothing_else"),
+        ),
+        ("injured_system_calls",),
+    ),
+    Promise(
+        "D5",
+        "A file whose sync has failed once is never relied on again: what it held is written anew "
+        "to another file before anything else is acknowledged, also after a restart.",
+        (
+            *_of(
+                "store",
+                "after_a_failed_sync_the_segment_is_written_anew_and_all_goes_on",
+                "a_disk_that_refuses_a_new_file_too_is_told_to_all_who_wait_and_tried_again",
+                "a_retried_sync_after_a_failed_one_acknowledges_nothing",
+                "closing_does_not_retry_a_sync_that_has_just_failed",
+            ),
+            *_of("queue_durability", "a_failed_sync_of_the_whole_disk_is_not_believed_later"),
+            *_of("index_recovery", "failed_sync_of_the_index_keeps_the_last_good_mark"),
+            *_of(
+                "real_faults",
+                "a_disk_that_fails_loses_nothing_acknowledged",
+                "after_one_failed_sync_the_engine_goes_on_by_itself",
+            ),
+            *_CRASH,
+        ),
+        ("crash_states", "injured_system_calls"),
+    ),
+    Promise(
+        "D6",
+        "A message that was refused with `stored: false` is never delivered to anybody, not after "
+        "a crash either.",
+        (
+            *_of("recovery", "a_put_refused_for_a_full_disk_is_not_there_after_a_crash"),
+            *_of(
+                "store",
+                "a_full_log_disk_refuses_puts_and_heals_by_itself",
+                "a_full_disk_in_the_middle_of_a_large_frame_stores_what_it_says",
+            ),
+            *_of("real_faults", "a_full_disk_refuses_puts_and_heals_by_itself"),
+            *_CRASH,
+        ),
+        ("crash_states", "kills", "full_disks"),
+    ),
+    Promise(
+        "D7",
+        "One sync answers many, but only those whose bytes were there when it began.",
+        _of(
+            "store",
+            "a_sync_answers_nobody_whose_bytes_came_after_it_began",
+            "many_waiting_puts_share_a_sync_and_are_answered_in_order",
+            "a_retried_sync_after_a_failed_one_acknowledges_nothing",
+        ),
+    ),
+    Promise(
+        "D8",
+        "A new file and its name are on the disk before anything in it is relied on. What is made "
+        "without a sync can be made again from the log.",
+        (
+            *_of("queue_durability", "a_checkpoint_makes_new_queue_files_and_their_names_durable"),
+            *_of("store", "a_segment_whose_directory_could_not_be_synced_is_made_again"),
+            *_of("recovery", "a_file_whose_making_was_interrupted_does_not_stop_the_start"),
+            *_CRASH,
+        ),
+        ("crash_states",),
+    ),
+    Promise(
+        "D9",
+        "A settle that was answered survives `kill -9`. A power failure may take the settles of "
+        "the last 200 ms; their messages come again, and none is ever skipped.",
+        (
+            *_of("engine_process", "kill_9_keeps_settles_and_forgets_only_leases"),
+            *_of("recovery_offsets", "a_power_cut_of_an_async_topic_never_skips_what_comes_next"),
+            *_of(
+                "offset_journal",
+                "a_tail_torn_at_every_byte_keeps_the_whole_entries_and_is_cut_off",
+                "a_kill_anywhere_in_a_save_changes_nothing",
+            ),
+            *_CRASH,
+        ),
+        ("crash_states", "kills", "power_cuts"),
+    ),
+)
+ORDER: Final = (
+    Promise(
+        "O1",
+        "An offset of a `sync` topic names one message for ever, for every reader, after any "
+        "crash.",
+        (
+            *_CRASH,
+            *_of(
+                "engine_process", "kill_9_in_the_middle_of_puts_loses_nothing_and_reuses_no_offset"
+            ),
+            *_of(
+                "retention",
+                "offsets_go_on_after_everything_expired_and_the_consume_queues_were_deleted",
+            ),
+            *_of("verify", "a_queue_offset_given_twice_is_found"),
+        ),
+        ("crash_states", "kills", "power_cuts"),
+    ),
+    Promise(
+        "O2",
+        "Of two messages of one queue, the one that was acknowledged before the other was sent has "
+        "the lower offset.",
+        (
+            *_KILLS,
+            *_of("store", "many_waiting_puts_share_a_sync_and_are_answered_in_order"),
+        ),
+        ("kills", "injured_system_calls", "power_cuts"),
+    ),
+    Promise(
+        "O3",
+        "What one producer sends to one queue, one after the other, stays in that order.",
+        (*_KILLS, *_CRASH),
+        ("crash_states", "kills"),
+    ),
+    Promise(
+        "O5",
+        "Offsets of a queue have no gaps, but for what retention removed at its beginning and "
+        "records that the disk damaged, and those are reported.",
+        (
+            *_CRASH,
+            *_of(
+                "store",
+                "a_full_consume_queue_disk_refuses_the_whole_put_and_leaves_no_hole",
+                "any_error_while_a_queue_grows_leaves_no_hole",
+            ),
+            *_of("damaged_reads", "readers_pass_over_a_damaged_record_and_an_alarm_stays"),
+            *_of("retention", "deleting_is_interrupted_anywhere_and_nothing_is_lost_or_comes_back"),
+        ),
+        ("crash_states", "kills"),
+    ),
+    Promise(
+        "O6",
+        "The consumer offset moves only forward, over what was settled without a gap. An offset "
+        "out of range is answered with the range, never with a silent jump.",
+        (
+            *_MODEL,
+            *_of("delivery", "the_consumer_offset_moves_only_over_the_settled_prefix"),
+            *_of("offset_journal", "progress_is_the_settled_prefix_whatever_the_order"),
+            *_of("store", "pull_names_the_range_when_the_offset_is_outside"),
+        ),
+        ("delivery_model",),
+    ),
+    Promise(
+        "O7",
+        "Nobody reads from a `sync` topic what a power failure could still take back.",
+        (
+            *_of(
+                "store",
+                "a_sync_message_is_invisible_until_the_disk_has_it",
+                "async_behind_sync_becomes_visible_in_log_order",
+            ),
+            *_of("index_file", "only_visible_messages_are_in_the_index"),
+            *_of("real_faults", "no_power_cut_takes_a_sync_message"),
+        ),
+        ("power_cuts",),
+    ),
+)
+STORE: Final = (
+    Promise(
+        "S1",
+        "No torn, mixed or altered record is ever served. Checksums cover the whole record and are "
+        "verified at each read.",
+        (
+            *_of(
+                "damaged_reads",
+                "every_single_flipped_bit_of_a_record_is_noticed",
+                "readers_pass_over_a_damaged_record_and_an_alarm_stays",
+            ),
+            *_of("record", "every_flipped_bit_is_refused", "every_truncation_is_refused"),
+            *_of("recovery", "no_torn_record_comes_back_after_appends_and_another_crash"),
+            *_PLANTED,
+            *_CRASH,
+        ),
+        ("crash_states", "planted_bugs"),
+    ),
+    Promise(
+        "S2",
+        "Consume queues and the key index are what the log makes of them, and can be made again "
+        "from it with the same bytes.",
+        (
+            *_of("recovery", "deleted_consume_queues_come_back_with_the_same_bytes"),
+            *_of("index_recovery", "index_that_was_deleted_comes_back_with_the_same_bytes"),
+            *_of("large_store", "every_consume_queue_leads_to_its_records_in_order"),
+            *_of("verify", "a_start_mends_derived_files"),
+            *_CRASH,
+        ),
+        ("crash_states",),
+    ),
+    Promise(
+        "S3",
+        "No entry of a consume queue or of the index leads out of the log, into the middle of a "
+        "record, or to another queue's message.",
+        (
+            *_of(
+                "index_recovery",
+                "entries_of_records_that_were_cut_off_are_zeroed",
+                "entries_above_the_checkpoint_are_not_believed",
+                "slots_and_header_torn_by_a_power_cut_are_made_anew",
+            ),
+            *_CRASH,
+        ),
+        ("crash_states",),
+    ),
+    Promise(
+        "S4",
+        "Damage in the middle of the log costs the damaged records only. All behind them are "
+        "served, it is reported until somebody acts, and nothing is deleted because of it.",
+        (
+            *_of(
+                "recovery",
+                "a_damaged_record_below_the_watermark_costs_only_itself",
+                "damage_in_an_early_segment_never_deletes_later_ones_without_a_checkpoint",
+            ),
+            *_of("damaged_reads", "readers_pass_over_a_damaged_record_and_an_alarm_stays"),
+            *_of("verify", "a_damaged_record_costs_itself_after_a_start_and_a_rebuild"),
+            *_PLANTED,
+        ),
+        ("planted_bugs",),
+    ),
+    Promise(
+        "S5",
+        "Recovering twice is recovering once, and a crash at any point of a recovery can be "
+        "recovered from.",
+        (
+            *_CRASH_IN_RECOVERY,
+            *_of("recovery", "recovering_twice_is_recovering_once"),
+            *_of(
+                "index_recovery",
+                "recovering_twice_is_recovering_once",
+                "kill_at_any_point_of_building_again_is_recovered",
+            ),
+        ),
+        ("crash_in_recovery", "kills"),
+    ),
+    Promise(
+        "S6",
+        "Recovery needs no network, PostgreSQL or Valkey, and deletes nothing because metadata is "
+        "missing or odd: it reads everything again, or refuses and leaves it as it is.",
+        (
+            *_of("engine_hostile", "the_engine_needs_nothing_of_the_web"),
+            *_of(
+                "recovery",
+                "without_a_believable_checkpoint_everything_is_read_again",
+                "missing_segments_are_refused",
+                "a_refused_store_can_be_opened_again_by_the_same_process",
+            ),
+            *_of("engine_hostile", "a_damaged_store_is_refused_with_4_and_left_as_it_is"),
+            *_of("offset_journal", "a_table_that_cannot_be_read_is_refused_and_kept"),
+        ),
+    ),
+    Promise(
+        "S7",
+        "Reading a million records of 1 KiB again, with nothing behind a checkpoint, takes a start"
+        " at most 10 seconds of processor time.",
+        (),
+        ("recovery_time",),
+    ),
+    Promise(
+        "S8",
+        "A store has one writer. A second engine on the directory is refused and changes nothing, "
+        "also while the first is paused.",
+        (
+            *_of("engine_hostile", "a_directory_in_use_is_refused_with_3_and_one_line"),
+            *_of("store", "a_second_engine_on_the_directory_is_refused_and_changes_nothing"),
+            *_of("real_faults", "a_second_engine_is_refused_while_the_first_is_paused"),
+        ),
+        ("planted_bugs",),
+    ),
+    Promise(
+        "S9",
+        "The format has a version. A store of an older one is read, one of a newer is refused and "
+        "left as it is.",
+        (
+            *_of("recovery", "a_checkpoint_of_a_newer_format_is_refused_untouched"),
+            *_of("checkpoint", "a_checkpoint_of_version_1_has_no_index"),
+            *_of("index_recovery", "store_of_a_version_without_index_gets_one"),
+            *_of("golden_files", "segments_consume_queues_and_config_of_a_store"),
+        ),
+    ),
+)
+PROMISES: Final = (*DURABILITY, *ORDER, *STORE)
+
+# What somebody who knows such lists would look for, and does not find above.
+NOT_PROMISED: Final = (
+    "Order of a group across redeliveries (O4): ordered groups are not built.",
+    "In an `async` topic an offset may name another message after a power failure: consumers see "
+    "`async` messages before the disk has them.",
+    "Settles that survive a power failure in any case: the last 200 ms of them may be taken (D9).",
+    "A count of what a power failure took from an `async` topic: a start cannot know it.",
+    "S7 is measured by release runs and by `make bench`, not by a test. By the clock it takes "
+    "longer where other processes want the processors too: compare `start ms` with `start cpu ms` "
+    "below.",
+    "S9: the checkpoint carries the version of a store. A store whose checkpoint is missing is "
+    "read as one of the current version.",
+)
