@@ -6,6 +6,7 @@ import asyncio
 import tempfile
 from pathlib import Path
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -190,5 +191,6 @@ class DeliveryMachine(RuleBasedStateMachine):
         assert self.settled == {(q, o) for q in (0, 1) for o in range(self.put_count[q])}
 
 
+pytestmark = pytest.mark.timeout(600)  # half a minute on a core of its own
 TestDelivery = DeliveryMachine.TestCase
-TestDelivery.settings = settings(max_examples=40, stateful_step_count=40, deadline=None)
+TestDelivery.settings = settings(max_examples=500, stateful_step_count=50, deadline=None)

@@ -1,0 +1,371 @@
+"""A real store in memory and its model side by side: whatever is done, is done to both.
+
+    machine ── put, receive, retain, stop, … ──▶ [ModelledStore] ──▶ Store on FaultyFiles
+                                                       └──▶ StoreModel, GroupModel
+
+Each method checks the store's answer against the model's. What a full disk refuses raises
+``DiskFull`` and leaves the model as it was.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import tempfile
+from collections.abc import Awaitable
+from pathlib import Path
+from typing import Final, NamedTuple, TypeVar
+
+import msgspec
+
+from storage_engine.delivery.subscription import Delivered
+from storage_engine.errors import DiskFull, QueueNotFound, RecordRefused, TopicNotFound
+from storage_engine.records.record import StoreMessage, decode_records, encode_record
+from storage_engine.records.schedule_topic import PROPERTY_DELIVER_AT, SCHEDULE_TOPIC
+from storage_engine.wire.protocol import (
+    GroupConfig,
+    OffsetAtTimeRequest,
+    PullRequest,
+    ReceiveRequest,
+    StartFrom,
+    TopicConfig,
+)
+from tests.storage_engine.doubles import (
+    SEGMENT_BYTES,
+    FaultyFiles,
+    ManualClock,
+    OpenStore,
+    message,
+)
+from tests.storage_engine.keyed import look_up
+from tests.storage_engine.model.group_model import GroupModel, Place
+from tests.storage_engine.model.store_model import Queue, QueueModel, Stored, StoreModel
+from tests.storage_engine.stopping import kill
+
+# Power cuts are tested elsewhere; a thousand real fsyncs would only take time.
+MEMORY: Final = "/dev/shm" if Path("/dev/shm").is_dir() else None
+RETENTION_MS: Final = 3_600_000
+CLOCK_TOLERANCE_MS: Final = 60_000
+BODY_BYTES_MAX: Final = 2_048
+INFLIGHT_MAX: Final = 16
+GROUPS: Final = {"g": StartFrom.EARLIEST, "l": StartFrom.LATEST}
+ROOMY: Final = (1 << 40, 1 << 40)
+FORCE_PERCENT: Final = 85
+FULL_PERCENT: Final = 90
+
+ResultT = TypeVar("ResultT")
+
+
+class Wanted(NamedTuple):
+    """A message to put; ``keys`` are its own, without the id."""
+
+    topic: str
+    queue_id: int
+    body_bytes: int
+    tag: str | None
+    keys: list[str]
+
+
+class Cursor(NamedTuple):
+    """Where a look-up stopped; ``below`` is the place of the last message given."""
+
+    topic: str
+    key: str
+    text: str
+    below: int
+
+
+class ModelledStore:
+    """See the module's docstring."""
+
+    def __init__(self, retention_bytes: int) -> None:
+        self.loop = asyncio.new_event_loop()
+        self._directory = tempfile.TemporaryDirectory(prefix="model", dir=MEMORY)
+        self.store_dir = Path(self._directory.name)
+        self.clock = ManualClock()
+        self.files = FaultyFiles()
+        self.retention_bytes = retention_bytes
+        self.model = StoreModel()
+        self.groups = {name: GroupModel(self.model, start) for name, start in GROUPS.items()}
+        self._number = 0
+        self.is_open = False
+        self.open()
+        for name, start_from in GROUPS.items():
+            self.store.catalog.group_put(GroupConfig(group=name, start_from=start_from))
+
+    def run(self, awaitable: Awaitable[ResultT]) -> ResultT:
+        async def waited() -> ResultT:
+            return await awaitable
+
+        return self.loop.run_until_complete(waited())
+
+    # Life -------------------------------------------------------------------------------------
+
+    def open(self) -> None:
+        limits = {
+            "retention_ms": RETENTION_MS, "retention_bytes": self.retention_bytes,
+            "map_count_max": 2,
+        }  # fmt: skip
+        self.opened = OpenStore(self.store_dir, clock=self.clock, files=self.files, limits=limits)
+
+        async def opened() -> None:
+            self.opened.open()
+
+        self.loop.run_until_complete(opened())
+        self.store = self.opened.store
+        self.is_open = True
+        self._began = self.clock.now_ms(), self.clock.monotonic_ms()
+        for topic in self.model.topics:
+            known = len(self.store.topic_stats(topic).queues)
+            for name in [name for name in self.model.queues if name[0] == topic]:
+                if name[1] >= known:
+                    # Its topic had shrunk, and there was nothing in it.
+                    assert self.model.queues.pop(name).max_offset == 0
+        self._adopt_begins()
+        for group in self.groups.values():
+            group.restarted()
+            for topic in {queue[0] for queue in group.begins}:
+                group.subscribe(topic)
+        newest = max([q.records[at].stamp for _, q, at in self.model.readable()], default=0)
+        self.model.stamp = self.store._commit_log.store_timestamp_ms
+        assert self.model.stamp >= newest
+
+    def stop(self, *, is_killed: bool) -> None:
+        self.is_open = False
+        if is_killed:
+            kill(self.store)
+        else:
+            self.run(self.opened.close())
+
+    def discard(self) -> None:
+        self.loop.close()
+        self._directory.cleanup()
+
+    # Puts -------------------------------------------------------------------------------------
+
+    def topic_put(self, topic: TopicConfig) -> None:
+        self.store.catalog.topic_put(topic)
+        self.model.topic_put(topic)
+
+    def put(self, wanted: list[Wanted]) -> None:
+        """One frame; every answer is the expected one. Raises ``DiskFull``."""
+        messages = [self._message(one) for one in wanted]
+        answer = self.run(self.opened.put(*messages))
+        assert answer.error is None
+        if any(queue_offset >= 0 for queue_offset, _ in answer.offsets):
+            self.model.stamp = max(self.model.stamp, self.clock.now_ms())
+        for one, sent, (queue_offset, physical_offset) in zip(
+            wanted, messages, answer.offsets, strict=True
+        ):
+            code = self._refusal_code(one)
+            if code or queue_offset == -DiskFull.code:
+                assert queue_offset == -code if code else self.files.full
+                continue
+            self._add(one, sent, queue_offset, physical_offset)
+
+    def _message(self, one: Wanted) -> StoreMessage:
+        self._number += 1
+        body = (b"#%d " % self._number).ljust(one.body_bytes, b"x")[: max(one.body_bytes, 8)]
+        properties = {}
+        if one.topic == SCHEDULE_TOPIC:
+            properties[PROPERTY_DELIVER_AT] = str(self.clock.now_ms() + 30 * RETENTION_MS)
+        return msgspec.structs.replace(
+            message(body, topic=one.topic, queue_id=one.queue_id, tag=one.tag),
+            message_id=f"{self._number:034X}",
+            keys=one.keys,
+            properties=properties,
+        )
+
+    def _refusal_code(self, one: Wanted) -> int:
+        topic = self.model.topics.get(one.topic)
+        if one.body_bytes > BODY_BYTES_MAX:
+            return RecordRefused.code
+        if topic is None:
+            return TopicNotFound.code
+        return 0 if one.queue_id < topic.queue_count else QueueNotFound.code
+
+    def _add(
+        self, one: Wanted, sent: StoreMessage, queue_offset: int, physical_offset: int
+    ) -> None:
+        queue = self.model.queues[one.topic, one.queue_id]
+        assert queue_offset == queue.max_offset
+        keys = (sent.message_id, *one.keys)
+        size = len(encode_record(sent))
+        queue.records.append(
+            Stored(sent.body, one.tag, keys, self.model.stamp, physical_offset, size)
+        )
+
+    # Reads ------------------------------------------------------------------------------------
+
+    def pull(
+        self,
+        name: Queue,
+        offset: int,
+        count: int,
+        bytes_max: int = 1 << 20,
+        tags: tuple[str, ...] = (),
+    ) -> int:
+        """The next offset."""
+        head, found = self.store.pull(
+            PullRequest(
+                topic=name[0], queue_id=name[1], queue_offset=offset, messages_max=count,
+                bytes_max=bytes_max, tags=list(tags),
+            )
+        )  # fmt: skip
+        records = decode_records(self.store.read_records(found))
+        queue = self.model.queues[name]
+        given = [record.queue_offset for record in records]
+        queue.check_pull(head, given, offset, count, bytes_max, list(tags))
+        for record in records:
+            known = queue.records[record.queue_offset]
+            assert (record.topic, record.queue_id, record.body) == (*name, known.body)
+            assert (record.tag, record.message_id) == (known.tag, known.keys[0])
+            assert tuple(record.keys) == known.keys[1:]
+            assert record.store_timestamp_ms == known.stamp
+        return head.next_offset
+
+    def look_up(
+        self,
+        topic: str,
+        key: str,
+        count: int,
+        from_ms: int,
+        to_ms: int,
+        cursor: Cursor | None = None,
+    ) -> list[Cursor]:
+        """All pages; the cursor of each but the last."""
+        below = cursor.below if cursor else 1 << 62
+        text = cursor.text if cursor else ""
+        expected = self.model.with_key(topic, key, below=below, from_ms=from_ms, to_ms=to_ms)
+        given: list[bytes] = []
+        cursors: list[Cursor] = []
+        places = {
+            queue.records[at].body: queue.records[at].physical_offset
+            for _, queue, at in self.model.readable()
+        }
+        while True:
+            head, records = look_up(
+                self.opened, key, topic=topic, messages_max=count, cursor=text, from_ms=from_ms,
+                to_ms=to_ms,
+            )  # fmt: skip
+            assert len(records) <= count
+            given += [record.body for record in records]
+            text = head.cursor
+            if not text:
+                assert head.is_complete or self.files.full
+                assert given == expected or not head.is_complete
+                return cursors
+            if records:
+                below = places.get(records[-1].body, below)
+            cursors.append(Cursor(topic, key, text, below))
+
+    def offset_at_time(self, name: Queue, timestamp_ms: int) -> None:
+        reply = self.store.queries.offset_at_time(
+            OffsetAtTimeRequest(topic=name[0], queue_id=name[1], timestamp_ms=timestamp_ms)
+        )
+        queue = self.model.queues[name]
+        assert (reply.min_offset, reply.max_offset) == (queue.min_offset, queue.max_offset)
+        assert reply.queue_offset == queue.offset_at_time(timestamp_ms)
+
+    # Delivery ---------------------------------------------------------------------------------
+
+    def receive(self, group_name: str, topic: str, count: int, lease_ms: int) -> None:
+        group = self.groups[group_name]
+        now_ms = self.clock.monotonic_ms()
+        answers: list[Delivered] = []
+        request = ReceiveRequest(
+            group=group_name, topic=topic, member_id="m", messages_max=count, bytes_max=1 << 20,
+            wait_ms=0, lease_ms=lease_ms,
+        )  # fmt: skip
+        self.store.receive(request, answers.append)
+        group.subscribe(topic)
+        ready = group.ready(topic, now_ms)
+        (delivered,) = answers
+        records = decode_records(self.store.read_records(delivered.records))
+        places = [Place((record.topic, record.queue_id), record.queue_offset) for record in records]
+        assert set(places) <= ready
+        assert len(set(places)) == len(places)
+        self._check_receive_count(group, topic, len(ready), places, count)
+        for place, record, attempt in zip(places, records, delivered.attempts, strict=True):
+            assert record.body == self.model.queues[place.queue].records[place.offset].body
+            assert attempt == group.leased(place, delivered.lease_generation, now_ms + lease_ms)
+
+    def _check_receive_count(
+        self, group: GroupModel, topic: str, ready_count: int, places: list[Place], count: int
+    ) -> None:
+        queues = [name for name in self.model.queues if name[0] == topic]
+        taken = {name: sum(place.queue == name for place in places) for name in queues}
+        is_full = any(group.held_count(name) + taken[name] >= INFLIGHT_MAX for name in queues)
+        expected = min(count, ready_count)
+        if any(self.model.queues[name].damaged for name in queues):
+            expected = min(1, expected)
+        assert len(places) >= expected or is_full
+
+    # Retention --------------------------------------------------------------------------------
+
+    def segments(self) -> list[int]:
+        """Base offsets of the log's files."""
+        directory = self.store_dir / "commitlog"
+        return sorted(int(name) for name in os.listdir(directory)) if directory.is_dir() else []
+
+    def retain(self, used_percent: int) -> None:
+        """One pass with a disk that full. Raises ``DiskFull``: then it must be run again."""
+        self.files.disk = (100, 100 - used_percent)
+        is_forced = used_percent >= FORCE_PERCENT
+        held = {} if is_forced else self._lowest_held()
+        bases = self.segments()
+        count = int(is_forced)
+        if self.retention_bytes:
+            count = max(count, len(bases) - self.retention_bytes // SEGMENT_BYTES)
+        count = min(count, 10, len(bases) - 1)
+        wall_ms, monotonic_ms = self._began
+        passed_ms = self.clock.monotonic_ms() - monotonic_ms
+        now_ms = min(self.clock.now_ms(), wall_ms + passed_ms + CLOCK_TOLERANCE_MS)
+        self.model.expire(now_ms, RETENTION_MS, held)
+        if count > 0:
+            self.model.force(bases[count], held, self._forwarded(bases[count]))
+        try:
+            self.run(self.store.retention.run())
+        finally:
+            self._place_forwarded()
+        assert (self.store.disk.refusal is not None) == (used_percent >= FULL_PERCENT)
+        self._adopt_begins()
+        if count > 0 and not held:
+            assert self.segments()[0] >= bases[count]
+        for group in self.groups.values():
+            group.forget_below_min()
+
+    def _lowest_held(self) -> dict[Queue, int]:
+        lowest: dict[Queue, int] = {}
+        for group in self.groups.values():
+            for place in group.held:
+                lowest[place.queue] = min(place.offset, lowest.get(place.queue, place.offset))
+        return lowest
+
+    def _forwarded(self, below: int) -> list[Stored]:
+        """Copies of the scheduled messages below an offset of the log; their place is not known."""
+        queue = self.model.queues.get((SCHEDULE_TOPIC, 0), QueueModel())
+        found = [queue.records[at] for at in queue.whole(0, queue.first_at_or_above(below))]
+        if found:
+            self.model.stamp = max(self.model.stamp, self.clock.now_ms())
+        return [one._replace(stamp=self.model.stamp, physical_offset=-1) for one in found]
+
+    def _place_forwarded(self) -> None:
+        queue = self.model.queues.get((SCHEDULE_TOPIC, 0))
+        for offset in range(queue.min_offset, queue.max_offset) if queue else ():
+            assert queue is not None
+            if queue.records[offset].physical_offset < 0:
+                at = self.store.queries.queues_of(SCHEDULE_TOPIC)[0].unit(offset)[0]
+                queue.records[offset] = queue.records[offset]._replace(physical_offset=at)
+
+    def _adopt_begins(self) -> None:
+        """Where only damaged messages are in doubt, the store says where a queue begins."""
+        bases = self.segments()
+        self.model.log_start = bases[0] if bases else 0
+        self.model.is_pristine = self.model.is_pristine and not self.model.log_start
+        for topic in self.model.topics:
+            for stats in self.store.topic_stats(topic).queues:
+                queue = self.model.queues[topic, stats.queue_id]
+                assert stats.max_offset == queue.max_offset
+                assert queue.is_same_begin(stats.min_offset), (topic, stats, queue.min_offset)
+                queue.min_offset = stats.min_offset
