@@ -15,6 +15,9 @@ phantom             a message is there that nobody sent to this queue         L2
 reordered           messages of a queue are not in the order they were sent   O3
 settle-lost         a durable settle is forgotten                             D9
 poll-skip           a message is not delivered although nobody settled it     D9
+came-back           a message that had expired can be read again              O1
+alarm-lost          nothing tells of a damaged message any more               S4
+not-found           the index does not lead to a message                      S3
 unusable            a put or a read afterwards fails                          B3
 """
 
@@ -27,12 +30,14 @@ from typing import Final
 from storage_engine.delivery.subscription import Delivered
 from storage_engine.errors import StoreError
 from storage_engine.records.record import Record, decode_records, verify_record
+from storage_engine.records.schedule_topic import SCHEDULE_TOPIC
 from storage_engine.wire.protocol import PullRequest, ReceiveRequest
 from tests.storage_engine.crash.log_reader import BadLog, LogRecord, read_log, read_units
 from tests.storage_engine.crash.promises import Promises, Queue
 from tests.storage_engine.crash.recorder import read_tree
 from tests.storage_engine.crash.violation import Violation
 from tests.storage_engine.doubles import FaultyFiles, OpenStore, message
+from tests.storage_engine.keyed import pages
 from tests.storage_engine.stopping import kill
 
 ALARM_FILE: Final = "config/quarantine.json"
@@ -99,11 +104,14 @@ def _check_messages(
     store: OpenStore, store_dir: Path, promises: Promises, *, was_killed: bool
 ) -> None:
     try:
-        log = read_log(store_dir)
+        log = read_log(store_dir, promises.damaged_places)
     except BadLog as exc:
         raise Violation("damaged-log", str(exc)) from exc
-    if (store_dir / ALARM_FILE).exists():
+    has_alarm = (store_dir / ALARM_FILE).exists()
+    if has_alarm and not promises.damaged:
         raise Violation("quarantined", "a crash is no corruption")
+    if promises.has_alarm and not has_alarm:
+        raise Violation("alarm-lost", "a damaged message had been met")
     by_queue: dict[Queue, list[LogRecord]] = {}
     for record in log:
         by_queue.setdefault((record.topic, record.queue_id), []).append(record)
@@ -115,6 +123,7 @@ def _check_messages(
             queue = topic, queue_id
             served = _check_queue(store, store_dir, promises, queue, of_log)
             _check_acked(served, promises, queue, was_killed=was_killed)
+        _check_index(store, topic)
 
 
 def _check_queue(
@@ -124,13 +133,17 @@ def _check_queue(
     stats = store.store.topic_stats(queue[0]).queues[queue[1]]
     served = pulled(store, queue, stats.min_offset, stats.max_offset)
     offsets = [record.queue_offset for record in served]
-    if offsets != list(range(stats.min_offset, stats.max_offset)):
+    damaged = promises.damaged[queue].difference(offsets)
+    if sorted(damaged.union(offsets)) != list(range(stats.min_offset, stats.max_offset)):
         raise Violation("gap", f"{queue} serves {offsets} of {stats}")
-    if stats.min_offset and not promises.may_expire:
+    if stats.min_offset > promises.may_expire_below[queue]:
         raise Violation("lost-write", f"{queue} begins at {stats.min_offset}")
+    if stats.min_offset < promises.expired_below[queue]:
+        raise Violation("came-back", f"{queue} begins at {stats.min_offset}")
     readable = [record for record in of_log if record.queue_offset >= stats.min_offset]
     units = read_units(store_dir, *queue, stats.min_offset, stats.max_offset)
-    if units != [record.unit for record in readable]:
+    whole = [unit for at, unit in enumerate(units, stats.min_offset) if at not in damaged]
+    if whole != [record.unit for record in readable]:
         raise Violation("index-differs", f"{queue}: {units} of {readable}")
     for record in served:
         if record.body in promises.refused:
@@ -138,7 +151,7 @@ def _check_queue(
         if promises.sent.get(record.body) != queue:
             raise Violation("phantom", f"{queue} serves {record.body[:40]!r}")
     order = [promises.order[record.body] for record in served]
-    if order != sorted(set(order)):
+    if order != sorted(set(order)) and queue[0] != SCHEDULE_TOPIC:
         raise Violation("reordered", f"{queue}: {order}")
     return served
 
@@ -147,12 +160,17 @@ def _check_acked(
     served: list[Record], promises: Promises, queue: Queue, *, was_killed: bool
 ) -> None:
     bodies = {record.queue_offset: record.body for record in served}
-    first = served[0].queue_offset if served else 0
+    may_be_gone = set(promises.damaged[queue])
+    moved: set[bytes] = set()
+    if queue[0] == SCHEDULE_TOPIC:
+        moved.update(record.body for record in served)
+    else:
+        may_be_gone.update(range(promises.may_expire_below[queue]))
     for queue_offset, body in promises.acked[queue].items():
         if queue_offset in bodies:
             if bodies[queue_offset] != body:
                 raise Violation("inconsistent-offset", f"{queue} at {queue_offset}")
-        elif queue_offset < first and promises.may_expire:
+        elif body in moved or queue_offset in may_be_gone:
             continue
         elif was_killed or queue_offset < promises.safe_below[queue]:
             raise Violation("lost-write", f"{queue} at {queue_offset}: {body[:40]!r}")
@@ -161,14 +179,15 @@ def _check_acked(
 def pulled(store: OpenStore, queue: Queue, start: int, end: int) -> list[Record]:
     """What a pull gives, with every CRC verified again."""
     records: list[Record] = []
-    while start + len(records) < end:
+    while start < end:
         request = PullRequest(
-            topic=queue[0], queue_id=queue[1], queue_offset=start + len(records),
+            topic=queue[0], queue_id=queue[1], queue_offset=start,
             messages_max=_PULL_COUNT, bytes_max=_BYTES_MAX,
         )  # fmt: skip
-        _, found = store.store.pull(request)
-        if not found:
+        head, found = store.store.pull(request)
+        if head.next_offset <= start:
             break
+        start = head.next_offset
         content = store.store.read_records(found)
         at = 0
         for _, record_bytes in found:
@@ -179,6 +198,17 @@ def pulled(store: OpenStore, queue: Queue, start: int, end: int) -> list[Record]
             at += record_bytes
         records += decode_records(content)
     return records
+
+
+def _check_index(store: OpenStore, topic: str) -> None:
+    """Every message that a pull gives is found by its id; all have the same."""
+    served: list[Record] = []
+    for stats in store.store.topic_stats(topic).queues:
+        served += pulled(store, (topic, stats.queue_id), stats.min_offset, stats.max_offset)
+    served.sort(key=lambda record: -record.physical_offset)
+    found = pages(store, "01" * 17, topic=topic)
+    if [one.physical_offset for one in found] != [one.physical_offset for one in served]:
+        raise Violation("not-found", f"{topic}: {len(found)} of {len(served)} messages")
 
 
 def _check_settles(store: OpenStore, promises: Promises, *, was_killed: bool) -> None:
@@ -194,7 +224,8 @@ def _check_settles(store: OpenStore, promises: Promises, *, was_killed: bool) ->
                     raise Violation("settle-lost", f"{key} gets {sorted(safe)} again")
                 stats = store.store.topic_stats(topic).queues[queue_id]
                 missing = set(range(stats.min_offset, stats.max_offset)) - got
-                skipped = missing - promises.settling[key]
+                skipped = missing - promises.settling[key] - promises.damaged[key[1]]
+                skipped.difference_update(range(promises.may_expire_below[key[1]]))
                 if skipped:
                     raise Violation("poll-skip", f"{key} never gets {sorted(skipped)}")
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import struct
 import zlib
+from collections.abc import Set
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -18,6 +19,7 @@ _V1: Final = 0xDAA320A7
 _BLANK: Final = 0xCBD43194
 _CRC_PROPERTY_BYTES: Final = 20
 _DIGITS: Final = 20
+_SCHEDULE_TOPIC: Final = "SCHEDULE_TOPIC_XXXX"
 _UNIT = struct.Struct(">qiq")
 Unit = tuple[int, int, int]
 
@@ -36,8 +38,11 @@ class BadLog(Exception):
     """The log is not whole records, then zeros."""
 
 
-def read_log(store: Path) -> list[LogRecord]:
-    """Every record, in order. Raises ``BadLog`` when anything else than zeros follows the last."""
+def read_log(store: Path, damaged: Set[int] = frozenset()) -> list[LogRecord]:
+    """Every record, in order. Raises ``BadLog`` when anything else than zeros follows the last.
+
+    Of those that may be ``damaged``, by physical offset, the length at least must be right.
+    """
     records: list[LogRecord] = []
     expected = None
     has_ended = False
@@ -59,6 +64,9 @@ def read_log(store: Path) -> list[LogRecord]:
                 break
             try:
                 records.append(_record(content, at, base))
+            except BadLog:
+                if base + at not in damaged:
+                    raise
             except (ValueError, IndexError, struct.error) as exc:
                 raise BadLog(f"no record at {base + at}: {exc}") from exc
             at += size_bytes
@@ -84,12 +92,11 @@ def _record(content: bytes, at: int, base: int) -> LogRecord:
     topic_at = body_at + body_bytes
     topic = whole[topic_at + 1 : topic_at + 1 + whole[topic_at]].decode()
     properties = whole[topic_at + 3 + whole[topic_at] :]
-    tag = b""
-    for pair in properties.split(b"\x02"):
-        name, _, value = pair.partition(b"\x01")
-        if name == b"TAGS":
-            tag = value
-    unit = (physical_offset, size_bytes, _java_hash(tag.decode()))
+    values = dict(pair.partition(b"\x01")[::2] for pair in properties.split(b"\x02"))
+    tag_hash = _java_hash(values.get(b"TAGS", b"").decode())
+    if topic == _SCHEDULE_TOPIC:
+        tag_hash = int(values.get(b"TIMER_DELIVER_MS", b"0"))
+    unit = (physical_offset, size_bytes, tag_hash)
     return LogRecord(topic, queue_id, queue_offset, body, unit)
 
 

@@ -4,6 +4,7 @@
 
 An *acked* message of a sync topic stays, of an async topic unless it is in the unsafe suffix of its
 queue; a *refused* one never exists; one that was only *sent* may go either way. Bodies are unique.
+A scheduled message may move to a later offset, and be there twice; else only what may expire goes.
 """
 
 from __future__ import annotations
@@ -72,13 +73,35 @@ class Settled(NamedTuple):
     queue_offset: int
 
 
-class RetentionBegun(NamedTuple):
-    """From now on the oldest segments may be deleted."""
+class MayExpire(NamedTuple):
+    """From now on messages of the queue below an offset may be gone."""
+
+    queue: Queue
+    below: int
+
+
+class Expired(NamedTuple):
+    """Retention ran: messages of the queue below an offset never come back."""
+
+    queue: Queue
+    below: int
+
+
+class Damaged(NamedTuple):
+    """From now on bytes of this message on the disk may be wrong."""
+
+    queue: Queue
+    queue_offset: int
+    physical_offset: int
+
+
+class AlarmRaised(NamedTuple):
+    """Somebody has met a damaged message: the alarm stays."""
 
 
 Notice = (
     TopicMade | GroupMade | Sent | Acked | Refused | QueueSafe | SettleBegun | Settled
-    | SettlesSafe | RetentionBegun
+    | SettlesSafe | MayExpire | Expired | Damaged | AlarmRaised
 )  # fmt: skip
 
 
@@ -96,7 +119,11 @@ class Promises:
         self.settling: dict[tuple[str, Queue], set[int]] = defaultdict(set)
         self.settled: dict[tuple[str, Queue], set[int]] = defaultdict(set)
         self.settled_safe: dict[tuple[str, Queue], set[int]] = {}
-        self.may_expire = False
+        self.may_expire_below: dict[Queue, int] = defaultdict(int)
+        self.expired_below: dict[Queue, int] = defaultdict(int)
+        self.damaged: dict[Queue, set[int]] = defaultdict(set)
+        self.damaged_places: set[int] = set()  # physical offsets
+        self.has_alarm = False
 
     def hear(self, notice: object) -> None:
         """Take one notice; they come in order."""
@@ -123,7 +150,14 @@ class Promises:
                 self.settled[group, queue].add(queue_offset)
             case SettlesSafe():
                 self.settled_safe = {key: set(value) for key, value in self.settled.items()}
-            case RetentionBegun():
-                self.may_expire = True
+            case MayExpire(queue, below):
+                self.may_expire_below[queue] = max(self.may_expire_below[queue], below)
+            case Expired(queue, below):
+                self.expired_below[queue] = max(self.expired_below[queue], below)
+            case Damaged(queue, queue_offset, physical_offset):
+                self.damaged[queue].add(queue_offset)
+                self.damaged_places.add(physical_offset)
+            case AlarmRaised():
+                self.has_alarm = True
             case _:
                 raise AssertionError(f"nobody understands {notice}")

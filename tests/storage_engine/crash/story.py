@@ -10,24 +10,34 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import os
 from collections.abc import Awaitable
 from pathlib import Path
 from typing import Final
 
+import msgspec
+
 from storage_engine.delivery.subscription import Delivered
 from storage_engine.errors import StoreError
-from storage_engine.records.record import Record, decode_records
+from storage_engine.offset_at_time import offset_at_time
+from storage_engine.records.record import BODY_LENGTH_AT, Record, decode_records
+from storage_engine.records.schedule_topic import PROPERTY_DELIVER_AT, SCHEDULE_TOPIC
 from storage_engine.wire.protocol import (
     Durability,
     GroupConfig,
     LeaseRef,
+    PullRequest,
     ReceiveRequest,
     SettleRequest,
     TopicConfig,
 )
 from tests.storage_engine.crash.promises import (
     Acked,
+    AlarmRaised,
+    Damaged,
+    Expired,
     GroupMade,
+    MayExpire,
     QueueSafe,
     Refused,
     Sent,
@@ -46,8 +56,10 @@ LIMITS: Final = {
     "frame_bytes_max": 65_536,
     "inflight_count_max": 1_000,
     "lease_ms_min": 1,
+    "retention_bytes": 5 * 8_192,
 }
 LEASE_MS: Final = 1_000
+YEAR_MS: Final = 365 * 24 * 3_600_000
 
 
 class Story:
@@ -90,6 +102,9 @@ class Story:
         for body in bodies:
             self.recorder.told(Sent((topic, queue_id), body))
         messages = [message(body, topic=topic, queue_id=queue_id, tag=tag) for body in bodies]
+        if topic == SCHEDULE_TOPIC:
+            due = {PROPERTY_DELIVER_AT: str(self.clock.now_ms() + YEAR_MS)}
+            messages = [msgspec.structs.replace(one, properties=due) for one in messages]
         try:
             future = self.store.start_put(messages)
         except StoreError as exc:
@@ -179,6 +194,54 @@ class Story:
     async def checkpoint(self) -> None:
         await self.store.store.checkpoint()
         self.recorder.told(SettlesSafe())
+
+    async def retain(self) -> None:
+        """One pass of retention, after saying what it may take."""
+        store = self.store.store
+        bases = [file.base_offset for file in store._commit_log.segments()]
+        count = max(len(bases) - self.limits["retention_bytes"] // self.limits["segment_bytes"], 0)
+        oldest_ms = self.clock.now_ms() - store.config.retention_ms
+        queues = [queue for topic in self._durability for queue in store.queries.queues_of(topic)]
+        for queue in queues:
+            below = queue.first_at_or_above(bases[count])
+            if queue.topic != SCHEDULE_TOPIC:
+                below = max(below, offset_at_time(store._commit_log, queue, oldest_ms))
+            self.recorder.told(MayExpire((queue.topic, queue.queue_id), below))
+        await store.retention.run()
+        for queue in queues:
+            self.recorder.told(Expired((queue.topic, queue.queue_id), queue.min_offset))
+
+    async def damage(self, queue_offset: int, *, topic: str = "t", queue_id: int = 0) -> None:
+        """Stop, change a bit in the body of a message on the disk, and start again."""
+        unit = self.store.store.queries.queues_of(topic)[queue_id].unit(queue_offset)
+        await self.store.close()
+        self.recorder.told(Damaged((topic, queue_id), queue_offset, unit[0]))
+        size_bytes = self.limits["segment_bytes"]
+        base = unit[0] // size_bytes * size_bytes
+        path = self.store_dir / "commitlog" / f"{base:020d}"
+        descriptor = os.open(path, os.O_RDWR)
+        at = unit[0] - base + BODY_LENGTH_AT + 4
+        os.pwrite(descriptor, bytes([os.pread(descriptor, 1, at)[0] ^ 1]), at)
+        os.fsync(descriptor)
+        os.close(descriptor)
+        self.store = self._opened()
+
+    def read(self, queue_offset: int, *, topic: str = "t", queue_id: int = 0) -> None:
+        """Meet a damaged message."""
+        request = PullRequest(
+            topic=topic, queue_id=queue_id, queue_offset=queue_offset, messages_max=1,
+            bytes_max=1 << 20,
+        )  # fmt: skip
+        assert self.store.store.pull(request)[1] == []
+        self.recorder.told(AlarmRaised())
+
+    async def restart_without(self, directory: str) -> None:
+        """Stop, delete the files of a derived directory, and start again."""
+        await self.store.close()
+        for path in sorted((self.store_dir / directory).rglob("*")):
+            if path.is_file():
+                path.unlink()
+        self.store = self._opened()
 
     def crash(self) -> None:
         """kill -9 and start again; the page cache stays."""

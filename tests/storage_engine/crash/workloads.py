@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Final
 
+from storage_engine.records.schedule_topic import SCHEDULE_TOPIC
 from tests.storage_engine.crash.story import LEASE_MS, Story
 from tests.storage_engine.crash.violation import Violation
 
@@ -192,6 +193,93 @@ async def a_sync_and_its_repair_that_failed(story: Story) -> None:
         await story.put(size)
 
 
+async def retention_by_age(story: Story) -> None:
+    story.topic(queues=2)
+    story.topic("idle")
+    story.group()
+    await story.put(300, 301, topic="idle")
+    for index in range(9):
+        await story.put(1_500 + index, 800, queue_id=index % 2)
+        story.clock.advance(story.store.store.config.retention_ms // 4)
+        if index % 3 == 1:
+            await story.checkpoint()
+        if index > 3:
+            await story.retain()
+            generation, records = story.receive(1)
+            story.ack(generation, records)
+
+
+async def retention_by_size(story: Story) -> None:
+    story.topic(queues=2)
+    story.topic("a", is_sync=False)
+    story.group()
+    for index in range(24):
+        await story.put(3_000 + index, queue_id=index // 7 % 2)
+        await story.put(150, topic="a")
+        if index % 8 == 6:
+            await story.checkpoint()
+        if index % 8 in (1, 7):
+            await story.retain()
+        if index == 15:
+            story.crash()
+
+
+async def scheduled_messages_roll_forward(story: Story) -> None:
+    story.topic()
+    story.topic(SCHEDULE_TOPIC)
+    await story.put(2_500, 2_501, topic=SCHEDULE_TOPIC)
+    await story.put(2_502, 200, topic=SCHEDULE_TOPIC)
+    for index in range(20):
+        await story.put(3_000 + index)
+        if index % 5 == 4:
+            await story.retain()
+        if index == 12:
+            await story.checkpoint()
+
+
+async def retention_and_deleted_queues(story: Story) -> None:
+    story.topic(queues=2)
+    story.topic("short")
+    await story.put(500, 501, topic="short")
+    for index in range(16):
+        await story.put(3_000 + index, queue_id=index % 2)
+        if index in (13, 15):
+            await story.retain()
+    await story.restart_without("consumequeue")
+    await story.put(700, topic="short")
+    await story.restart_without("index")
+    await story.put(701, queue_id=1)
+
+
+async def index_files_that_roll_and_go(story: Story) -> None:
+    story.topic(queues=2)
+    for index in range(13):
+        await story.put(*[400 + index] * 6, queue_id=index % 2)
+        story.store.store.tick()
+        if index % 4 == 1:
+            await story.checkpoint()
+        if index % 4 == 3:
+            await story.retain()
+
+
+async def a_damaged_record(story: Story) -> None:
+    story.topic(queues=2)
+    story.group()
+    for index in range(6):
+        await story.put(1_200 + index, 300, queue_id=index % 2)
+    await story.damage(2)
+    story.read(2)
+    await story.put(1_300, queue_id=1)
+    generation, records = story.receive(4)
+    story.ack(generation, records)
+    await story.checkpoint()
+    await story.damage(4, queue_id=1)
+    await story.put(1_301)
+    story.read(4, queue_id=1)
+    story.crash()
+    await story.put(1_302)
+
+
 WORKLOADS: Final[dict[str, Workload]] = {
     work.__name__: work
     for work in (
@@ -212,5 +300,11 @@ WORKLOADS: Final[dict[str, Workload]] = {
         a_disk_that_was_full,
         a_sync_that_failed,
         a_sync_and_its_repair_that_failed,
+        retention_by_age,
+        retention_by_size,
+        scheduled_messages_roll_forward,
+        retention_and_deleted_queues,
+        index_files_that_roll_and_go,
+        a_damaged_record,
     )
 }
