@@ -319,7 +319,9 @@ class StoreMachine(RuleBasedStateMachine):
                 case "receive":
                     self.both.receive("g", "a", 3, LEASES_MS[0])
                 case "topic":
-                    self.both.topic_put(TopicConfig(topic="a", queue_count=QUEUES_MAX))
+                    is_one = self.both.model.topics["a"].queue_count == 1
+                    queue_count = QUEUES_MAX if is_one else 1
+                    self.both.topic_put(TopicConfig(topic="a", queue_count=queue_count))
                 case "checkpoint":
                     self.both.run(self.both.store.checkpoint())
                 case "open":
@@ -332,6 +334,7 @@ class StoreMachine(RuleBasedStateMachine):
         self.both.files.full = set()
         if not self.both.is_open:
             self.both.open()
+        self.both.put(frame)  # without a restart
 
     # What always holds ------------------------------------------------------------------------
 
