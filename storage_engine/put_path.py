@@ -45,6 +45,7 @@ from storage_engine.records.record import (
     LENGTH_4,
     MAGIC_V1,
     MAGIC_V2,
+    PROPERTIES_BYTES_MAX,
     STORE_TIMESTAMP_AT,
     SYSFLAG_BORN_HOST_V6,
 )
@@ -172,6 +173,7 @@ class PutPath:
                 or properties_at + CRC_PROPERTY_BYTES > end
                 or (payload[properties_at - 2] << 8) | payload[properties_at - 1]
                 != end - properties_at
+                or end - properties_at > PROPERTIES_BYTES_MAX
                 or not payload.startswith(CRC_PROPERTY_HEAD, end - CRC_PROPERTY_BYTES)
                 or payload[end - 1] != PAIR_END
             ):

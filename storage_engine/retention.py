@@ -28,6 +28,7 @@ from storage_engine.delivery.consumer_offsets import ConsumerOffsets
 from storage_engine.delivery.delivery import Delivery
 from storage_engine.delivery.expired_progress import lowest_leased, settle_expired
 from storage_engine.disk.disk_space import DiskSpace, DiskState
+from storage_engine.disk.mapped_file import MappedFile
 from storage_engine.log.commit_log import CommitLog
 from storage_engine.log.quarantine import Quarantine
 from storage_engine.offset_at_time import offset_at_time
@@ -35,7 +36,7 @@ from storage_engine.queues.consume_queue import ConsumeQueue
 from storage_engine.queues.consume_queues import ConsumeQueues
 from storage_engine.queues.min_offsets import MinOffsets
 from storage_engine.records.record_parts import store_timestamp_of
-from storage_engine.records.schedule_topic import SCHEDULE_TOPIC
+from storage_engine.records.schedule_topic import SCHEDULE_TOPIC, SCHEDULE_TOPIC_BYTES
 
 log = logging.getLogger(__name__)
 
@@ -120,12 +121,21 @@ class Retention:
                 "unsettled messages expired",
                 extra={"action": "lost_by_retention", "message_count": lost_count},
             )
-        keep_from = await self._keep_from()
+        going = self._going(await self._keep_from(), forced, state)
+        end_offset = going[-1].base_offset + self._config.segment_bytes if going else 0
+        if end_offset > forced:
+            await self._forward(end_offset)
+            for queue in self._schedule_queues():
+                queue.raise_min(queue.first_at_or_above(end_offset))
         self._min_offsets.save(self._queues)
-        count = await self._delete(keep_from, forced, state)
+        if going:
+            await self._delete(end_offset, len(going))
         for queue in self._queues:
             queue.drop_unreadable()
-        return count
+        return len(going)
+
+    def _schedule_queues(self) -> list[ConsumeQueue]:
+        return self._queues.by_topic.get(SCHEDULE_TOPIC_BYTES, [])
 
     def settle_expired(self) -> int:
         """Let the groups pass over what cannot be read; how many messages they had not settled."""
@@ -183,17 +193,21 @@ class Retention:
         return segments[count].base_offset if segments and count > 0 else 0
 
     async def _keep_from(self) -> int:
-        """The lowest physical offset that somebody can still read, or will be able to."""
+        """The lowest physical offset that somebody can still read, or will be able to.
+
+        Scheduled messages do not count: they are appended again.
+        """
         # Taken before the queues are looked at: what is not visible in them yet lies above it.
         lowest = min(self._visible_to(), self._commit_log.flushed_offset)
         for step, queue in enumerate(list(self._queues)):
             if step % _QUEUES_A_STEP == _QUEUES_A_STEP - 1:
                 await asyncio.sleep(0)
-            if queue.min_offset < queue.max_offset:
+            if queue.min_offset < queue.max_offset and queue.topic != SCHEDULE_TOPIC:
                 lowest = min(lowest, self._first_of(queue)[1])
         return lowest
 
-    async def _delete(self, keep_from: int, forced: int, state: DiskState) -> int:
+    def _going(self, keep_from: int, forced: int, state: DiskState) -> list[MappedFile]:
+        """The segments to delete in this pass, from the first one on."""
         segments = self._commit_log.segments()
         size_bytes = self._config.segment_bytes
         free = [file for file in segments[:-1] if file.base_offset + size_bytes <= keep_from]
@@ -203,22 +217,21 @@ class Retention:
             may_go = min(len(aged), self._may_age(len(segments)))
             free = free[: len(free) - len(aged) + may_go]
             self._aged_count += may_go
-        if not free:
-            return 0
-        offset = free[-1].base_offset + size_bytes
+        return free
+
+    async def _delete(self, offset: int, count: int) -> None:
         await self._commit_log.delete_before(offset)
         self._index.drop_below(offset)
         self._quarantine.drop_below(offset)
-        self.deleted_segment_count += len(free)
+        self.deleted_segment_count += count
         log.info(
             "segments deleted",
             extra={
                 "action": "segments_deleted",
-                "segment_count": len(free),
+                "segment_count": count,
                 "start_offset": offset,
             },
         )
-        return len(free)
 
     def _may_age(self, segment_count: int) -> int:
         """How many segments may still go by age in this interval."""

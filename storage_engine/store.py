@@ -119,9 +119,7 @@ class Store:
     def open(self, loop: asyncio.AbstractEventLoop) -> Recovered:
         """Lock the directory, recover, and be ready.
 
-        Raises:
-            StoreInUse: another engine owns the directory.
-            StoreCorrupt: the files cannot be taken over; they are left as they are.
+        Raises ``StoreInUse``, or ``StoreCorrupt`` with the files left as they are.
         """
         self._files.make_dirs(self.config.store_path)
         self._lock.acquire()
@@ -152,7 +150,7 @@ class Store:
         self._consumer_offsets.load()
         self._clamp_offsets()
         self._checkpointer.write_first(recovered.end_offset)
-        self.epoch = next_epoch(self._files, path)
+        self.epoch = next_epoch(self._files, path, self._clock.now_ms())
         self._run_mark.set()
         self.catalog.route_all()
         self._delivery = Delivery(

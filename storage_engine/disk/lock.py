@@ -12,6 +12,8 @@ from storage_engine.errors import StoreInUse
 from storage_engine.layout import CONFIG_DIR, LOCK_FILE
 
 _EPOCH_FILE: Final = "epoch"
+_YEAR_2020_MS: Final = 1_577_836_800_000
+_EPOCH_MS_MIN: Final = 120_000  # no store is started more often than this for years
 
 
 class StoreLock:
@@ -42,16 +44,18 @@ class StoreLock:
             self._descriptor = -1
 
 
-def next_epoch(files: Files, store_path: Path) -> int:
+def next_epoch(files: Files, store_path: Path, now_ms: int) -> int:
     """The number of this run of the engine, one higher than any before; durable on return.
 
     Lease generations begin with it, so that a receipt of an earlier run is never taken for a new
-    one.
+    one. When the file cannot be read, the number is one that no store has counted up to.
     """
     path = store_path / CONFIG_DIR / _EPOCH_FILE
     try:
         epoch = int(path.read_text()) + 1
-    except (FileNotFoundError, ValueError):
+    except FileNotFoundError:
         epoch = 1
+    except ValueError:
+        epoch = max((now_ms - _YEAR_2020_MS) // _EPOCH_MS_MIN, 1)
     files.replace(path, str(epoch).encode())
     return epoch

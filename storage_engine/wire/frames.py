@@ -51,7 +51,7 @@ class FrameDecoder:
     """Turns the bytes of one connection into whole frames.
 
     The transport writes into ``space`` and calls ``filled``: a payload is then copied once, out of
-    the buffer, which grows with what comes in, up to what one frame may need.
+    the buffer, which grows with what comes in and never with what a frame only claims to have.
     """
 
     __slots__ = ("_frame_bytes_max", "_held_bytes", "_view")
@@ -116,11 +116,10 @@ class FrameDecoder:
         return frames
 
     def _room_for(self, wanted_bytes: int, *, is_full: bool) -> int:
-        """How large the buffer shall be: not smaller than a frame that has begun."""
-        room = min(len(self._view), _SPACE_BYTES_MAX)
-        if is_full and room < _SPACE_BYTES_MAX:
-            room *= 4
-        return max(room, wanted_bytes)
+        """How large the buffer shall be: it grows when it was full, whatever a frame claims."""
+        limit = max(wanted_bytes, _SPACE_BYTES_MAX)
+        room = len(self._view)
+        return min(room * 4 if is_full else room, limit)
 
 
 def encode_frame(op: int, request_id: int, payload: bytes, status: int = 0) -> bytes:

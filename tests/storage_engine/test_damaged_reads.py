@@ -110,3 +110,17 @@ def test_a_file_that_cannot_be_made_says_why_and_leaves_nothing(
         Files().create(tmp_path / "file", 4_096, 4_096)
     monkeypatch.undo()
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("content", [b"", b"\0\0", b"-", b"seven"])
+async def test_a_run_whose_number_was_lost_takes_one_that_no_run_has_had(
+    tmp_path: Path, content: bytes
+) -> None:
+    async with OpenStore(tmp_path / "s") as store:
+        assert store.store.epoch == 1
+    (tmp_path / "s" / "config" / "epoch").write_bytes(content)
+    async with OpenStore(tmp_path / "s") as store:
+        lost = store.store.epoch
+        assert 1_000_000 < lost < 1 << 23
+    async with OpenStore(tmp_path / "s") as store:
+        assert store.store.epoch == lost + 1

@@ -215,3 +215,17 @@ def test_records_replies_say_where_their_records_begin() -> None:
         pull,
         len(encode_records_reply(pull, b"")),
     )
+
+
+def test_a_frame_that_only_claims_to_be_large_takes_no_memory() -> None:
+    large = 16 * 1024 * 1024
+    decoder = FrameDecoder(large)
+    frame = encode_frame(1, 1, bytes(large - 12))
+
+    assert decoder.feed(frame[:16]) == []
+    assert len(decoder.space()) < 64 * 1024
+
+    (whole,) = decoder.feed(frame[16:])
+    assert len(whole.payload) == large - 12
+    assert decoder.feed(encode_frame(1, 2, b"small")) != []
+    assert len(decoder.space()) <= 256 * 1024

@@ -16,7 +16,8 @@ import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from storage_engine.records.record import StoreMessage, encode_record
+from storage_engine.errors import RecordRefused
+from storage_engine.records.record import CRC_PROPERTY_BYTES, StoreMessage, encode_record
 from storage_engine.records.schedule_topic import SCHEDULE_TOPIC
 from tests.storage_engine.doubles import ManualClock, OpenStore, fingerprint, message
 
@@ -85,6 +86,20 @@ def test_one_frame_or_many_the_files_are_the_same(
         assert again == together
     finally:
         shutil.rmtree(base_dir)
+
+
+async def test_more_properties_than_the_format_holds_are_refused(tmp_path: Path) -> None:
+    record = encode_record(PLAIN)
+    old_bytes = len(b"UNIQ_KEY\x01" + ID.encode() + b"\x02") + CRC_PROPERTY_BYTES
+    properties = b"p\x01" + b"x" * 40_000 + b"\x02" + record[-old_bytes:]
+    body = record[4 : -old_bytes - 2] + len(properties).to_bytes(2) + properties
+    async with OpenStore(tmp_path / "s") as store:
+        store.topic()
+        answered: asyncio.Future[list[int]] = asyncio.get_running_loop().create_future()
+        store.store.put(
+            (len(body) + 4).to_bytes(4) + body, lambda put, *_: answered.set_result(put.offsets)
+        )
+        assert await answered == [-RecordRefused.code, 0]
 
 
 async def _put(store_dir: Path, payloads: list[bytes]) -> tuple[dict[str, bytes], list[int]]:

@@ -210,6 +210,27 @@ async def test_scheduled_messages_are_appended_again_before_their_segment_goes(
         assert [unit[2] for unit in queue.units(2, 2)] == [due_ms, due_ms]
 
 
+async def test_a_message_that_is_long_to_come_does_not_keep_what_has_expired(
+    tmp_path: Path,
+) -> None:
+    due_ms = BORN_MS + 300 * 24 * HOUR_MS
+    async with OpenStore(tmp_path / "s", limits=LIMITS) as store:
+        store.topic()
+        store.topic(SCHEDULE_TOPIC)
+        await store.put(*scheduled([b"to come"], due_ms))
+        await store.put_bodies(*[BODY] * 40)
+        await advance_in_steps(store, 2)
+        await store.put_bodies(b"new")
+        for _ in range(20):
+            store.clock.advance(60_000)
+            await store.store.retention.run()
+        first, last = segments(store)[0], segments(store)[-1]
+        assert last - first <= 2 * 4_096
+        queue = queue_of(store, SCHEDULE_TOPIC)
+        assert queue.max_offset - queue.min_offset == 1
+        assert queue.unit(queue.min_offset)[2] == due_ms
+
+
 async def test_nothing_is_appended_again_while_segments_are_written_anew(tmp_path: Path) -> None:
     size = limits(retention_bytes=2 * 4_096, repair_interval_ms=60_000)
     async with OpenStore(tmp_path / "s", limits=size) as store:
