@@ -46,7 +46,7 @@ run: $(VENV)/.run-ready
 	@exec $(BIN)/python -m mqservice.cli.main up
 
 test: lint
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 2
 
 lint: $(VENV)/.test-ready
 	$(BIN)/ruff check .

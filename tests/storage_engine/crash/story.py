@@ -206,8 +206,9 @@ class Story:
         oldest_ms = self.clock.now_ms() - store.config.retention_ms
         queues = [queue for topic in self._durability for queue in store.queries.queues_of(topic)]
         for queue in queues:
-            below = queue.first_at_or_above(bases[count])
+            below = queue.max_offset  # scheduled messages move to later offsets
             if queue.topic != SCHEDULE_TOPIC:
+                below = queue.first_at_or_above(bases[count])
                 below = max(below, offset_at_time(store._commit_log, queue, oldest_ms))
             self.recorder.told(MayExpire((queue.topic, queue.queue_id), below))
         await store.retention.run()

@@ -18,14 +18,8 @@ from typing import Final, NamedTuple, TypeVar
 
 import msgspec
 
+from storage_engine import errors
 from storage_engine.delivery.subscription import Delivered
-from storage_engine.errors import (
-    DiskFull,
-    QueueNotFound,
-    RecordRefused,
-    StoreReadOnly,
-    TopicNotFound,
-)
 from storage_engine.records.record import StoreMessage, decode_records, encode_record
 from storage_engine.records.schedule_topic import PROPERTY_DELIVER_AT, SCHEDULE_TOPIC
 from storage_engine.wire.protocol import (
@@ -158,7 +152,7 @@ class ModelledStore:
         messages = [self._message(one) for one in wanted]
         try:
             answer = self.run(self.opened.put(*messages))
-        except StoreReadOnly:  # a sync has failed before; nothing of the frame is stored
+        except errors.StoreReadOnly:  # a sync has failed before; nothing of the frame is stored
             self.run(self._mended())
             answer = self.run(self.opened.put(*messages))
         assert answer.error is None
@@ -168,9 +162,9 @@ class ModelledStore:
             wanted, messages, answer.offsets, strict=True
         ):
             code = self._refusal_code(one)
-            if queue_offset == -StoreReadOnly.code:
+            if queue_offset == -errors.StoreReadOnly.code:
                 continue  # the sync of the records before it has failed
-            if code or queue_offset == -DiskFull.code:
+            if code or queue_offset == -errors.DiskFull.code:
                 assert queue_offset == -code if code else self.files.full
                 continue
             self._add(one, sent, queue_offset, physical_offset)
@@ -197,10 +191,10 @@ class ModelledStore:
     def _refusal_code(self, one: Wanted) -> int:
         topic = self.model.topics.get(one.topic)
         if one.body_bytes > BODY_BYTES_MAX:
-            return RecordRefused.code
+            return errors.RecordRefused.code
         if topic is None:
-            return TopicNotFound.code
-        return 0 if one.queue_id < topic.queue_count else QueueNotFound.code
+            return errors.TopicNotFound.code
+        return 0 if one.queue_id < topic.queue_count else errors.QueueNotFound.code
 
     def _add(
         self, one: Wanted, sent: StoreMessage, queue_offset: int, physical_offset: int
@@ -345,6 +339,7 @@ class ModelledStore:
         try:
             self.run(self.store.retention.run())
         finally:
+            self._adopt_forwarded()
             self._place_forwarded()
         assert (self.store.disk.refusal is not None) == (used_percent >= FULL_PERCENT)
         self._adopt_begins()
@@ -367,6 +362,21 @@ class ModelledStore:
         if found:
             self.model.stamp = max(self.model.stamp, self.clock.now_ms())
         return [one._replace(stamp=self.model.stamp, physical_offset=-1) for one in found]
+
+    def _adopt_forwarded(self) -> None:
+        """Which segments go by age, the store says: what is scheduled in them it appended again."""
+        queue = self.model.queues.get((SCHEDULE_TOPIC, 0))
+        if queue is None:
+            return
+        (stats, *_) = self.store.topic_stats(SCHEDULE_TOPIC).queues
+        if stats.max_offset > queue.max_offset:
+            moved = [queue.records[at] for at in queue.whole(queue.min_offset, stats.min_offset)]
+            assert stats.max_offset == queue.max_offset + len(moved)
+            self.model.stamp = max(self.model.stamp, self.clock.now_ms())
+            queue.records += [
+                one._replace(stamp=self.model.stamp, physical_offset=-1) for one in moved
+            ]
+            queue.min_offset = stats.min_offset
 
     def _place_forwarded(self) -> None:
         queue = self.model.queues.get((SCHEDULE_TOPIC, 0))
