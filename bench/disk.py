@@ -168,7 +168,10 @@ async def _append(plan: Plan, base: Path, batch: int) -> Run:
                 for payload in payloads:
                     store.put(payload, _ignore)
                 count += len(records)
+                store.flush_async()  # as the engine does in the background
                 await asyncio.sleep(0)
+                if store.unsynced_bytes > store.config.unsynced_bytes_max // 2:
+                    await store.durability.durable_to(store.stats(0).append_offset)
             seconds, cpu = meter.stop()
         finally:
             await store.close()

@@ -146,7 +146,7 @@ def _table(reports: list[Report], rows: list[Row], images: list[str]) -> Iterato
     yield (
         f"{machine.cpu}, {machine.cores} cores, {machine.memory_gib} GiB, Linux {machine.kernel}, "
         f"Python {machine.python}, {machine.disk.partition(' on ')[0]}; {newest.taken_at[:10]}. "
-        f"{newest.plan.text}."
+        f"Runs of {' and '.join(sorted({f'{r.plan.duration_ms / 1000:g} s' for r in reports}))}."
     )
     yield ""
     yield from (f"![{Path(name).stem}]({name})" for name in dict.fromkeys(images))
