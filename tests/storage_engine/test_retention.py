@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -92,6 +93,30 @@ async def test_offsets_go_on_after_everything_expired_and_the_consume_queues_wer
             put = await store.put(message(b"next"))
             assert put.offsets[0][0] in (12, 13)
             assert await pulled(store, 0) == (PullStatus.OFFSET_ILLEGAL, 12)
+
+
+async def test_what_expired_stays_so_though_the_log_still_has_it_when_queues_are_rebuilt(
+    tmp_path: Path,
+) -> None:
+    async with OpenStore(tmp_path / "s", limits=LIMITS) as store:
+        store.store.catalog.topic_put(TopicConfig(topic="t", queue_count=1, retention_ms=1_000))
+        store.topic("other")
+        await store.put(message(BODY, topic="other"))
+        await store.put_bodies(*[BODY] * 9)
+        await store.store.checkpoint()
+        clock = store.clock
+        clock.advance(1_001)
+        await store.store.retention.run()
+        kept = fingerprint(tmp_path / "s/consumequeue")
+        assert len(kept) == 2  # a queue's last file always stays
+    shutil.rmtree(tmp_path / "s/consumequeue")
+    async with OpenStore(tmp_path / "s", clock=clock, limits=LIMITS) as store:
+        assert segments(store)[0] == 0
+        assert await pulled(store, 0) == (PullStatus.OFFSET_ILLEGAL, 9)
+        assert await pulled(store, 0, topic="other") == (PullStatus.FOUND, 1)
+        await store.store.checkpoint()
+        await store.store.retention.run()
+        assert fingerprint(tmp_path / "s/consumequeue") == kept
 
 
 async def test_a_topic_with_a_shorter_retention_loses_its_messages_earlier(tmp_path: Path) -> None:

@@ -18,10 +18,10 @@ from mqservice.supervisor.gates import has_not_ended
 from mqservice.supervisor.output import Output
 from tests.services import wait_until
 
-LIVE = "import time; print('alive', flush=True); time.sleep(600)"
+LIVE = "import signal; print('alive', flush=True); signal.pause()"
 STUBBORN = (
-    "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN);"
-    "print('alive', flush=True); time.sleep(600)"
+    "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN);"
+    "print('alive', flush=True); signal.pause()"
 )
 
 
@@ -147,9 +147,9 @@ async def test_child_that_keeps_failing_is_tried_again_later_each_time(
     output: Output, tmp_path: Path
 ) -> None:
     code = (
-        "import pathlib, time; path = pathlib.Path('once')\n"
+        "import pathlib, signal; path = pathlib.Path('once')\n"
         "if path.exists(): raise SystemExit('broken')\n"
-        "path.touch(); print('alive', flush=True); time.sleep(600)"
+        "path.touch(); print('alive', flush=True); signal.pause()"
     )
     watched = Watched(output, code)
     await watched.child.start()
@@ -195,9 +195,9 @@ async def test_child_that_ignores_the_signal_is_killed_at_its_limit(
 
 async def test_processes_a_child_leaves_behind_end_with_it(output: Output, tmp_path: Path) -> None:
     code = (
-        "import subprocess, sys, time\n"
-        "p = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'])\n"
-        "open('grandchild', 'w').write(str(p.pid)); print('alive', flush=True); time.sleep(600)"
+        "import signal, subprocess, sys\n"
+        "p = subprocess.Popen([sys.executable, '-c', 'import signal; signal.pause()'])\n"
+        "open('grandchild', 'w').write(str(p.pid)); print('alive', flush=True); signal.pause()"
     )
     watched = Watched(output, code)
     await watched.child.start()
@@ -209,8 +209,8 @@ async def test_processes_a_child_leaves_behind_end_with_it(output: Output, tmp_p
 
 
 async def test_endless_line_is_cut_instead_of_kept(output: Output) -> None:
-    code = "import sys, time; sys.stdout.write('x' * 300_000 + '\\nalive\\n'); sys.stdout.flush()"
-    watched = Watched(output, code + "; time.sleep(600)")
+    code = "import signal, sys; sys.stdout.write('x' * 300_000 + '\\nalive\\n'); sys.stdout.flush()"
+    watched = Watched(output, code + "; signal.pause()")
 
     await watched.child.start()
 
@@ -234,7 +234,7 @@ async def main():
                   on_change=lambda: None, on_fatal=print)
     await child.start()
     print(child.pid, flush=True)
-    await asyncio.sleep(600)
+    await asyncio.Event().wait()
 
 asyncio.run(main())
 """

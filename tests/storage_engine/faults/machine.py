@@ -27,22 +27,14 @@ MIB: Final = 1024 * 1024
 
 def need_strace() -> None:
     """Skip where system calls cannot be traced and injured."""
-    reason = why_no_strace()
-    if reason:
-        pytest.skip(reason)
+    if why_no_strace():
+        pytest.skip(f"system calls cannot be traced on this machine: {why_no_strace()}")
 
 
 def need_mounts() -> None:
     """Skip where this user cannot mount file systems."""
-    reason = why_no_mounts()
-    if reason:
-        pytest.skip(reason)
-
-
-def need_gcc() -> None:
-    """Skip where nothing can be compiled."""
-    if shutil.which("gcc") is None:
-        pytest.skip("gcc is not installed")
+    if why_no_mounts():
+        pytest.skip(f"file systems cannot be mounted on this machine: {why_no_mounts()}")
 
 
 @functools.cache
