@@ -128,5 +128,8 @@ class Checkpointer:
         )
 
     def _write(self, mark: Checkpoint, taken: dict[str, dict[int, int]]) -> None:
-        write_checkpoint(self._files, self._path, mark)
-        self._consumer_offsets.write(taken)
+        try:
+            write_checkpoint(self._files, self._path, mark)
+            self._consumer_offsets.write(taken)
+        except OSError as exc:
+            raise SyncFailed(f"cannot write the checkpoint: {exc}") from exc

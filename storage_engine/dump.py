@@ -33,9 +33,10 @@ from storage_engine.layout import (
 )
 from storage_engine.queues.consume_queue import UNIT, UNIT_BYTES
 from storage_engine.records.record import BLANK, decode_record
+from storage_engine.records.record_check import is_blank, whole_record
 from storage_engine.recovery.checkpoint import read_checkpoint
 from storage_engine.verify.index import open_index
-from storage_engine.verify.salvage import first_nonzero, is_blank, mapped, next_whole, whole_record
+from storage_engine.verify.salvage import first_nonzero, mapped, next_whole
 
 BODY_CHARACTERS: Final = 60
 _STEP_UNITS: Final = 4_096

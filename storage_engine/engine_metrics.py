@@ -88,7 +88,6 @@ def collect(config: StoreConfig, clock: Clock, watched: Watched, stats: StatsRep
             log.append_offset - watched.indexer.indexed_offset,
         ),
         "quarantined_records": ("Damaged places of the log.", watched.quarantine.count),
-        "unsynced_bytes": ("Records of puts that wait for the disk.", durability.unsynced_bytes),
         "storage_size_bytes": (
             "Bytes of all segments.",
             sum(segment.size_bytes for segment in segments),

@@ -267,9 +267,7 @@ class Store:
         self.put_count += appended.stored_count
         self.put_bytes += len(payload)
         if appended.must_sync:
-            self.durability.wait(
-                appended.end_offset, len(payload), partial(answer, appended, stamp)
-            )
+            self.durability.wait(appended.end_offset, partial(answer, appended, stamp))
             return
         if not self.durability.has_waiters:
             self._publish_to(appended.end_offset)

@@ -9,7 +9,7 @@ only.
 
 from __future__ import annotations
 
-from collections import deque
+from collections import OrderedDict
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -22,7 +22,8 @@ class MapPool:
     def __init__(self, count_max: int) -> None:
         assert count_max > 0
         self._count_max = count_max
-        self._open: deque[MappedFile] = deque()
+        # Ordered by when each was opened, or last found in use. Some may be closed by now.
+        self._open: OrderedDict[MappedFile, None] = OrderedDict()
 
     @property
     def open_count(self) -> int:
@@ -31,13 +32,12 @@ class MapPool:
     def opened(self, file: MappedFile) -> None:
         """``file`` has just been mapped; another one may be closed for it."""
         opened = self._open
+        opened.pop(file, None)  # from when it was open before; not the pool closed it
         while len(opened) >= self._count_max:
-            candidate = opened.popleft()
-            if candidate is file:
-                continue  # from when it was open before; somebody else than the pool closed it
+            candidate, _ = opened.popitem(last=False)
             if candidate.is_open and candidate.was_used:
                 candidate.was_used = False
-                opened.append(candidate)
+                opened[candidate] = None
             else:
                 candidate.close()
-        opened.append(file)
+        opened[file] = None

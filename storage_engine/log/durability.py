@@ -29,7 +29,6 @@ class _Waiting(NamedTuple):
     """Somebody who appended and waits for the disk."""
 
     end_offset: int
-    put_bytes: int
     done: Callable[[StoreError | None], None]
 
 
@@ -51,7 +50,6 @@ class Durability:
         self._durable_waiters: list[tuple[int, asyncio.Future[None]]] = []
         self._syncs_before = 0
         self.sync_times = SyncTimes()
-        self.unsynced_bytes = 0
         self.repair_count = 0
         self.refusal: StoreError | None = None
 
@@ -73,15 +71,12 @@ class Durability:
         )
         self._flusher.start()
 
-    def wait(
-        self, end_offset: int, put_bytes: int, done: Callable[[StoreError | None], None]
-    ) -> None:
+    def wait(self, end_offset: int, done: Callable[[StoreError | None], None]) -> None:
         """Call ``done`` when a sync that begins from now on has covered ``end_offset``.
 
         With an error when nobody knows what the disk has.
         """
-        self.unsynced_bytes += put_bytes
-        self._waiting.append(_Waiting(end_offset, put_bytes, done))
+        self._waiting.append(_Waiting(end_offset, done))
         self._flusher.request()
 
     def request(self) -> None:
@@ -107,7 +102,6 @@ class Durability:
         self._publish(to)
         while waiting and waiting[0].end_offset <= to:
             covered = waiting.popleft()
-            self.unsynced_bytes -= covered.put_bytes
             covered.done(None)
         waiters, self._durable_waiters = self._durable_waiters, []
         for offset, durable in waiters:
@@ -162,7 +156,6 @@ class Durability:
 
     def _fail_waiting(self, error: StoreError) -> None:
         waiting, self._waiting = self._waiting, deque()
-        self.unsynced_bytes = 0
         for failed in waiting:
             failed.done(error)
 

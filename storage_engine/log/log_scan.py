@@ -32,11 +32,9 @@ from storage_engine.records.record import (
     MAGIC_BLANK,
     MAGIC_V1,
     MAGIC_V2,
-    RecordHead,
     parse_head,
-    verify_record,
 )
-from storage_engine.records.record_check import whole_run
+from storage_engine.records.record_check import is_blank, whole_record, whole_run
 from storage_engine.records.record_parts import store_timestamp_of
 
 _MAGIC_AT: Final = 4
@@ -83,15 +81,7 @@ def scan(segments: list[MappedFile], start: int, flushed_offset: int, *, keeps_w
             if is_blank(segment.view, at):
                 offset = segment_end
                 break
-            try:
-                head = whole_record(segment, at)
-            except StoreCorrupt as exc:
-                reason = str(exc)
-            else:
-                stamp = max(stamp, head.store_timestamp_ms)
-                offset += head.record_bytes
-                count += 1
-                continue
+            reason = _why_not_whole(segment, at)
             following = None
             if offset < flushed_offset or keeps_whole:
                 following = _next_whole(segments[index:], at)
@@ -128,23 +118,6 @@ def walk(
                 break
             yield offset, view, at
             offset += record_bytes
-
-
-def whole_record(segment: MappedFile, at: int) -> RecordHead:
-    """The record at a position of a segment. Raises ``StoreCorrupt`` when it is not whole there."""
-    head = verify_record(segment.view, at)
-    if head.physical_offset != segment.base_offset + at:
-        raise StoreCorrupt(
-            f"record says it stands at {head.physical_offset}, "
-            f"it stands at {segment.base_offset + at}"
-        )
-    return head
-
-
-def is_blank(view: memoryview, at: int) -> bool:
-    """True when a BLANK ends the segment at position ``at``."""
-    room = len(view) - at
-    return room >= BLANK.size and BLANK.unpack_from(view, at) == (room, MAGIC_BLANK)
 
 
 def _next_whole(segments: list[MappedFile], at: int) -> int | None:
@@ -184,11 +157,16 @@ def _search(segment: MappedFile, start: int, stop: int) -> int | None:
 
 
 def _is_whole(segment: MappedFile, at: int) -> bool:
+    return not _why_not_whole(segment, at)
+
+
+def _why_not_whole(segment: MappedFile, at: int) -> str:
+    """Why no record that is whole stands at ``at``; empty when one does."""
     try:
-        whole_record(segment, at)
-    except StoreCorrupt:
-        return False
-    return True
+        whole_record(segment.view, at, segment.base_offset)
+    except StoreCorrupt as exc:
+        return str(exc)
+    return ""
 
 
 def _is_zero(segment: MappedFile, at: int) -> bool:

@@ -1,4 +1,7 @@
-"""Whether a record is still what was written there, asked before it is served; pure functions."""
+"""Whether a record, or a BLANK, stands at a place of a segment; pure functions.
+
+readers, recovery, tools ── segment's bytes, position ──▶ [is_whole, whole_run, whole_record]
+"""
 
 from __future__ import annotations
 
@@ -7,13 +10,19 @@ from typing import Final, NamedTuple
 
 from isal.isal_zlib import crc32
 
+from storage_engine.errors import StoreCorrupt
 from storage_engine.records.record import (
+    BLANK,
     CRC_MASK,
     CRC_PROPERTY_BYTES,
     CRC_PROPERTY_HEAD,
     FIXED_BYTES,
+    MAGIC_BLANK,
     MAGIC_V1,
     MAGIC_V2,
+    RecordHead,
+    parse_head,
+    verify_record,
 )
 
 _MAGICS: Final = frozenset({MAGIC_V1, MAGIC_V2})
@@ -29,13 +38,36 @@ def is_whole(view: memoryview, at: int, record_bytes: int, physical_offset: int)
     time.
     """
     end = at + record_bytes
-    crc_at = end - CRC_PROPERTY_BYTES
     if record_bytes < FIXED_BYTES or end > len(view):
         return False
-    if _PLACE.unpack_from(view, at) != (record_bytes, physical_offset):
-        return False
+    return _PLACE.unpack_from(view, at) == (record_bytes, physical_offset) and _has_own_crc(
+        view, at, end
+    )
+
+
+def _has_own_crc(view: memoryview, at: int, end: int) -> bool:
+    crc_at = end - CRC_PROPERTY_BYTES
     crc = crc32(view[at:crc_at]) & CRC_MASK
     return view[crc_at:end] == CRC_PROPERTY_HEAD + (b"%010d" % crc)[::-1] + _PROPERTY_END
+
+
+def whole_record(view: memoryview, at: int, base_offset: int) -> RecordHead:
+    """The record at a position of the segment at ``base_offset``, which says that it stands there.
+
+    Raises ``StoreCorrupt`` with the reason when there is none.
+    """
+    head = parse_head(view, at)
+    if head.physical_offset != base_offset + at:
+        raise StoreCorrupt(
+            f"record says it stands at {head.physical_offset}, it stands at {base_offset + at}"
+        )
+    return verify_record(view, at)
+
+
+def is_blank(view: memoryview, at: int) -> bool:
+    """True when a BLANK reaches from ``at`` to the end of the segment."""
+    room = len(view) - at
+    return room >= BLANK.size and BLANK.unpack_from(view, at) == (room, MAGIC_BLANK)
 
 
 class WholeRun(NamedTuple):
@@ -56,16 +88,13 @@ def whole_run(view: memoryview, at: int, base_offset: int) -> WholeRun:
     while at <= room:
         record_bytes, magic, physical_offset = _HEAD.unpack_from(view, at)
         end = at + record_bytes
-        crc_at = end - CRC_PROPERTY_BYTES
         if (
             magic not in _MAGICS
             or record_bytes < FIXED_BYTES
             or end > len(view)
             or physical_offset != base_offset + at
+            or not _has_own_crc(view, at, end)
         ):
-            break
-        crc = crc32(view[at:crc_at]) & CRC_MASK
-        if view[crc_at:end] != CRC_PROPERTY_HEAD + (b"%010d" % crc)[::-1] + _PROPERTY_END:
             break
         count += 1
         last_at, at = at, end

@@ -33,9 +33,10 @@ from storage_engine.records.record import (
     SYSFLAG_BORN_HOST_V6,
     SYSFLAG_STORE_HOST_V6,
 )
+from storage_engine.records.record_check import is_blank, whole_record
 from storage_engine.records.schedule_topic import unit_tag_of
 from storage_engine.verify.report import Kind, Report
-from storage_engine.verify.salvage import first_nonzero, is_blank, mapped, next_whole, whole_record
+from storage_engine.verify.salvage import first_nonzero, mapped, next_whole
 
 BATCH_BYTES: Final = 16 << 20
 BATCH_RECORDS: Final = 32_768

@@ -13,15 +13,8 @@ from typing import Final
 
 from storage_engine.disk.files import Files
 from storage_engine.errors import StoreCorrupt
-from storage_engine.records.record import (
-    BLANK,
-    MAGIC_BLANK,
-    MAGIC_V1,
-    MAGIC_V2,
-    RecordHead,
-    parse_head,
-    verify_record,
-)
+from storage_engine.records.record import MAGIC_BLANK, MAGIC_V1, MAGIC_V2
+from storage_engine.records.record_check import is_blank, whole_record
 
 _MAGIC_AT: Final = 4
 _CHUNK_BYTES: Final = 1 << 20
@@ -32,19 +25,6 @@ def mapped(path: Path) -> Iterator[mmap.mmap]:
     """A file as read-only bytes. Raises ``OSError``; ValueError when it is empty."""
     with path.open("rb") as file, mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ) as content:
         yield content
-
-
-def whole_record(view: memoryview, at: int, base_offset: int) -> RecordHead:
-    """The record at ``at``, which says itself that it stands there.
-
-    Raises ``StoreCorrupt`` with the reason when there is none.
-    """
-    head = parse_head(view, at)
-    if head.physical_offset != base_offset + at:
-        raise StoreCorrupt(
-            f"record says it stands at {head.physical_offset}, it stands at {base_offset + at}"
-        )
-    return verify_record(view, at)
 
 
 def next_whole(content: mmap.mmap, view: memoryview, at: int, base_offset: int) -> int | None:
@@ -60,12 +40,6 @@ def next_whole(content: mmap.mmap, view: memoryview, at: int, base_offset: int) 
                 break
             found = content.find(wanted, found + 1, stop)
     return best
-
-
-def is_blank(view: memoryview, at: int) -> bool:
-    """True when a BLANK reaches from ``at`` to the end of the segment."""
-    room = len(view) - at
-    return room >= BLANK.size and BLANK.unpack_from(view, at) == (room, MAGIC_BLANK)
 
 
 def first_nonzero(path: Path, view: memoryview, at: int) -> int | None:

@@ -142,6 +142,20 @@ async def test_closing_lets_go_of_the_directory_when_the_checkpoint_fails(tmp_pa
         assert store.pull_bodies() == [b"0"]
 
 
+async def test_a_checkpoint_that_cannot_be_written_says_so_and_the_next_one_can(
+    tmp_path: Path,
+) -> None:
+    async with OpenStore(tmp_path / "s") as store:
+        store.topic()
+        await store.put_bodies(b"0")
+        store.files.broken = {"replace"}
+        with pytest.raises(SyncFailed, match=r"cannot write the checkpoint: .*injected"):
+            await store.store.checkpoint()
+        store.files.broken = set()
+        reply = await store.store.checkpoint()
+        assert reply.flushed_offset == store.store.stats(0).append_offset
+
+
 async def test_a_reserve_that_cannot_be_made_ends_nothing(tmp_path: Path) -> None:
     async with OpenStore(tmp_path / "s", limits={"reserve_bytes": 4_096}) as store:
         assert store.store.disk.release()

@@ -108,7 +108,6 @@ def test_the_counters_say_what_was_done(scraped: tuple[Engine, int]) -> None:
         "append_offset_bytes": stats.append_offset,
         "storage_flush_behind_bytes": 0,
         "storage_dispatch_behind_bytes": 0,
-        "unsynced_bytes": 0,
         "inflight_messages": 4,
         "segments": 1,
         "storage_size_bytes": 65_536,

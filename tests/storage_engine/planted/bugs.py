@@ -8,6 +8,7 @@ bug that is not caught is a hole in the tests, not in the engine.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import zlib
 from collections.abc import Callable
@@ -30,7 +31,9 @@ from storage_engine.log.commit_log import CommitLog
 from storage_engine.log.durability import Durability
 from storage_engine.put_path import PutPath
 from storage_engine.queues.consume_queues import ConsumeQueues
+from storage_engine.records import record_check
 from storage_engine.records.record import RecordHead, parse_head
+from storage_engine.records.record_check import WholeRun
 from storage_engine.recovery import recovery
 from storage_engine.recovery.checkpoint import write_checkpoint
 
@@ -58,9 +61,9 @@ def ack_before_sync(patch: pytest.MonkeyPatch) -> None:
 def ack_without_waiting(patch: pytest.MonkeyPatch) -> None:
     real = Durability.wait
 
-    def wait(durability: Durability, end_offset: int, put_bytes: int, done: Any) -> None:
+    def wait(durability: Durability, end_offset: int, done: Any) -> None:
         done(None)  # Any above: the same callback
-        real(durability, end_offset, put_bytes, lambda error: None)
+        real(durability, end_offset, lambda error: None)
 
     patch.setattr(Durability, "wait", wait)
 
@@ -104,6 +107,19 @@ def rename_without_sync_of_the_file(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Files, "replace", replace)
 
 
+def _scan_believes(patch: pytest.MonkeyPatch, verify: Callable[..., RecordHead]) -> None:
+    def whole_run(view: memoryview, at: int, base_offset: int) -> WholeRun:
+        count, last_at = 0, -1
+        with contextlib.suppress(StoreCorrupt):
+            while (head := verify(view, at)).physical_offset == base_offset + at:
+                count += 1
+                last_at, at = at, at + head.record_bytes
+        return WholeRun(at, count, last_at)
+
+    patch.setattr(log_scan, "whole_run", whole_run)
+    patch.setattr(record_check, "verify_record", verify)
+
+
 def crc_of_the_body_only(patch: pytest.MonkeyPatch) -> None:
     def verify(buffer: Any, at: int = 0) -> RecordHead:  # Any: bytes or memoryview
         head = parse_head(buffer, at)
@@ -114,12 +130,12 @@ def crc_of_the_body_only(patch: pytest.MonkeyPatch) -> None:
             raise StoreCorrupt("the body does not match its CRC")
         return head
 
-    patch.setattr(log_scan, "verify_record", verify)
+    _scan_believes(patch, verify)
     patch.setattr(CommitLog, "damaged", lambda log, records: [])
 
 
 def length_believed_before_the_crc(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(log_scan, "verify_record", parse_head)
+    _scan_believes(patch, parse_head)
 
 
 def recovery_stops_at_the_first_bad_record(patch: pytest.MonkeyPatch) -> None:
