@@ -7,9 +7,10 @@
 
 Packages, low to high, each importing only from those before it (pyproject.toml has the whole
 order): ``records`` (a message as bytes), ``disk`` (files and maps), ``wire`` (the socket),
-``queues`` (consume queues), ``log`` (the commit log), ``recovery``, then beside each other
-``index`` (keys) and ``delivery`` (who has what), and ``verify`` (the check of a store). The modules
-beside them put these together; ``client`` is the door for other packages.
+``filters`` (which messages are wanted), ``queues`` (consume queues), ``log`` (the commit log),
+``recovery``, then beside each other ``index`` (keys) and ``delivery`` (who has what), and
+``verify`` (the check of a store). The modules beside them put these together; ``client`` is the
+door for other packages.
 
 No Django, PostgreSQL or Valkey in here: the engine starts, recovers and serves with none of them.
 """

@@ -20,7 +20,8 @@
     ├── Unauthenticated      17  the handshake's proof did not match
     ├── ConfigInvalid        18
     ├── StoreReadOnly        19  a sync failed; no puts until its segments are written anew
-    └── CursorInvalid        20  not a cursor, or one of another look-up
+    ├── CursorInvalid        20  not a cursor, or one of another look-up
+    └── FilterInvalid        21  a filter's text that is no filter or exceeds a limit
 
 ``code`` travels in reply frames and never changes its meaning. ``retriable`` says whether the same
 request may succeed later. ``stored`` says what became of a put: False is a promise that nothing of
@@ -131,6 +132,10 @@ class StoreReadOnly(StoreError):
 
 class CursorInvalid(StoreError):
     code = 20
+
+
+class FilterInvalid(StoreError):
+    code = 21
 
 
 def _by_code() -> dict[int, type[StoreError]]:

@@ -79,7 +79,8 @@ def test_numbers_of_the_protocol_never_change() -> None:
         5: "TopicNotFound", 6: "GroupNotFound", 7: "QueueNotFound", 8: "RecordRefused",
         9: "LeaseExpired", 10: "OffsetOutOfRange", 11: "StoreBusy", 12: "DiskFull",
         13: "SyncFailed", 14: "ShuttingDown", 15: "StoreInUse", 16: "StoreCorrupt",
-        17: "Unauthenticated", 18: "ConfigInvalid", 19: "StoreReadOnly",
+        17: "Unauthenticated", 18: "ConfigInvalid", 19: "StoreReadOnly", 20: "CursorInvalid",
+        21: "FilterInvalid",
     }.items()  # fmt: skip
 
 
