@@ -1,7 +1,9 @@
 """Makes derived files durable and writes down how far, so that the next start has little to do.
 
-    log durable ──▶ consume queues synced ──▶ checkpoint ──▶ consumerOffset.json ──▶ new journal
+    log durable ──▶ consume queues synced ──▶ consumerOffset.json ──▶ new journal ──▶ checkpoint
 
+The checkpoint is last: records below its ``dispatched_offset`` are not read again by a start, so
+what they settle must be in the consumer offsets by then.
 A consume queue file whose sync failed is not believed again, although the next sync would report
 success: ``dispatched_offset`` then stays where it was until the next start, which writes the queues
 anew from there. The slow steps run on a thread of the executor; appends and settles go on meanwhile
@@ -116,12 +118,9 @@ class Checkpointer:
             index_entry_count=index_entry_count,
             store_timestamp_ms=stamp,
         )
-        await loop.run_in_executor(None, self._write, mark, taken)
+        await loop.run_in_executor(None, self._consumer_offsets.write, taken)
+        consumer_offset_count = self._consumer_offsets.finish(taken)
+        await loop.run_in_executor(None, write_checkpoint, self._files, self._path, mark)
         return CheckpointReply(
-            flushed_offset=mark.flushed_offset,
-            consumer_offset_count=self._consumer_offsets.finish(taken),
+            flushed_offset=mark.flushed_offset, consumer_offset_count=consumer_offset_count
         )
-
-    def _write(self, mark: Checkpoint, taken: dict[str, dict[int, int]]) -> None:
-        write_checkpoint(self._files, self._path, mark)
-        self._consumer_offsets.write(taken)

@@ -1,6 +1,6 @@
 """Keeps scheduled messages alive when retention deletes the segment they stand in.
 
-    retention ── forward(below_offset) ──▶ [Forwarder] ── same records again ──▶ commit_log
+    retention ── forward(below_offset) ──▶ [Forwarder] ── same records again ──▶ engine_puts
 
 They are appended again, byte for byte the same but for their place and store time.
 """
@@ -10,33 +10,31 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from storage_engine.log.commit_log import CommitLog, Entry
+from storage_engine.engine_puts import EnginePuts
+from storage_engine.log.commit_log import CommitLog
 from storage_engine.queues.consume_queue import ConsumeQueue
 from storage_engine.queues.consume_queues import ConsumeQueues
-from storage_engine.records.record import STORE_TIMESTAMP_AT, SYSFLAG_AT, SYSFLAG_BORN_HOST_V6
 from storage_engine.records.schedule_topic import SCHEDULE_TOPIC_BYTES
 
-_V6_MORE: Final = 12
 _BATCH_COUNT: Final = 100
 
 
 class Forwarder:
     """See the module's docstring. What stands in the topic's queues is still to come.
 
-    ``appended(end_offset, entries)`` makes a batch known to those who publish it; ``durable_to``
-    waits for the disk.
+    ``durable_to`` waits for the disk.
     """
 
     def __init__(
         self,
         commit_log: CommitLog,
         queues: ConsumeQueues,
-        appended: Callable[[int, list[Entry]], None],
+        puts: EnginePuts,
         durable_to: Callable[[int], Awaitable[None]],
     ) -> None:
         self._commit_log = commit_log
         self._queues = queues
-        self._appended = appended
+        self._puts = puts
         self._durable_to = durable_to
         self.forwarded_count = 0
 
@@ -56,17 +54,8 @@ class Forwarder:
         await self._durable_to(self._commit_log.append_offset)
 
     def _append(self, queue: ConsumeQueue, first: int, count: int) -> None:
-        units = list(queue.units(first, count))
-        damaged = set(self._commit_log.damaged([unit[:2] for unit in units]))
-        units = [unit for at, unit in enumerate(units) if at not in damaged]
-        payload = self._commit_log.read_many([unit[:2] for unit in units])
-        entries: list[Entry] = []
-        at = 0
-        for _, record_bytes, due_ms in units:
-            sysflag = int.from_bytes(payload[at + SYSFLAG_AT : at + SYSFLAG_AT + 4])
-            stamp_at = STORE_TIMESTAMP_AT + (_V6_MORE if sysflag & SYSFLAG_BORN_HOST_V6 else 0)
-            entries.append((at, record_bytes, queue, stamp_at, due_ms))
-            at += record_bytes
-        if entries:
-            self._commit_log.append(payload, entries)
-            self._appended(self._commit_log.append_offset, entries)
+        records = [unit[:2] for unit in queue.units(first, count)]
+        damaged = set(self._commit_log.damaged(records))
+        records = [record for at, record in enumerate(records) if at not in damaged]
+        if records:
+            self._puts.append(self._commit_log.read_many(records))

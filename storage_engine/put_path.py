@@ -43,6 +43,7 @@ from storage_engine.records.record import (
     SYSFLAG_BORN_HOST_V6,
 )
 from storage_engine.records.schedule_topic import due_ms_of
+from storage_engine.records.settles import SETTLES_HEAD
 from storage_engine.records.tag_hash import tag_hash_of
 
 _SYSFLAGS_ALLOWED: Final = frozenset({0, SYSFLAG_BORN_HOST_V6})
@@ -166,6 +167,7 @@ class PutPath:
                 != end - properties_at
                 or not payload.startswith(CRC_PROPERTY_HEAD, end - CRC_PROPERTY_BYTES)
                 or payload[end - 1] != PAIR_END
+                or payload.find(SETTLES_HEAD, properties_at, end) >= 0  # the engine's own
             ):
                 refused.append((count, RecordRefused.code))
             elif route is None:

@@ -31,6 +31,7 @@ from storage_engine.disk.lock import StoreLock, next_epoch
 from storage_engine.disk.run_mark import RunMark
 from storage_engine.dispatcher import Dispatcher
 from storage_engine.engine_metrics import Watched
+from storage_engine.engine_puts import EnginePuts
 from storage_engine.errors import (
     GroupNotFound,
     ShuttingDown,
@@ -95,6 +96,9 @@ class Store:
         self._quarantine = Quarantine(self._files, path, clock)
         self._min_offsets = MinOffsets(self._files, path)
         self.disk = DiskSpace(config, self._files)
+        self._engine_puts = EnginePuts(
+            self._commit_log, self._dispatcher, self.durability, self._queues
+        )
         self._puts = PutPath(config, self._commit_log, self._dispatcher)
         self.catalog = Catalog(config, self._files, clock, self._queues, self._puts.routes)
         self.queries = Queries(config, self._commit_log, self.catalog, self._queues, self.indexer)
@@ -152,6 +156,8 @@ class Store:
         self._dispatcher.dispatched_offset = recovered.end_offset
         self.indexer.recover(checkpoint, path / CHECKPOINT_FILE, recovered)
         self._consumer_offsets.load()
+        if self._consumer_offsets.settle_recovered(recovered.settles):
+            self._consumer_offsets.save()
         self._clamp_offsets()
         self._checkpointer.write_first(recovered.end_offset)
         self.epoch = next_epoch(self._files, path)
@@ -185,10 +191,7 @@ class Store:
 
     def _new_retention(self) -> Retention:
         forwarder = Forwarder(
-            self._commit_log,
-            self._queues,
-            lambda end_offset, entries: self._dispatcher.follow(end_offset, entries, None),
-            self.durability.durable_to,
+            self._commit_log, self._queues, self._engine_puts, self.durability.durable_to
         )
         return Retention(
             self.config,
