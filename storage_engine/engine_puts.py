@@ -48,8 +48,11 @@ class EnginePuts:
         """Append records that stand back to back; returns where they end in the log.
 
         ``published`` is called once they are durable and visible; never when the engine stops
-        before. Raises ``DiskFull``; then nothing was appended.
+        before. Raises, with nothing appended: ``DiskFull``; ``StoreReadOnly`` while segments are
+        written anew after a failed sync.
         """
+        if self._durability.refusal is not None:
+            raise self._durability.refusal
         entries: list[Entry] = []
         keys = empty_batch()
         at = 0

@@ -36,7 +36,7 @@ class Mover:
     def move(self, moves: list[Move], moved: Callable[[], None]) -> None:
         """Append the records; ``moved`` is called when the sources are settled.
 
-        Raises ``DiskFull``; then nothing was appended.
+        Raises ``DiskFull``, ``StoreReadOnly``; then nothing was appended.
         """
 
         def published() -> None:
