@@ -22,7 +22,7 @@ import numpy as np
 
 from storage_engine.clock import Clock
 from storage_engine.delivery.consumer_offsets import ConsumerOffsets, Progress
-from storage_engine.errors import DiskFull, StoreError
+from storage_engine.errors import StoreError
 from storage_engine.log.commit_log import CommitLog
 from storage_engine.moves import Move, Mover
 from storage_engine.queues.consume_queue import ConsumeQueue
@@ -37,7 +37,7 @@ _AHEAD_MS: Final = 60 * 1_000
 _UNITS_A_STEP: Final = 200_000  # about 5 ms
 _MOVES_A_STEP: Final = 1_000
 
-# Makes of a scheduled message the one to deliver; raises ``StoreError`` when there is no such place.
+# Makes of a scheduled message the one to deliver; ``StoreError`` when there is no such place.
 Due = Callable[[Progress, int, bytes], bytes]
 
 
@@ -169,7 +169,10 @@ class Schedule:
             return
         try:
             self._mover.move(moves, partial(self._moved, taken))
-        except DiskFull:
+        except StoreError as exc:
+            log.warning(
+                "due messages wait", extra={"action": "schedule_stalled", "reason": str(exc)}
+            )
             for entry in taken:
                 heapq.heappush(self._heap, entry)
             return
