@@ -97,6 +97,8 @@ def test_exponential_delays_grow_up_to_their_cap() -> None:
     ]  # fmt: skip
     slow = ExponentialDelays(start_ms=1_000, factor=1.1, cap_ms=1_300)
     assert [slow.delay_ms(times) for times in range(4)] == [1_000, 1_100, 1_210, 1_300]
+    # 100 * 1.15 is 114.99999999999999
+    assert ExponentialDelays(start_ms=100, factor=1.15).delay_ms(1) == 115
 
 
 @given(start=DELAYS, cap=DELAYS, factor=st.floats(1, allow_infinity=False), times=st.integers(0))
