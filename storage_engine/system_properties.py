@@ -1,5 +1,5 @@
 """Property names that carry the system's own meaning; from RocketMQ 5.3 ``MessageConst``, and
-two that only this engine writes: ``DLQ_LAST_DELIVERY_MS`` and ``DLQ_REASON``.
+three that only this engine writes: ``DLQ_LAST_DELIVERY_MS``, ``DLQ_REASON`` and ``__SETTLES``.
 
 A producer may not use them for properties of its own: the stores and consumers that read a record
 would act on them.
@@ -71,6 +71,7 @@ SYSTEM_PROPERTIES: Final = frozenset(
         "WAIT",
         "__BORNHOST",
         "__CRC32#",
+        "__SETTLES",
         "__SHARDINGKEY",
         "__transactionId__",
     }

@@ -18,6 +18,7 @@
     DLQ_ORIGIN_MESSAGE_ID  DLQ              ORIGIN_MESSAGE_ID, likewise
     DLQ_LAST_DELIVERY_MS   DLQ              when it was last delivered, ms; this engine's own
     DLQ_REASON             DLQ              why it was given up; this engine's own
+    __SETTLES              all              place of the message that it takes the place of
 
 RECONSUMETIMES is 0 in the first record and one more in each retry; in the DLQ it is the number of
 deliveries made, one more than in the last retry, as in RocketMQ. The message itself is never
@@ -40,6 +41,7 @@ from storage_engine.errors import RecordRefused
 from storage_engine.records.record import PROPERTIES_BYTES_MAX, Record
 from storage_engine.records.record_draft import INT_MAX, PAIR_BYTES, RecordDraft, read_draft
 from storage_engine.records.schedule_topic import PROPERTY_DELIVER_AT, SCHEDULE_TOPIC_BYTES
+from storage_engine.records.settles import PROPERTY_SETTLES, Settles, settles_value
 from storage_engine.topic_names import dlq_topic_of, retry_topic_of
 
 RETRY_TOPIC: Final = "RETRY_TOPIC"
@@ -68,7 +70,9 @@ DLQ_PROPERTIES: Final = frozenset(
     {DLQ_ORIGIN_TOPIC, DLQ_ORIGIN_MESSAGE_ID, DLQ_LAST_DELIVERY_MS, DLQ_REASON}
 )
 RETRY_PROPERTIES: Final = frozenset({RETRY_TOPIC, ORIGIN_MESSAGE_ID, FIRST_DELIVERY_MS})
-DELIVERY_PROPERTIES: Final = SCHEDULE_PROPERTIES | DLQ_PROPERTIES | RETRY_PROPERTIES
+DELIVERY_PROPERTIES: Final = (
+    SCHEDULE_PROPERTIES | DLQ_PROPERTIES | RETRY_PROPERTIES | {PROPERTY_SETTLES}
+)
 _SCHEDULE_NAMES: Final = frozenset(name.encode() for name in SCHEDULE_PROPERTIES)
 _DELIVERY_NAMES: Final = frozenset(name.encode() for name in DELIVERY_PROPERTIES)
 
@@ -96,23 +100,27 @@ def retry_record(
     at: int = 0,
     *,
     group: str,
-    due_ms: int,
+    due_ms: int = 0,
     delivered_ms: int,
-    schedule_queue_id: int,
+    schedule_queue_id: int | None,
     retry_queue_id: int = 0,
     delay_level: int = 0,
+    settles: Settles | None = None,
 ) -> bytes:
     """The record that brings a message to the group again at ``due_ms``, for the schedule topic.
+
+    Or at once, for the retry topic itself.
 
     Args:
         buffer: holds the record whose delivery failed, at ``at``: of the topic or the retry topic.
         group: the full name, ``namespace%name``.
         due_ms: when it is to be delivered again, epoch ms.
         delivered_ms: when the delivery that failed began, epoch ms.
-        schedule_queue_id: queue of the schedule topic in which it waits.
+        schedule_queue_id: queue of the schedule topic in which it waits; None: at once.
         retry_queue_id: queue of the retry topic to which it goes then.
         delay_level: RocketMQ's level when the delay is that of one; its brokers compute the due
             time from it when they build their queues anew.
+        settles: the place that it takes the place of.
 
     Raises:
         RecordRefused: the record stands in the schedule topic itself, or its properties leave no
@@ -122,6 +130,10 @@ def retry_record(
     assert 0 <= due_ms < _DUE_MS_END
     draft = _delivered(buffer, at, delivered_ms)
     draft.reconsume_times += 1
+    _settle(draft, settles)
+    if schedule_queue_id is None:
+        draft.topic, draft.queue_id = retry_topic_of(group).encode(), retry_queue_id
+        return draft.encode()
     _set(draft, REAL_TOPIC, retry_topic_of(group))
     _set(draft, REAL_QUEUE_ID, str(retry_queue_id))
     _set(draft, PROPERTY_DELIVER_AT, str(due_ms))
@@ -141,6 +153,7 @@ def dead_letter_record(
     first_delivered_ms: int | None = None,
     attempts: int | None = None,
     queue_id: int = 0,
+    settles: Settles | None = None,
 ) -> bytes:
     """The record of a message that the group gave up, for ``%DLQ%group``.
 
@@ -153,6 +166,7 @@ def dead_letter_record(
             ``delivered_ms`` when not given.
         attempts: deliveries made; by default as many as the record tells. An ordered group retries
             in place, which no record tells.
+        settles: the place that it takes the place of.
 
     Raises as ``retry_record``.
     """
@@ -160,6 +174,7 @@ def dead_letter_record(
     draft = _delivered(buffer, at, first_ms)
     draft.reconsume_times = draft.reconsume_times + 1 if attempts is None else attempts
     draft.properties.pop(DLQ_REASON.encode(), None)
+    _settle(draft, settles)
     for name, origin in (
         (DLQ_ORIGIN_TOPIC, RETRY_TOPIC),
         (DLQ_ORIGIN_MESSAGE_ID, ORIGIN_MESSAGE_ID),
@@ -174,8 +189,10 @@ def dead_letter_record(
     return draft.encode()
 
 
-def due_record(buffer: bytes | memoryview, at: int = 0) -> bytes:
+def due_record(buffer: bytes | memoryview, at: int = 0, *, settles: Settles | None = None) -> bytes:
     """The record that a scheduled one becomes when it is due, for the topic that it names.
+
+    ``settles`` is the place that it takes the place of.
 
     Raises:
         RecordRefused: it does not say where it belongs.
@@ -189,12 +206,18 @@ def due_record(buffer: bytes | memoryview, at: int = 0) -> bytes:
             f"scheduled message {draft.message_id!r} names topic {topic!r}, queue {queue_id!r}"
         )
     draft.drop(_SCHEDULE_NAMES)
+    _settle(draft, settles)
     draft.topic, draft.queue_id = topic, int(queue_id)
     return draft.encode()
 
 
 def redrive_record(
-    buffer: bytes | memoryview, at: int = 0, *, queue_id: int, topic: str | None = None
+    buffer: bytes | memoryview,
+    at: int = 0,
+    *,
+    queue_id: int,
+    topic: str | None = None,
+    settles: Settles | None = None,
 ) -> bytes:
     """The record that sends a dead letter on its way again: what was first produced, as if new.
 
@@ -202,6 +225,7 @@ def redrive_record(
         buffer: holds the dead letter, at ``at``.
         queue_id: queue of the topic to which it goes.
         topic: by default the one that it was produced to.
+        settles: the place that it takes the place of.
 
     Raises:
         RecordRefused: no topic is given and the record names none.
@@ -215,6 +239,7 @@ def redrive_record(
     if not target:
         raise RecordRefused(f"dead letter {draft.message_id!r} does not say where it came from")
     draft.drop(_DELIVERY_NAMES)
+    _settle(draft, settles)
     draft.topic, draft.queue_id, draft.reconsume_times = target, queue_id, 0
     return draft.encode()
 
@@ -274,6 +299,12 @@ def _delivered(buffer: bytes | memoryview, at: int, first_delivered_ms: int) -> 
         if name.encode() not in draft.properties:
             draft.set(name.encode(), value)
     return draft
+
+
+def _settle(draft: RecordDraft, settles: Settles | None) -> None:
+    draft.properties.pop(PROPERTY_SETTLES.encode(), None)
+    if settles is not None:
+        _set(draft, PROPERTY_SETTLES, settles_value(settles))
 
 
 def _set(draft: RecordDraft, name: str, value: str) -> None:
