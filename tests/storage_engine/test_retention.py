@@ -9,6 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from storage_engine.errors import StoreReadOnly, SyncFailed
 from storage_engine.queues.consume_queue import ConsumeQueue
 from storage_engine.records.record import StoreMessage
 from storage_engine.records.schedule_topic import SCHEDULE_TOPIC, due_ms_of
@@ -207,6 +208,24 @@ async def test_scheduled_messages_are_appended_again_before_their_segment_goes(
         queue = queue_of(store, SCHEDULE_TOPIC)
         assert (queue.min_offset, queue.max_offset) == (2, 4)
         assert [unit[2] for unit in queue.units(2, 2)] == [due_ms, due_ms]
+
+
+async def test_nothing_is_appended_again_while_segments_are_written_anew(tmp_path: Path) -> None:
+    size = limits(retention_bytes=2 * 4_096, repair_interval_ms=60_000)
+    async with OpenStore(tmp_path / "s", limits=size) as store:
+        store.topic()
+        store.topic(SCHEDULE_TOPIC)
+        await store.put(*scheduled([b"one"], BORN_MS + 30 * 24 * HOUR_MS))
+        await store.put_bodies(*[BODY] * 14)
+        store.files.sync_failures = 1
+        store.files.full.add("create")  # so that the repair waits for its next try
+        answer = await store.put(message(b"x"))
+        assert isinstance(answer.error, SyncFailed)
+        end_offset = store.store._commit_log.append_offset
+        with pytest.raises(StoreReadOnly):
+            await store.store.retention.run()
+        assert store.store._commit_log.append_offset == end_offset
+        assert segments(store)[0] == 0
 
 
 def queue_of(store: OpenStore, topic: str) -> ConsumeQueue:
