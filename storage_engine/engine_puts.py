@@ -44,8 +44,8 @@ class EnginePuts:
         self._durability = durability
         self._queues = queues
 
-    def append(self, payload: bytes, published: Callable[[], None] | None = None) -> int:
-        """Append records that stand back to back; returns where they end in the log.
+    def append(self, payload: bytes, published: Callable[[], None] | None = None) -> list[int]:
+        """Append records that stand back to back; returns their queue offsets.
 
         ``published`` is called once they are durable and visible; never when the engine stops
         before. Raises, with nothing appended: ``DiskFull``; ``StoreReadOnly`` while segments are
@@ -73,7 +73,7 @@ class EnginePuts:
         keys.stamps.extend([self._commit_log.store_timestamp_ms] * len(entries))
         self._dispatcher.follow(end_offset, entries, keys, published)
         self._durability.wait(end_offset, len(payload), _nobody_asks)
-        return end_offset
+        return offsets[::2]
 
 
 def _stamp_at(payload: bytes, at: int) -> int:

@@ -33,8 +33,9 @@ class Mover:
         self._puts = puts
         self._consumer_offsets = consumer_offsets
 
-    def move(self, moves: list[Move], moved: Callable[[], None]) -> None:
-        """Append the records; ``moved`` is called when the sources are settled.
+    def move(self, moves: list[Move], moved: Callable[[], None]) -> list[int]:
+        """Append the records; their queue offsets. ``moved`` is called when the sources are
+        settled.
 
         Raises ``DiskFull``, ``StoreReadOnly``; then nothing was appended.
         """
@@ -47,7 +48,7 @@ class Mover:
                 self._consumer_offsets.settle_moved(progress, runs_of(sorted(queue_offsets)))
             moved()
 
-        self._puts.append(b"".join([move.record for move in moves]), published)
+        return self._puts.append(b"".join([move.record for move in moves]), published)
 
 
 def settling(progress: Progress, queue_offset: int) -> Settles:

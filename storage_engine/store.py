@@ -22,7 +22,7 @@ from storage_engine.catalog import Catalog
 from storage_engine.checkpointer import Checkpointer
 from storage_engine.clock import Clock
 from storage_engine.config import StoreConfig
-from storage_engine.delivery.consumer_offsets import ConsumerOffsets
+from storage_engine.delivery.consumer_offsets import ConsumerOffsets, Progress
 from storage_engine.delivery.delivery import Delivery
 from storage_engine.delivery.subscription import Delivered, Parked
 from storage_engine.disk.disk_space import DiskSpace
@@ -37,8 +37,10 @@ from storage_engine.errors import (
     ShuttingDown,
     StoreBusy,
     StoreError,
+    TopicNotFound,
 )
 from storage_engine.forwarder import Forwarder
+from storage_engine.groups.retry_record import due_record
 from storage_engine.index.indexer import Indexer
 from storage_engine.layout import CHECKPOINT_FILE
 from storage_engine.log.commit_log import CommitLog
@@ -46,13 +48,19 @@ from storage_engine.log.durability import Durability
 from storage_engine.log.log_scan import Damage
 from storage_engine.log.prefaulter import Prefaulter
 from storage_engine.log.quarantine import Quarantine
+from storage_engine.moves import Mover, settling
 from storage_engine.put_path import Appended, PutPath
 from storage_engine.queries import Queries
 from storage_engine.queues.consume_queues import ConsumeQueues
 from storage_engine.queues.min_offsets import MinOffsets
+from storage_engine.records.record_parts import parts_of
+from storage_engine.records.schedule_topic import SCHEDULE_TOPIC_BYTES
 from storage_engine.recovery.checkpoint import read_checkpoint
 from storage_engine.recovery.recovery import Recovered, recover
 from storage_engine.retention import Retention
+from storage_engine.retries import Retries
+from storage_engine.schedule import Schedule
+from storage_engine.topic_names import retry_topic_of
 from storage_engine.wire.protocol import (
     CheckpointReply,
     GroupStats,
@@ -103,6 +111,8 @@ class Store:
         self.catalog = Catalog(config, self._files, clock, self._queues, self._puts.routes)
         self.queries = Queries(config, self._commit_log, self.catalog, self._queues, self.indexer)
         self._delivery: Delivery
+        self.retries: Retries
+        self.schedule: Schedule
         self.retention: Retention
         self._prefaulter: Prefaulter
         self._started_ms = clock.monotonic_ms()
@@ -163,14 +173,7 @@ class Store:
         self.epoch = next_epoch(self._files, path)
         self._run_mark.set()
         self.catalog.route_all()
-        self._delivery = Delivery(
-            self.config, self._clock, self._consumer_offsets, self.epoch, self._damaged
-        )
-        for progress in list(self._consumer_offsets):
-            queues = self._queues.by_topic.get(progress.topic.encode())
-            group = self.catalog.groups.get(progress.group)
-            if queues and group:
-                self._delivery.restore(group, progress.topic, queues)
+        self._begin_delivery()
         self.retention = self._new_retention()
         self.retention.settle_expired()
         self.durability.start(loop)
@@ -188,6 +191,49 @@ class Store:
             },
         )
         return recovered
+
+    def _begin_delivery(self) -> None:
+        mover = Mover(self._engine_puts, self._consumer_offsets)
+        self.retries = Retries(
+            self._clock,
+            self.catalog,
+            self._commit_log,
+            self._consumer_offsets,
+            mover,
+            lambda failures: self._delivery.moved(failures),
+        )
+        self._delivery = Delivery(
+            self.config,
+            self._clock,
+            self._consumer_offsets,
+            self.epoch,
+            self._damaged,
+            self.retries.fail,
+        )
+        for progress in list(self._consumer_offsets):
+            queues = self._queues.by_topic.get(progress.topic.encode())
+            group = self.catalog.groups.get(progress.group)
+            if queues and group and progress.topic != retry_topic_of(progress.group):
+                retry_queue = self.catalog.retry_queue(group, progress.topic)
+                self._delivery.restore(group, progress.topic, queues, retry_queue)
+        self.schedule = Schedule(
+            self._clock, self._commit_log, self._consumer_offsets, mover, self._due
+        )
+        self._follow_schedule()
+
+    def _follow_schedule(self) -> None:
+        queues = self._queues.by_topic.get(SCHEDULE_TOPIC_BYTES)
+        if queues:
+            self.schedule.follow(queues)
+
+    def _due(self, progress: Progress, queue_offset: int, record: bytes) -> bytes:
+        """The record that a scheduled one becomes; ``TopicNotFound``: it has nowhere to go."""
+        due = due_record(record, settles=settling(progress, queue_offset))
+        parts = parts_of(due)
+        queues = self._queues.by_topic.get(parts.topic, [])
+        if parts.queue_id >= len(queues):
+            raise TopicNotFound(f"{parts.topic.decode()} has no queue {parts.queue_id}")
+        return due
 
     def _new_retention(self) -> Retention:
         forwarder = Forwarder(
@@ -289,7 +335,9 @@ class Store:
         group = self.catalog.groups.get(request.group)
         if group is None:
             raise GroupNotFound(f"group {request.group} does not exist")
-        return self._delivery.receive(group, self.queries.queues_of(request.topic), request, answer)
+        queues = self.queries.queues_of(request.topic)
+        retry_queue = self.catalog.retry_queue(group, request.topic)
+        return self._delivery.receive(group, queues, retry_queue, request, answer)
 
     def cancel(self, parked: Parked, *, answer: bool) -> None:
         self._delivery.cancel(parked, answer=answer)
@@ -326,8 +374,11 @@ class Store:
         return head, records
 
     def tick(self) -> None:
-        """Every ``tick_interval_ms``: leases and waits that end, keys that wait."""
+        """Every ``tick_interval_ms``: leases and waits that end, due messages, keys that wait."""
         self._delivery.tick()
+        self.retries.tick()
+        self._follow_schedule()
+        self.schedule.tick()
         self.indexer.flush()
 
     # Numbers --------------------------------------------------------------------------------

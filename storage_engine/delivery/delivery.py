@@ -3,10 +3,12 @@
     receive ──▶ [Delivery] ── take ──▶ ProcessQueue of each queue ── records ──▶ reply
        └─ nothing ready: parked ── new message, nack delay, lease end ──▶ served in order of arrival
     settle ──▶ [Delivery] ──▶ consumer_offsets (journal) ──▶ reply
+    nack, lease end ──▶ [Delivery] ── Failure ──▶ retries
 
 Shared dispatch: any member of a group may lease from any queue. Leases and parked receives are
-looked at every tick; a lease that ends makes its messages available again with one attempt more.
-Every wait, lease and number in flight has a maximum in ``StoreConfig``. Loop thread only.
+looked at every tick. A message whose delivery failed goes to another place (``retries.py``) and
+comes from there again. Every wait, lease and number in flight has a maximum in ``StoreConfig``.
+Loop thread only.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ from storage_engine.clock import Clock
 from storage_engine.config import StoreConfig
 from storage_engine.delivery.consumer_offsets import ConsumerOffsets, Progress, Run, runs_of
 from storage_engine.delivery.due_heap import DueHeap
+from storage_engine.delivery.failure import Failure
 from storage_engine.delivery.process_queue import Lease, ProcessQueue
 from storage_engine.delivery.subscription import Delivered, Parked, Subscription
 from storage_engine.errors import BadRequest, LeaseExpired, QueueNotFound, StoreBusy
@@ -50,17 +53,19 @@ class Delivery:
         consumer_offsets: ConsumerOffsets,
         epoch: int,
         damaged: Callable[[list[tuple[int, int]]], list[int]],
+        fail: Callable[[Failure], None],
     ) -> None:
         self._damaged = damaged
+        self._fail = fail
         self._config = config
         self._clock = clock
         self._consumer_offsets = consumer_offsets
         self._subscriptions: dict[tuple[str, str], Subscription] = {}
+        self._process_queues: dict[tuple[str, str, int], ProcessQueue] = {}
         self._first_generation = (epoch << _GENERATION_BITS) + 1
         self._generations = itertools.count(self._first_generation)
         self._leases: DueHeap[Lease] = DueHeap(lambda lease: lease.count > 0)
         self._waits: DueHeap[Parked] = DueHeap(lambda parked: not parked.is_done)
-        self._delays: DueHeap[Subscription] = DueHeap(lambda subscription: True)
         self.parked_count = 0
         self.delivered_count = 0
         self.damaged_count = 0  # messages that nobody can ever read, passed over
@@ -72,10 +77,13 @@ class Delivery:
         self,
         group: GroupConfig,
         queues: list[ConsumeQueue],
+        retry_queue: ConsumeQueue,
         request: ReceiveRequest,
         answer: Callable[[Delivered], None],
     ) -> Parked | None:
         """Answer now when something is ready or no wait is asked for, else park.
+
+        ``retry_queue`` is that of the group's retry topic for messages of the topic.
 
         Raises:
             BadRequest: a limit of the request is out of range.
@@ -97,7 +105,7 @@ class Delivery:
             raise BadRequest(
                 f"wait_ms is {request.wait_ms}, 0 to {config.poll_wait_ms_max} is allowed"
             )
-        subscription = self._subscribe(group, request.topic, queues)
+        subscription = self._subscribe(group, request.topic, queues, retry_queue)
         delivered = None if subscription.parked else self._take(subscription, request)
         if delivered is None and request.wait_ms > 0:
             if self.parked_count >= config.parked_count_max:
@@ -111,21 +119,41 @@ class Delivery:
         return None
 
     def _subscribe(
-        self, group: GroupConfig, topic: str, queues: list[ConsumeQueue]
+        self,
+        group: GroupConfig,
+        topic: str,
+        queues: list[ConsumeQueue],
+        retry_queue: ConsumeQueue,
     ) -> Subscription:
         subscription = self._subscriptions.get((group.group, topic))
         if subscription is None:
-            subscription = self._subscriptions[group.group, topic] = Subscription([])
-        if len(subscription.queues) < len(queues):
+            subscription = self._subscriptions[group.group, topic] = Subscription(group.group)
+        if len(subscription.queues) < len(queues) or subscription.retry is None:
             self._begin(group, topic, queues)
-            for queue in queues[len(subscription.queues) :]:
-                progress = self._consumer_offsets.find(group.group, topic, queue.queue_id)
-                assert progress is not None
-                subscription.queues.append(
-                    ProcessQueue(queue, progress, self._config.inflight_span_max)
-                )
-                queue.arrivals.append(partial(self._serve, subscription))
+            fresh = [
+                self._follow(subscription, topic, queue)
+                for queue in queues[len(subscription.queues) :]
+            ]
+            subscription.queues += fresh
+            if subscription.retry is None:
+                self._begin_retry(group, retry_queue)
+                subscription.retry = self._follow(subscription, retry_queue.topic, retry_queue)
+            subscription.sources = [*subscription.queues, subscription.retry]
         return subscription
+
+    def _follow(self, subscription: Subscription, topic: str, queue: ConsumeQueue) -> ProcessQueue:
+        progress = self._consumer_offsets.find(subscription.group, topic, queue.queue_id)
+        assert progress is not None
+        process_queue = ProcessQueue(queue, progress, self._config.inflight_span_max, subscription)
+        self._process_queues[subscription.group, topic, queue.queue_id] = process_queue
+        queue.arrivals.append(partial(self._serve, subscription))
+        return process_queue
+
+    def _begin_retry(self, group: GroupConfig, queue: ConsumeQueue) -> None:
+        if self._consumer_offsets.find(group.group, queue.topic, queue.queue_id) is None:
+            self._consumer_offsets.begin(
+                group.group, queue.topic, {queue.queue_id: queue.min_offset}
+            )
 
     def _begin(self, group: GroupConfig, topic: str, queues: list[ConsumeQueue]) -> None:
         """Fix a group's positions when it first reads a topic; queues added later start at 0."""
@@ -170,11 +198,11 @@ class Delivery:
         self, subscription: Subscription, request: ReceiveRequest
     ) -> tuple[Lease, list[tuple[int, int]], list[int]] | None:
         now_ms = self._clock.monotonic_ms()
-        lease = Lease(0, request.member_id)
+        lease = Lease(0, request.member_id, self._clock.now_ms())
         records: list[tuple[int, int]] = []
         attempts: list[int] = []
         bytes_left = min(request.bytes_max, self._config.receive_bytes_max)
-        queues = subscription.queues
+        queues = subscription.sources
         first = subscription.rotor
         for index in range(first, first + len(queues)):
             process_queue = queues[index % len(queues)]
@@ -246,6 +274,9 @@ class Delivery:
                     good.append(queue_offset)
                 elif verdict is None:
                     acked_count += 1
+                elif (late := self._late(process_queue, queue_offset, ack)) is not None:
+                    settled.append(late)
+                    acked_count += 1
                 else:
                     failures.append(_failure(ack, queue_offset, LeaseExpired.code))
             if good:
@@ -260,8 +291,7 @@ class Delivery:
                 for first, count in runs:
                     process_queue.forget(first, count)
             for process_queue, _ in done:
-                progress = process_queue.progress
-                self._serve(self._subscriptions[progress.group, progress.topic])
+                self._serve(process_queue.owner)
         nacked_count = self._nack(request, failures) if request.nacks else 0
         extended = self._extend(request, failures) if request.extends else []
         self.acked_count += acked_count
@@ -272,9 +302,23 @@ class Delivery:
             failures=failures,
         )
 
+    def _late(
+        self, process_queue: ProcessQueue, queue_offset: int, ack: LeaseRef
+    ) -> tuple[Progress, list[Run]] | None:
+        """What an ack settles that came after its lease: the message's new place.
+
+        None when somebody has it there, or had it.
+        """
+        moved = process_queue.moved_to(queue_offset)
+        retry = process_queue.owner.retry
+        if moved is None or retry is None or moved[0] != ack.lease_generation:
+            return None
+        _, retry_offset = moved
+        if retry_offset < 0 or not retry.is_ready(retry_offset):
+            return None
+        return retry.progress, [(retry_offset, 1)]
+
     def _nack(self, request: SettleRequest, failures: list[SettleFailure]) -> int:
-        now_ms = self._clock.monotonic_ms()
-        touched: set[Subscription] = set()
         count = 0
         for nack in request.nacks:
             process_queue = self._find(request.group, nack.topic, nack.queue_id)
@@ -282,14 +326,13 @@ class Delivery:
             if process_queue is None or lease is None or lease.generation != nack.lease_generation:
                 failures.append(_failure(nack, nack.queue_offset, LeaseExpired.code))
                 continue
-            delay_ms = min(max(nack.delay_ms, 0), self._config.lease_ms_max)
-            subscription = self._subscriptions[request.group, nack.topic]
-            process_queue.give_back(nack.queue_offset, now_ms + delay_ms, is_attempt=True)
-            self._delays.push(now_ms + delay_ms, subscription)
-            touched.add(subscription)
+            delay_ms = None if nack.delay_ms is None else max(nack.delay_ms, 0)
+            self._fail(
+                _failed(
+                    process_queue, nack.queue_offset, lease, delay_ms, nack.reason, nack.is_dead
+                )
+            )
             count += 1
-        for subscription in touched:
-            self._serve(subscription)
         return count
 
     def _extend(self, request: SettleRequest, failures: list[SettleFailure]) -> list[int]:
@@ -318,33 +361,42 @@ class Delivery:
         return extended
 
     def _find(self, group: str, topic: str, queue_id: int) -> ProcessQueue | None:
-        subscription = self._subscriptions.get((group, topic))
-        if subscription is None or not 0 <= queue_id < len(subscription.queues):
-            return None
-        return subscription.queues[queue_id]
+        return self._process_queues.get((group, topic, queue_id))
 
-    def restore(self, group: GroupConfig, topic: str, queues: list[ConsumeQueue]) -> None:
+    def restore(
+        self,
+        group: GroupConfig,
+        topic: str,
+        queues: list[ConsumeQueue],
+        retry_queue: ConsumeQueue,
+    ) -> None:
         """Know a group's progress again after a start, so that receipts from before can be
         settled.
         """
-        self._subscribe(group, topic, queues)
+        self._subscribe(group, topic, queues, retry_queue)
 
     # Time -----------------------------------------------------------------------------------
 
     def tick(self) -> None:
-        """End leases and waits whose time has come; serve what became ready. Called every tick."""
+        """End leases and waits whose time has come. Called every tick."""
         now_ms = self._clock.monotonic_ms()
-        ready: set[Subscription] = set(self._delays.pop_due(now_ms))
         for lease in self._leases.pop_due(now_ms):
             for process_queue, queue_offsets in lease.parts:
                 for queue_offset in queue_offsets:
                     if process_queue.inflight.get(queue_offset) is lease:
-                        process_queue.give_back(queue_offset, now_ms, is_attempt=True)
-                progress = process_queue.progress
-                ready.add(self._subscriptions[progress.group, progress.topic])
+                        self._fail(
+                            _failed(process_queue, queue_offset, lease, 0, "lease ended", False)
+                        )
         for parked in self._waits.pop_due(now_ms):
             self._finish(parked, _NOTHING)
-        for subscription in ready:
+
+    def moved(self, failures: list[Failure]) -> None:
+        """Messages that failed have another place now, and are settled in the old one."""
+        owners: set[Subscription] = set()
+        for failure in failures:
+            failure.process_queue.forget(failure.queue_offset, 1)
+            owners.add(failure.process_queue.owner)
+        for subscription in owners:
             self._serve(subscription)
 
     @property
@@ -357,24 +409,24 @@ class Delivery:
     def inflight_count(self) -> int:
         """Messages under a lease; costs a look at every queue of every group."""
         subscriptions = self._subscriptions.values()
-        return sum([len(queue.inflight) for each in subscriptions for queue in each.queues])
+        return sum([len(queue.inflight) for each in subscriptions for queue in each.sources])
 
     def stats(self, group: str) -> list[GroupQueueStats]:
         """Progress of a group on every queue it has read, by topic and queue id."""
         found = []
-        for (name, topic), subscription in sorted(self._subscriptions.items()):
+        for (name, _), subscription in sorted(self._subscriptions.items()):
             if name != group:
                 continue
             found += [
                 GroupQueueStats(
-                    topic=topic,
+                    topic=process_queue.queue.topic,
                     queue_id=process_queue.queue.queue_id,
                     min_offset=process_queue.queue.min_offset,
                     max_offset=process_queue.queue.max_offset,
                     consumer_offset=process_queue.progress.consumer_offset,
                     inflight_count=len(process_queue.inflight),
                 )
-                for process_queue in subscription.queues
+                for process_queue in subscription.sources
             ]
         return found
 
@@ -389,4 +441,27 @@ def _failure(of: LeaseRef | Nack | Extend, queue_offset: int, code: int) -> Sett
         lease_generation=of.lease_generation,
         queue_offset=queue_offset,
         code=code,
+    )
+
+
+def _failed(
+    process_queue: ProcessQueue,
+    queue_offset: int,
+    lease: Lease,
+    delay_ms: int | None,
+    reason: str,
+    is_dead: bool,
+) -> Failure:
+    retry = process_queue.owner.retry
+    assert retry is not None
+    return Failure(
+        process_queue.owner.group,
+        process_queue,
+        queue_offset,
+        retry.queue.queue_id,
+        lease.generation,
+        delay_ms,
+        reason,
+        lease.began_ms,
+        is_dead,
     )

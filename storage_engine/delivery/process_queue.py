@@ -14,10 +14,13 @@ one of in flight, again, settled. A message has at most one lease. Loop thread o
 from __future__ import annotations
 
 import heapq
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from storage_engine.delivery.consumer_offsets import Progress
 from storage_engine.queues.consume_queue import ConsumeQueue
+
+if TYPE_CHECKING:
+    from storage_engine.delivery.subscription import Subscription
 
 _NEVER: Final = (-1, -1)
 
@@ -26,15 +29,20 @@ class Lease:
     """Messages given out together to one member. ``count`` of them are still in flight.
 
     ``parts`` says which, until the lease ends; those settled meanwhile are in it too.
+    ``began_ms``: wall clock.
     """
 
-    __slots__ = ("count", "generation", "member_id", "parts")
+    __slots__ = ("began_ms", "count", "generation", "member_id", "parts")
 
-    def __init__(self, generation: int, member_id: str) -> None:
+    def __init__(self, generation: int, member_id: str, began_ms: int = 0) -> None:
         self.generation = generation
         self.member_id = member_id
+        self.began_ms = began_ms
         self.count = 0
         self.parts: list[tuple[ProcessQueue, list[int]]] = []
+
+
+_ON_ITS_WAY: Final = Lease(0, "")
 
 
 class ProcessQueue:
@@ -43,16 +51,21 @@ class ProcessQueue:
     __slots__ = (
         "_again",
         "_attempts",
+        "_moved",
         "_ready_heap",
         "_span_max",
         "inflight",
+        "owner",
         "position",
         "progress",
         "queue",
     )
 
-    def __init__(self, queue: ConsumeQueue, progress: Progress, span_max: int) -> None:
+    def __init__(
+        self, queue: ConsumeQueue, progress: Progress, span_max: int, owner: Subscription
+    ) -> None:
         self._span_max = span_max
+        self.owner = owner
         self.queue = queue
         self.progress = progress
         self.position = max(progress.consumer_offset, queue.min_offset)
@@ -62,6 +75,7 @@ class ProcessQueue:
         self._ready_heap: list[
             tuple[int, int]
         ] = []  # the same as (when, queue offset); may be stale
+        self._moved: dict[int, tuple[int, int]] = {}
         self._attempts: dict[int, int] = {}  # deliveries so far, of messages that were given back
 
     def take(
@@ -172,6 +186,33 @@ class ProcessQueue:
             for queue_offset in [offset for offset in known if offset < low]:
                 del known[queue_offset]
         self.position = max(self.position, low)
+
+    def moved(self, queue_offset: int, generation: int, retry_offset: int) -> None:
+        """Remember where a message has gone that had a lease of that generation; -1: no more here.
+
+        For acks that come late; the oldest are forgotten.
+        """
+        places = self._moved
+        places[queue_offset] = generation, retry_offset
+        if len(places) > self._span_max:
+            del places[next(iter(places))]
+
+    def moved_to(self, queue_offset: int) -> tuple[int, int] | None:
+        """(generation it had, its queue offset in the retry queue or -1) of a moved message."""
+        return self._moved.get(queue_offset)
+
+    def is_ready(self, queue_offset: int) -> bool:
+        """Whether a message can be taken by anybody: not in flight, and not settled."""
+        return queue_offset not in self.inflight and not self.progress.is_settled(queue_offset)
+
+    def hold(self, queue_offset: int) -> None:
+        """Take a message from its lease: it is on its way to another place, nobody can settle it.
+
+        ``forget`` follows when it is there.
+        """
+        self.inflight[queue_offset].count -= 1
+        self.inflight[queue_offset] = _ON_ITS_WAY
+        _ON_ITS_WAY.count += 1
 
     def give_back(self, queue_offset: int, ready_ms: int, *, is_attempt: bool) -> None:
         """Make a leased message available again from ``ready_ms`` (monotonic) on."""

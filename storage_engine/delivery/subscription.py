@@ -40,11 +40,18 @@ class Parked:
 
 
 class Subscription:
-    """One group on one topic: its queues, and who waits for them."""
+    """One group on one topic: its queues, and who waits for them.
 
-    __slots__ = ("parked", "queues", "rotor")
+    ``queues`` are the topic's, by queue id; ``retry`` is the queue of the group's retry topic for
+    messages of this topic; ``sources`` are all of them.
+    """
 
-    def __init__(self, queues: list[ProcessQueue]) -> None:
-        self.queues = queues
+    __slots__ = ("group", "parked", "queues", "retry", "rotor", "sources")
+
+    def __init__(self, group: str) -> None:
+        self.group = group
+        self.queues: list[ProcessQueue] = []
+        self.retry: ProcessQueue | None = None
+        self.sources: list[ProcessQueue] = []
         self.parked: OrderedDict[Parked, None] = OrderedDict()  # in order of arrival
         self.rotor = 0  # the queue to look at first, so that none starves
