@@ -19,7 +19,7 @@ from storage_engine.queues.consume_queue import ConsumeQueue
 from storage_engine.queues.consume_queues import ConsumeQueues
 from storage_engine.records.key_hash import topic_hash
 from storage_engine.records.schedule_topic import SCHEDULE_TOPIC
-from storage_engine.topic_names import check_group_name, check_topic_name
+from storage_engine.topic_names import check_group_name, check_topic_name, retry_topic_of
 from storage_engine.wire.protocol import Durability, GroupConfig, TopicConfig
 
 
@@ -102,6 +102,36 @@ class Catalog:
         if known is None and len(self.groups) >= self._config.group_count_max:
             raise BadRequest(f"there are {self._config.group_count_max} groups already")
         self._groups.put(config)
+
+    def own_topic(self, topic: str, queue_count: int) -> list[ConsumeQueue]:
+        """The queues of a topic of the engine's own, which is made where it is missing.
+
+        Durable on return. Raises ``DiskFull``.
+        """
+        known = self.topics.get(topic)
+        if known is None or known.queue_count < queue_count:
+            self.topic_put(TopicConfig(topic=topic, queue_count=queue_count))
+        return self._queues.ensure(topic, queue_count)
+
+    def retry_queue(self, group: GroupConfig, topic: str) -> ConsumeQueue:
+        """Where messages of a topic wait that the group could not consume; made when missing.
+
+        Each topic that a group reads has a queue of the group's retry topic for itself, so that a
+        receive from one topic need not pass over another's. Raises ``DiskFull``.
+        """
+        queue = self.known_retry_queue(group, topic)
+        if queue is None:
+            topics = [*self._groups.retry_topics.get(group.group, []), topic]
+            queue = self.own_topic(retry_topic_of(group.group), len(topics))[-1]
+            self._groups.put(group, topics)
+        return queue
+
+    def known_retry_queue(self, group: GroupConfig, topic: str) -> ConsumeQueue | None:
+        """The same; None when no message of the topic has failed yet."""
+        topics = self._groups.retry_topics.get(group.group, [])
+        if topic not in topics:
+            return None
+        return self.own_topic(retry_topic_of(group.group), len(topics))[topics.index(topic)]
 
     def topic_list(self) -> list[TopicConfig]:
         """By name."""

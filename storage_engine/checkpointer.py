@@ -1,7 +1,9 @@
 """Makes derived files durable and writes down how far, so that the next start has little to do.
 
-    log durable ──▶ consume queues synced ──▶ checkpoint ──▶ consumerOffset.json ──▶ new journal
+    log durable ──▶ consume queues synced ──▶ consumerOffset.json ──▶ new journal ──▶ checkpoint
 
+The checkpoint is last: records below its ``dispatched_offset`` are not read again by a start, so
+what they settle must be in the consumer offsets by then.
 A consume queue file whose sync failed is not believed again, although the next sync would report
 success: ``dispatched_offset`` then stays where it was until the next start, which writes the queues
 anew from there. The slow steps run on a thread of the executor; appends and settles go on meanwhile
@@ -11,11 +13,12 @@ and belong to the next run. Calls that overlap share one run.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 
-from storage_engine.delivery.consumer_offsets import ConsumerOffsets
+from storage_engine.delivery.consumer_offsets import ConsumerOffsets, Snapshot
 from storage_engine.disk.files import Files
 from storage_engine.dispatcher import Dispatcher
 from storage_engine.errors import SyncFailed
@@ -121,15 +124,25 @@ class Checkpointer:
             index_entry_count=index_entry_count,
             store_timestamp_ms=stamp,
         )
-        await loop.run_in_executor(None, self._write, mark, taken)
+        await loop.run_in_executor(None, self._write_offsets, taken)
+        consumer_offset_count = self._consumer_offsets.finish(taken)
+        await loop.run_in_executor(None, self._write_mark, mark)
         return CheckpointReply(
-            flushed_offset=mark.flushed_offset,
-            consumer_offset_count=self._consumer_offsets.finish(taken),
+            flushed_offset=mark.flushed_offset, consumer_offset_count=consumer_offset_count
         )
 
-    def _write(self, mark: Checkpoint, taken: dict[str, dict[int, int]]) -> None:
-        try:
-            write_checkpoint(self._files, self._path, mark)
+    def _write_offsets(self, taken: Snapshot) -> None:
+        with _sync_failed("consumer offsets"):
             self._consumer_offsets.write(taken)
-        except OSError as exc:
-            raise SyncFailed(f"cannot write the checkpoint: {exc}") from exc
+
+    def _write_mark(self, mark: Checkpoint) -> None:
+        with _sync_failed("the checkpoint"):
+            write_checkpoint(self._files, self._path, mark)
+
+
+@contextlib.contextmanager
+def _sync_failed(what: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as exc:
+        raise SyncFailed(f"cannot write {what}: {exc}") from exc

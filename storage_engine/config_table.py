@@ -17,6 +17,7 @@ import msgspec
 from storage_engine.clock import Clock
 from storage_engine.disk.files import Files
 from storage_engine.errors import StoreCorrupt
+from storage_engine.groups.retry_policy import LevelDelays, RetryPolicy
 from storage_engine.layout import CONFIG_DIR, GROUPS_FILE, TOPICS_FILE
 from storage_engine.wire.protocol import Durability, GroupConfig, StartFrom, TopicConfig
 
@@ -25,6 +26,8 @@ _DURABILITY: Final = "mq.durability"
 _RETENTION_MS: Final = "reserve.time"  # RocketMQ 5 knows it from tiered storage
 _START_FROM: Final = "mq.start_from"
 _LEASE_MS: Final = "mq.lease_ms"
+_RETRY: Final = "mq.retry"
+_RETRY_TOPICS: Final = "mq.retry_topics"
 
 TableT = TypeVar("TableT", bound=msgspec.Struct)
 
@@ -124,6 +127,8 @@ class GroupTable:
         self._path = store_path / CONFIG_DIR / GROUPS_FILE
         self._version = _DataVersion()
         self.groups: dict[str, GroupConfig] = {}
+        # group → topics that it has read, in the order of its retry topic's queues
+        self.retry_topics: dict[str, list[str]] = {}
 
     def load(self) -> None:
         """Raises ``StoreCorrupt`` when the file is there and cannot be read."""
@@ -135,24 +140,42 @@ class GroupTable:
                 start_from=StartFrom(row.attributes.get(_START_FROM, StartFrom.EARLIEST)),
                 lease_ms=int(row.attributes.get(_LEASE_MS, "60000")),
                 max_reconsume_times=row.retry_max_times,
+                retry=_retry_of(row.attributes.get(_RETRY)),
             )
+            topics = row.attributes.get(_RETRY_TOPICS, "")
+            self.retry_topics[name] = topics.split(",") if topics else []
 
-    def put(self, config: GroupConfig) -> None:
-        """Add or change one group; durable on return (two fsyncs). Raises ``DiskFull``."""
+    def put(self, config: GroupConfig, retry_topics: list[str] | None = None) -> None:
+        """Add or change one group, and the topics whose messages it retries, when they are given.
+
+        Durable on return (two fsyncs). Raises ``DiskFull``.
+        """
         groups = {**self.groups, config.group: config}
+        topics = dict(self.retry_topics)
+        topics[config.group] = retry_topics or topics.get(config.group, [])
         rows = {
             name: _GroupRow(
                 group_name=name,
                 consume_from_min_enable=group.start_from is StartFrom.EARLIEST,
                 retry_max_times=group.max_reconsume_times,
-                attributes={_START_FROM: group.start_from, _LEASE_MS: str(group.lease_ms)},
+                retry_queue_nums=max(len(topics.get(name, [])), 1),
+                attributes={
+                    _START_FROM: group.start_from,
+                    _LEASE_MS: str(group.lease_ms),
+                    _RETRY: msgspec.json.encode(group.retry).decode(),
+                    _RETRY_TOPICS: ",".join(topics.get(name, [])),
+                },
             )
             for name, group in groups.items()
         }
         version = _next_version(self._version, self._clock)
         file = _GroupFile(data_version=version, subscription_group_table=rows)
         self._files.replace(self._path, msgspec.json.encode(file))
-        self._version, self.groups = version, groups
+        self._version, self.groups, self.retry_topics = version, groups, topics
+
+
+def _retry_of(content: str | None) -> RetryPolicy:
+    return msgspec.json.decode(content, type=RetryPolicy) if content else LevelDelays()
 
 
 def _read(path: Path, kind: type[TableT]) -> TableT:

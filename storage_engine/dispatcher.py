@@ -10,6 +10,7 @@ back. The units themselves are written by ``CommitLog.append``; publishing only 
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from storage_engine.index.indexer import Indexer
@@ -27,6 +28,7 @@ class _Batch(NamedTuple):
     end_offset: int
     queue_ends: dict[ConsumeQueue, int]
     keys: KeyBatch | None
+    published: Callable[[], None] | None
 
 
 class Dispatcher:
@@ -38,15 +40,24 @@ class Dispatcher:
         self._pending: deque[_Batch] = deque()
         self._keyed_count = 0  # messages whose keys wait here
 
-    def follow(self, end_offset: int, entries: list[Entry], keys: KeyBatch | None) -> None:
-        """Remember a batch that was just appended and ends at ``end_offset`` of the log."""
+    def follow(
+        self,
+        end_offset: int,
+        entries: list[Entry],
+        keys: KeyBatch | None,
+        published: Callable[[], None] | None = None,
+    ) -> None:
+        """Remember a batch that was just appended and ends at ``end_offset`` of the log.
+
+        ``published`` is called when it has become visible.
+        """
         ends = {entry[2]: entry[2].append_offset for entry in entries}
         if keys is not None:
             if self._keyed_count > _KEYED_MESSAGES_MAX:
                 keys = None
             else:
                 self._keyed_count += len(entries)
-        self._pending.append(_Batch(end_offset, ends, keys))
+        self._pending.append(_Batch(end_offset, ends, keys, published))
 
     @property
     def is_idle(self) -> bool:
@@ -58,11 +69,13 @@ class Dispatcher:
         grown: set[ConsumeQueue] = set()
         while pending and pending[0].end_offset <= offset:
             start_offset = self.dispatched_offset
-            self.dispatched_offset, ends, keys = pending.popleft()
+            self.dispatched_offset, ends, keys, published = pending.popleft()
             for queue, max_offset in ends.items():
                 queue.max_offset = max_offset
             grown.update(ends)
             if keys is not None:
                 self._keyed_count -= keys.message_count
             self._indexer.published(start_offset, self.dispatched_offset, keys)
+            if published is not None:
+                published()
         return grown

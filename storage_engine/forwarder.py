@@ -1,8 +1,8 @@
 """Keeps scheduled messages alive when retention deletes the segment they stand in.
 
-    retention ── forward(below_offset) ──▶ [Forwarder] ── same records again ──▶ commit_log
+    retention ── forward(below_offset) ──▶ [Forwarder] ── same records again ──▶ moves
 
-They are appended again, byte for byte the same but for their place and store time.
+The same message, at the end of the log; the new record says which one it takes the place of.
 """
 
 from __future__ import annotations
@@ -11,35 +11,27 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from storage_engine.config import MIB
-from storage_engine.log.commit_log import CommitLog, Entry
-from storage_engine.queues.consume_queue import ConsumeQueue, Unit
-from storage_engine.queues.consume_queues import ConsumeQueues
-from storage_engine.records.record import STORE_TIMESTAMP_AT, SYSFLAG_AT, SYSFLAG_BORN_HOST_V6
-from storage_engine.records.schedule_topic import SCHEDULE_TOPIC_BYTES
+from storage_engine.groups.retry_record import forwarded_record
+from storage_engine.log.commit_log import CommitLog
+from storage_engine.moves import Move, Mover, settling
+from storage_engine.schedule import Schedule, Source
 
-_V6_MORE: Final = 12
 _BATCH_COUNT_MAX: Final = 100
-_BATCH_BYTES_MAX: Final = 4 * MIB  # appended without a pause, but never less than one record
 
 
 class Forwarder:
-    """See the module's docstring. What stands in the topic's queues is still to come.
-
-    ``appended(end_offset, entries)`` makes a batch known to those who publish it; ``durable_to``
-    waits for the disk.
-    """
+    """See the module's docstring. ``durable_to`` waits for the disk."""
 
     def __init__(
         self,
         commit_log: CommitLog,
-        queues: ConsumeQueues,
-        appended: Callable[[int, list[Entry]], None],
+        schedule: Schedule,
+        mover: Mover,
         durable_to: Callable[[int], Awaitable[None]],
     ) -> None:
         self._commit_log = commit_log
-        self._queues = queues
-        self._appended = appended
+        self._schedule = schedule
+        self._mover = mover
         self._durable_to = durable_to
         self.forwarded_count = 0
 
@@ -48,36 +40,32 @@ class Forwarder:
 
         Raises ``DiskFull``, ``SyncFailed``, ``StoreReadOnly``: then nothing may be deleted.
         """
-        for queue in self._queues.by_topic.get(SCHEDULE_TOPIC_BYTES, []):
-            first = queue.min_offset
-            end = queue.first_at_or_above(below_offset)
+        self._schedule.follow()
+        for source in self._schedule.sources:
+            first = source.queue.min_offset
+            end = source.queue.first_at_or_above(below_offset)
             while first < end:
-                first = self._append(queue, first, end)
+                first = self._append(source, first, end)
                 await asyncio.sleep(0)
+        # What is on its way already must have arrived as well.
         await self._durable_to(self._commit_log.append_offset)
 
-    def _append(self, queue: ConsumeQueue, first: int, end: int) -> int:
+    def _append(self, source: Source, first: int, end: int) -> int:
         """Append some of what stands in ``[first, end)`` again; the offset of the next one."""
-        bytes_max = min(_BATCH_BYTES_MAX, self._commit_log.batch_bytes_max)
-        units: list[Unit] = []
+        moves: list[Move] = []
         batch_bytes = 0
-        for unit in queue.units(first, min(_BATCH_COUNT_MAX, end - first)):
-            if not self._commit_log.damaged([unit[:2]]):
-                batch_bytes += unit[1]
-                if units and batch_bytes > bytes_max:
+        for unit in source.queue.units(first, min(_BATCH_COUNT_MAX, end - first)):
+            if source.is_pending(first) and not self._commit_log.damaged([unit[:2]]):
+                settles = settling(source.progress, first)
+                record = forwarded_record(self._commit_log.read_many([unit[:2]]), settles=settles)
+                batch_bytes += len(record)
+                if moves and batch_bytes > self._mover.batch_bytes_max:
                     break
-                units.append(unit)
+                moves.append(Move(record, source.progress, first))
             first += 1
-        payload = self._commit_log.read_many([unit[:2] for unit in units])
-        entries: list[Entry] = []
-        at = 0
-        for _, record_bytes, due_ms in units:
-            sysflag = int.from_bytes(payload[at + SYSFLAG_AT : at + SYSFLAG_AT + 4])
-            stamp_at = STORE_TIMESTAMP_AT + (_V6_MORE if sysflag & SYSFLAG_BORN_HOST_V6 else 0)
-            entries.append((at, record_bytes, queue, stamp_at, due_ms))
-            at += record_bytes
-        if entries:
-            self._commit_log.append(payload, entries)
-            self._appended(self._commit_log.append_offset, entries)
-            self.forwarded_count += len(entries)
+        if moves:
+            taken = {move.queue_offset for move in moves}
+            self._mover.move(moves, lambda: source.moving.difference_update(taken))
+            source.moving |= taken
+            self.forwarded_count += len(moves)
         return first

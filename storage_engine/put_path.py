@@ -21,6 +21,7 @@ from storage_engine.errors import (
     StoreError,
     TopicNotFound,
 )
+from storage_engine.groups.retry_record import PROPERTIES_RESERVE_BYTES
 from storage_engine.log.commit_log import BLANK_BYTES, CommitLog, Entry
 from storage_engine.queues.consume_queue import ConsumeQueue
 from storage_engine.records.message_keys import (
@@ -50,6 +51,7 @@ from storage_engine.records.record import (
     SYSFLAG_BORN_HOST_V6,
 )
 from storage_engine.records.schedule_topic import due_ms_of
+from storage_engine.records.settles import SETTLES_HEAD
 from storage_engine.records.tag_hash import tag_hash_of
 
 _SYSFLAGS_ALLOWED: Final = frozenset({0, SYSFLAG_BORN_HOST_V6})
@@ -58,6 +60,8 @@ _V6_MORE: Final = HOST_V6_BYTES - HOST_V4_BYTES
 _TAG: Final = b"TAGS\x01"
 _STAMP_AT_V6: Final = STORE_TIMESTAMP_AT + HOST_V6_BYTES - HOST_V4_BYTES
 _TOPIC_AT: Final = BODY_LENGTH_AT + 4  # less the body
+# A message must be able to fail: its retries and its dead letter say more than it did.
+_PROPERTIES_MAX: Final = PROPERTIES_BYTES_MAX - PROPERTIES_RESERVE_BYTES
 _PAIR_ENDS: Final = bytes([PAIR_END])
 _BEHIND_ID: Final = _PAIR_ENDS + CRC_PROPERTY_HEAD
 _DIGITS_BACK: Final = CRC_DIGITS + 1
@@ -173,9 +177,10 @@ class PutPath:
                 or properties_at + CRC_PROPERTY_BYTES > end
                 or (payload[properties_at - 2] << 8) | payload[properties_at - 1]
                 != end - properties_at
-                or end - properties_at > PROPERTIES_BYTES_MAX
+                or end - properties_at > _PROPERTIES_MAX
                 or not payload.startswith(CRC_PROPERTY_HEAD, end - CRC_PROPERTY_BYTES)
                 or payload[end - 1] != PAIR_END
+                or payload.find(SETTLES_HEAD, properties_at, end) >= 0  # the engine's own
             ):
                 refused.append((count, RecordRefused.code))
             elif route is None:

@@ -109,7 +109,9 @@ class _Connection(asyncio.BufferedProtocol):
         self._calls: dict[int, Callable[[Wire], Wire]] = {
             Op.HELLO: self._hello,
             Op.PING: lambda request: Empty(),
-            Op.SETTLE: lambda request: self._store.settle(cast("SettleRequest", request)),
+            Op.SETTLE: lambda request: self._store.consumption.settle(
+                cast("SettleRequest", request)
+            ),
             Op.OFFSET_AT_TIME: lambda request: self._store.queries.offset_at_time(
                 cast("OffsetAtTimeRequest", request)
             ),
@@ -120,7 +122,7 @@ class _Connection(asyncio.BufferedProtocol):
             ),
             Op.GROUP_PUT: self._group_put,
             Op.GROUP_LIST: lambda request: GroupList(groups=self._store.catalog.group_list()),
-            Op.GROUP_STATS: lambda request: self._store.group_stats(
+            Op.GROUP_STATS: lambda request: self._store.consumption.group_stats(
                 cast("GroupRef", request).group
             ),
             Op.STATS: lambda request: self._store.stats(len(self._server.connections)),
@@ -144,7 +146,7 @@ class _Connection(asyncio.BufferedProtocol):
         self._frames.clear()
         parked, self._parked = self._parked, {}
         for waiting in parked.values():
-            self._store.cancel(waiting, answer=False)
+            self._store.consumption.cancel(waiting, answer=False)
 
     def pause_writing(self) -> None:
         self._is_waiting_for_client = True
@@ -246,7 +248,7 @@ class _Connection(asyncio.BufferedProtocol):
         elif isinstance(request, CancelRequest):
             parked = self._parked.pop(request.request_id, None)
             if parked is not None:
-                self._store.cancel(parked, answer=True)
+                self._store.consumption.cancel(parked, answer=True)
             self._reply(op, request_id, encode_struct(Empty()))
         else:
             assert known is Op.CHECKPOINT
@@ -289,7 +291,7 @@ class _Connection(asyncio.BufferedProtocol):
     def _receive(self, request_id: int, request: ReceiveRequest) -> None:
         if request_id in self._parked:
             raise BadRequest(f"request id {request_id} is in use")
-        parked = self._store.receive(request, partial(self._received, request_id))
+        parked = self._store.consumption.receive(request, partial(self._received, request_id))
         if parked is not None and not parked.is_done:
             self._parked[request_id] = parked
 

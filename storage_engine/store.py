@@ -22,17 +22,16 @@ from storage_engine.catalog import Catalog
 from storage_engine.checkpointer import Checkpointer
 from storage_engine.clock import Clock
 from storage_engine.config import StoreConfig
+from storage_engine.consumption import Consumption
 from storage_engine.delivery.consumer_offsets import ConsumerOffsets
-from storage_engine.delivery.delivery import Delivery
-from storage_engine.delivery.subscription import Delivered, Parked
 from storage_engine.disk.disk_space import DiskSpace
 from storage_engine.disk.files import Files
 from storage_engine.disk.lock import StoreLock, next_epoch
 from storage_engine.disk.run_mark import RunMark
 from storage_engine.dispatcher import Dispatcher
 from storage_engine.engine_metrics import Watched
+from storage_engine.engine_puts import EnginePuts
 from storage_engine.errors import (
-    GroupNotFound,
     ShuttingDown,
     StoreBusy,
     StoreError,
@@ -54,14 +53,10 @@ from storage_engine.recovery.recovery import Recovered, recover
 from storage_engine.retention import Retention
 from storage_engine.wire.protocol import (
     CheckpointReply,
-    GroupStats,
     PullHead,
     PullRequest,
     PullStatus,
     QueueStats,
-    ReceiveRequest,
-    SettleReply,
-    SettleRequest,
     StatsReply,
     TopicStats,
 )
@@ -92,10 +87,13 @@ class Store:
         self._quarantine = Quarantine(self._files, path, clock)
         self._min_offsets = MinOffsets(self._files, path)
         self.disk = DiskSpace(config, self._files)
+        self._engine_puts = EnginePuts(
+            self._commit_log, self._dispatcher, self.durability, self._queues
+        )
         self._puts = PutPath(config, self._commit_log, self._dispatcher)
         self.catalog = Catalog(config, self._files, clock, self._queues, self._puts.routes)
         self.queries = Queries(config, self._commit_log, self.catalog, self._queues, self.indexer)
-        self._delivery: Delivery
+        self.consumption: Consumption
         self.retention: Retention
         self._prefaulter: Prefaulter
         self._started_ms = clock.monotonic_ms()
@@ -148,20 +146,27 @@ class Store:
         self._dispatcher.dispatched_offset = recovered.end_offset
         self.indexer.recover(checkpoint, path / CHECKPOINT_FILE, recovered)
         self._consumer_offsets.load()
+        if self._consumer_offsets.settle_recovered(recovered.settles):
+            self._consumer_offsets.save()
         self._clamp_offsets()
+        # What a kill left in the page cache may be all that says which messages were moved.
+        self._consumer_offsets.sync()
         self._checkpointer.write_first(recovered.end_offset)
         self.epoch = next_epoch(self._files, path, self._clock.now_ms())
         self._run_mark.set()
         self.catalog.route_all()
-        self._delivery = Delivery(
-            self.config, self._clock, self._consumer_offsets, self.epoch, self._damaged
+        self.consumption = Consumption(
+            self.config,
+            self._clock,
+            self.catalog,
+            self._commit_log,
+            self._queues,
+            self._consumer_offsets,
+            self._engine_puts,
+            self.epoch,
+            self.queries.queues_of,
+            self._damaged,
         )
-        for progress in list(self._consumer_offsets):
-            queues = self._queues.by_topic.get(progress.topic.encode())
-            group = self.catalog.groups.get(progress.group)
-            if queues and group:
-                self._delivery.restore(group, progress.topic, queues)
-        self.catalog.queues_added = self._delivery.queues_added
         self.retention = self._new_retention()
         self.retention.settle_expired()
         self.durability.start(loop)
@@ -181,11 +186,9 @@ class Store:
         return recovered
 
     def _new_retention(self) -> Retention:
+        consumption = self.consumption
         forwarder = Forwarder(
-            self._commit_log,
-            self._queues,
-            lambda end_offset, entries: self._dispatcher.follow(end_offset, entries, None),
-            self.durability.durable_to,
+            self._commit_log, consumption.schedule, consumption.mover, self.durability.durable_to
         )
         return Retention(
             self.config,
@@ -196,7 +199,7 @@ class Store:
             self._min_offsets,
             self._quarantine,
             self.disk,
-            self._delivery,
+            self.consumption.delivery,
             self._consumer_offsets,
             self.indexer,
             forwarder.forward,
@@ -284,24 +287,7 @@ class Store:
             for arrived in queue.arrivals:
                 arrived()
 
-    # Delivery -------------------------------------------------------------------------------
-
-    def receive(
-        self, request: ReceiveRequest, answer: Callable[[Delivered], None]
-    ) -> Parked | None:
-        """Lease messages, or park. Raises ``GroupNotFound``, ``TopicNotFound``, ``BadRequest``."""
-        group = self.catalog.groups.get(request.group)
-        if group is None:
-            raise GroupNotFound(f"group {request.group} does not exist")
-        return self._delivery.receive(group, self.queries.queues_of(request.topic), request, answer)
-
-    def cancel(self, parked: Parked, *, answer: bool) -> None:
-        self._delivery.cancel(parked, answer=answer)
-
-    def settle(self, request: SettleRequest) -> SettleReply:
-        if request.group not in self.catalog.groups:
-            raise GroupNotFound(f"group {request.group} does not exist")
-        return self._delivery.settle(request)
+    # Reading --------------------------------------------------------------------------------
 
     def _damaged(self, records: list[tuple[int, int]]) -> list[int]:
         """Which records cannot be read as written; they are put into quarantine."""
@@ -330,8 +316,8 @@ class Store:
         return head, records
 
     def tick(self) -> None:
-        """Every ``tick_interval_ms``: leases and waits that end, keys that wait."""
-        self._delivery.tick()
+        """Every ``tick_interval_ms``: leases and waits that end, due messages, keys that wait."""
+        self.consumption.tick()
         self.indexer.flush()
 
     # Numbers --------------------------------------------------------------------------------
@@ -348,11 +334,6 @@ class Store:
                 for queue in self.queries.queues_of(topic)
             ],
         )
-
-    def group_stats(self, group: str) -> GroupStats:
-        if group not in self.catalog.groups:
-            raise GroupNotFound(f"group {group} does not exist")
-        return GroupStats(group=group, queues=self._delivery.stats(group))
 
     # Durability in the background -----------------------------------------------------------
 
@@ -371,7 +352,13 @@ class Store:
 
     def watched(self) -> Watched:
         """What metrics are read from."""
-        parts = self._commit_log, self._dispatcher, self._queues, self._delivery, self.durability
+        parts = (
+            self._commit_log,
+            self._dispatcher,
+            self._queues,
+            self.consumption.delivery,
+            self.durability,
+        )
         refusal = self._refusal or self.durability.refusal or self.disk.refusal
         more = self.indexer, self._quarantine, self.retention, self.catalog
         return Watched(*parts, *more, refusal)
@@ -384,14 +371,14 @@ class Store:
             uptime_ms=self._clock.monotonic_ms() - self._started_ms,
             put_count=self.put_count,
             put_bytes=self.put_bytes,
-            delivered_count=self._delivery.delivered_count,
-            acked_count=self._delivery.acked_count,
+            delivered_count=self.consumption.delivery.delivered_count,
+            acked_count=self.consumption.delivery.acked_count,
             sync_count=self.durability.sync_count,
             append_offset=self._commit_log.append_offset,
             flushed_offset=self._commit_log.flushed_offset,
             indexed_offset=self.indexer.indexed_offset,
             segment_count=len(self._commit_log.segments()),
-            parked_count=self._delivery.parked_count,
+            parked_count=self.consumption.delivery.parked_count,
             connection_count=connection_count,
             is_writable=not (self._refusal or self.durability.refusal or self.disk.refusal),
         )

@@ -1,4 +1,5 @@
-"""Property names that carry the system's own meaning; from RocketMQ 5.3 ``MessageConst``.
+"""Property names that carry the system's own meaning; from RocketMQ 5.3 ``MessageConst``, and
+three that only this engine writes: ``DLQ_LAST_DELIVERY_MS``, ``DLQ_REASON`` and ``__SETTLES``.
 
 A producer may not use them for properties of its own: the stores and consumers that read a record
 would act on them.
@@ -20,8 +21,10 @@ SYSTEM_PROPERTIES: Final = frozenset(
         "CORRECTION_FLAG",
         "CORRELATION_ID",
         "DELAY",
+        "DLQ_LAST_DELIVERY_MS",
         "DLQ_ORIGIN_MESSAGE_ID",
         "DLQ_ORIGIN_TOPIC",
+        "DLQ_REASON",
         "EXTEND_UNIQ_INFO",
         "INNER_BASE",
         "INNER_MULTI_DISPATCH",
@@ -68,6 +71,7 @@ SYSTEM_PROPERTIES: Final = frozenset(
         "WAIT",
         "__BORNHOST",
         "__CRC32#",
+        "__SETTLES",
         "__SHARDINGKEY",
         "__transactionId__",
     }

@@ -1,5 +1,10 @@
 """What the engine accepts as the name of a topic or group: RocketMQ's rule, and safe as a
-directory.
+directory; and the names of the two topics that belong to a group.
+
+    group acme%billing    retry topic %RETRY%acme%billing    dead letters in %DLQ%acme%billing
+
+The prefix stands before the namespace, as in RocketMQ's ``NamespaceUtil``. Namespaces are never
+empty and hold no ``%``, so no topic of a tenant begins with one.
 """
 
 from __future__ import annotations
@@ -9,8 +14,12 @@ from typing import Final
 
 from storage_engine.errors import BadRequest
 
+RETRY_PREFIX: Final = "%RETRY%"
+DLQ_PREFIX: Final = "%DLQ%"
 TOPIC_NAME_MAX: Final = 255  # with namespace and retry or DLQ prefix
-GROUP_NAME_MAX: Final = 255
+# A group's retry topic must have a name as well.
+GROUP_NAME_MAX: Final = TOPIC_NAME_MAX - len(RETRY_PREFIX)
+assert len(DLQ_PREFIX) <= len(RETRY_PREFIX)
 _NAME: Final = re.compile(r"[%|a-zA-Z0-9_-]+", re.ASCII)
 
 
@@ -22,6 +31,16 @@ def check_topic_name(topic: str) -> None:
 def check_group_name(group: str) -> None:
     """Raises ``BadRequest`` when the name is not one."""
     _check("group", group, GROUP_NAME_MAX)
+
+
+def retry_topic_of(group: str) -> str:
+    """Where messages of the group wait to be delivered again; ``group`` is the full name."""
+    return RETRY_PREFIX + group
+
+
+def dlq_topic_of(group: str) -> str:
+    """Where messages stand that the group gave up; ``group`` is the full name."""
+    return DLQ_PREFIX + group
 
 
 def _check(kind: str, name: str, length_max: int) -> None:

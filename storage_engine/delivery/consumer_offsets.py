@@ -11,29 +11,46 @@ only.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
-from storage_engine.delivery.offset_journal import OffsetJournal
+from storage_engine.delivery.offset_journal import JournalEntry, OffsetJournal
 from storage_engine.disk.files import Files
-from storage_engine.errors import StoreCorrupt
+from storage_engine.errors import StoreCorrupt, StoreError
 from storage_engine.layout import CONFIG_DIR, CONSUMER_OFFSET_FILE, JOURNAL_FILE
+from storage_engine.records.settles import Settles
+
+log = logging.getLogger(__name__)
 
 Run = tuple[int, int]  # (first queue offset, count)
+Table = dict[str, dict[int, int]]  # ``topic@group`` → queue id → a number
+
+
+class Snapshot(NamedTuple):
+    """Consumer offsets at one moment, and how often each was reset, where it was."""
+
+    offsets: Table
+    resets: Table
 
 
 class Progress:
-    """One group on one queue. ``settled`` holds offsets above ``consumer_offset`` only."""
+    """One group on one queue. ``settled`` holds offsets above ``consumer_offset`` only.
 
-    __slots__ = ("consumer_offset", "group", "queue_id", "settled", "topic")
+    ``reset_count``: how often the consumer offset was set to another place since it began.
+    """
+
+    __slots__ = ("consumer_offset", "group", "queue_id", "reset_count", "settled", "topic")
 
     def __init__(self, group: str, topic: str, queue_id: int, consumer_offset: int) -> None:
         self.group = group
         self.topic = topic
         self.queue_id = queue_id
         self.consumer_offset = consumer_offset
+        self.reset_count = 0
         self.settled: set[int] = set()
 
     def is_settled(self, queue_offset: int) -> bool:
@@ -57,6 +74,12 @@ class Progress:
                 offset += 1
             self.consumer_offset = offset
 
+    def reset(self, consumer_offset: int, reset_count: int) -> None:
+        """Go on from another place; what was settled above it is to be delivered again."""
+        self.consumer_offset = consumer_offset
+        self.reset_count = reset_count
+        self.settled.clear()
+
     def clamp(self, max_offset: int) -> bool:
         """Forget everything at or above ``max_offset``; True when there was something."""
         is_beyond = self.consumer_offset > max_offset or any(
@@ -69,9 +92,13 @@ class Progress:
 
 
 class _OffsetFile(msgspec.Struct):
-    """``consumerOffset.json``: ``topic@group`` → queue id → consumer offset."""
+    """``consumerOffset.json``: ``topic@group`` → queue id → consumer offset.
+
+    ``resetTable`` is ours: how often that was reset, where it was.
+    """
 
     offsetTable: dict[str, dict[int, int]] = {}
+    resetTable: dict[str, dict[int, int]] | msgspec.UnsetType = msgspec.UNSET
 
 
 class ConsumerOffsets:
@@ -94,21 +121,28 @@ class ConsumerOffsets:
         except FileNotFoundError:
             content = b"{}"
         try:
-            table = msgspec.json.decode(content, type=_OffsetFile, strict=False).offsetTable
+            saved = msgspec.json.decode(content, type=_OffsetFile, strict=False)
         except (msgspec.DecodeError, msgspec.ValidationError) as exc:
             raise StoreCorrupt(f"{self._path}: {exc}") from exc
-        for name, offsets in table.items():
+        for name, offsets in saved.offsetTable.items():
             topic, _, group = name.rpartition("@")
+            reset_counts = saved.resetTable.get(name, {}) if saved.resetTable else {}
             for queue_id, consumer_offset in offsets.items():
-                self._add(group, topic, queue_id, consumer_offset)
-        for start in self._journal.open():
-            progress = self.find(start.group, start.topic, start.queue_id)
-            if progress is None:
-                progress = self._add(start.group, start.topic, start.queue_id, 0)
-            if start.is_position:
-                progress.consumer_offset = max(progress.consumer_offset, start.first)
-            else:
-                progress.apply([(start.first, start.count)])
+                progress = self._add(group, topic, queue_id, consumer_offset)
+                progress.reset_count = reset_counts.get(queue_id, 0)
+        for entry in self._journal.open():
+            self._replay(entry)
+
+    def _replay(self, entry: JournalEntry) -> None:
+        progress = self.find(entry.group, entry.topic, entry.queue_id)
+        if progress is None:
+            progress = self._add(entry.group, entry.topic, entry.queue_id, 0)
+        if entry.is_reset:
+            progress.reset(entry.first, entry.count)
+        elif entry.is_position:
+            progress.consumer_offset = max(progress.consumer_offset, entry.first)
+        else:
+            progress.apply([(entry.first, entry.count)])
 
     def _add(self, group: str, topic: str, queue_id: int, consumer_offset: int) -> Progress:
         progress = Progress(group, topic, queue_id, consumer_offset)
@@ -140,6 +174,52 @@ class ConsumerOffsets:
         for progress, runs in settled:
             progress.apply(runs)
 
+    def settle_moved(self, progress: Progress, runs: list[Run]) -> None:
+        """Settle messages whose place others have taken that are durable; cannot fail.
+
+        On a full disk only the records that took their place say so, until the next checkpoint.
+        """
+        try:
+            self._journal.write_settled([(progress, runs)])
+        except StoreError as exc:
+            log.warning(
+                "settles not journaled", extra={"action": "journal_full", "reason": str(exc)}
+            )
+        progress.apply(runs)
+
+    def settle_recovered(self, settles: Iterable[Settles]) -> bool:
+        """Settle what records found in the log say they took the place of; True when it was not.
+
+        ``save`` must follow before a checkpoint passes those records.
+        """
+        is_changed = False
+        for group, topic, queue_id, queue_offset, reset_count in settles:
+            progress = self.find(group, topic, queue_id)
+            if progress is None or progress.reset_count != reset_count:
+                continue
+            if not progress.is_settled(queue_offset):
+                progress.apply([(queue_offset, 1)])
+                is_changed = True
+        return is_changed
+
+    def reset(self, positions: list[tuple[Progress, int]]) -> None:
+        """Let groups go on from other places; durable on return (one fdatasync); all or none.
+
+        Raises ``DiskFull``, ``SyncFailed``.
+        """
+        before = [(each, each.consumer_offset, each.settled) for each, _ in positions]
+        for progress, consumer_offset in positions:
+            progress.settled = set()
+            progress.reset(consumer_offset, progress.reset_count + 1)
+        try:
+            self._journal.write_resets([progress for progress, _ in positions])
+        except BaseException:
+            for progress, consumer_offset, settled in before:
+                progress.reset(consumer_offset, progress.reset_count - 1)
+                progress.settled = settled
+            raise
+        self._journal.sync()
+
     def sync(self) -> None:
         """Make all that is journaled durable; one fdatasync. Any thread."""
         self._journal.sync()
@@ -150,18 +230,25 @@ class ConsumerOffsets:
         self.write(taken)
         return self.finish(taken)
 
-    def snapshot(self) -> dict[str, dict[int, int]]:
-        """``topic@group`` → queue id → consumer offset, as it is now."""
-        table: dict[str, dict[int, int]] = {}
+    def snapshot(self) -> Snapshot:
+        """All consumer offsets as they are now."""
+        offsets: Table = {}
+        resets: Table = {}
         for progress in self:
-            table.setdefault(_name(progress), {})[progress.queue_id] = progress.consumer_offset
-        return table
+            name = _name(progress)
+            offsets.setdefault(name, {})[progress.queue_id] = progress.consumer_offset
+            if progress.reset_count:
+                resets.setdefault(name, {})[progress.queue_id] = progress.reset_count
+        return Snapshot(offsets, resets)
 
-    def write(self, taken: dict[str, dict[int, int]]) -> None:
+    def write(self, taken: Snapshot) -> None:
         """Put a snapshot into ``consumerOffset.json``; durable on return. Any thread."""
-        self._files.replace(self._path, msgspec.json.encode(_OffsetFile(taken)))
+        self._files.replace(
+            self._path,
+            msgspec.json.encode(_OffsetFile(taken.offsets, taken.resets or msgspec.UNSET)),
+        )
 
-    def finish(self, taken: dict[str, dict[int, int]]) -> int:
+    def finish(self, taken: Snapshot) -> int:
         """Begin a new journal with what the written snapshot lacks; the number of queues.
 
         A crash before it replays the old journal over the newer table, which changes nothing.
@@ -171,7 +258,11 @@ class ConsumerOffsets:
         count = 0
         for progress in self:
             count += 1
-            if taken.get(_name(progress), {}).get(progress.queue_id) != progress.consumer_offset:
+            name, queue_id = _name(progress), progress.queue_id
+            if (
+                taken.offsets.get(name, {}).get(queue_id) != progress.consumer_offset
+                or taken.resets.get(name, {}).get(queue_id, 0) != progress.reset_count
+            ):
                 moved.append(progress)
             if progress.settled:
                 above.append((progress, runs_of(sorted(progress.settled))))

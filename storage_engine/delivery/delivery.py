@@ -3,10 +3,12 @@
     receive ──▶ [Delivery] ── take ──▶ ProcessQueue of each queue ── records ──▶ reply
        └─ nothing ready: parked ── new message, nack delay, lease end ──▶ served in order of arrival
     settle ──▶ [Delivery] ──▶ consumer_offsets (journal) ──▶ reply
+    nack, lease end ──▶ [Delivery] ── Failure ──▶ retries
 
 Shared dispatch: any member of a group may lease from any queue. Leases and parked receives are
-looked at every tick; a lease that ends makes its messages available again with one attempt more.
-Every wait, lease and number in flight has a maximum in ``StoreConfig``. Loop thread only.
+looked at every tick. A message whose delivery failed goes to another place (``retries.py``) and
+comes from there again. Every wait, lease and number in flight has a maximum in ``StoreConfig``.
+Loop thread only.
 """
 
 from __future__ import annotations
@@ -19,22 +21,18 @@ from typing import Final
 
 from storage_engine.clock import Clock
 from storage_engine.config import StoreConfig
-from storage_engine.delivery.consumer_offsets import ConsumerOffsets, Progress, Run, runs_of
+from storage_engine.delivery.consumer_offsets import ConsumerOffsets
 from storage_engine.delivery.due_heap import DueHeap
+from storage_engine.delivery.failure import Failure
 from storage_engine.delivery.process_queue import Lease, ProcessQueue
-from storage_engine.delivery.subscription import Delivered, Parked, Subscription, add_queues
-from storage_engine.errors import BadRequest, LeaseExpired, QueueNotFound, StoreBusy, StoreError
+from storage_engine.delivery.settling import Settling
+from storage_engine.delivery.subscription import Delivered, Parked, Subscription
+from storage_engine.errors import BadRequest, StoreBusy, StoreError
 from storage_engine.queues.consume_queue import ConsumeQueue
 from storage_engine.wire.protocol import (
-    Extend,
     GroupConfig,
     GroupQueueStats,
-    LeaseRef,
-    Nack,
     ReceiveRequest,
-    SettleFailure,
-    SettleReply,
-    SettleRequest,
     StartFrom,
 )
 
@@ -53,21 +51,35 @@ class Delivery:
         consumer_offsets: ConsumerOffsets,
         epoch: int,
         damaged: Callable[[list[tuple[int, int]]], list[int]],
+        retries_before: Callable[[tuple[int, int]], int],
+        fail: Callable[[Failure], None],
     ) -> None:
         self._damaged = damaged
+        self._retries_before = retries_before
+        self._fail = fail
         self._config = config
         self._clock = clock
         self._consumer_offsets = consumer_offsets
         self._subscriptions: dict[tuple[str, str], Subscription] = {}
-        self._first_generation = (epoch << _GENERATION_BITS) + 1
-        self._generations = itertools.count(self._first_generation)
+        self._process_queues: dict[tuple[str, str, int], ProcessQueue] = {}
+        first_generation = (epoch << _GENERATION_BITS) + 1
+        self._generations = itertools.count(first_generation)
         self._leases: DueHeap[Lease] = DueHeap(lambda lease: lease.count > 0)
         self._waits: DueHeap[Parked] = DueHeap(lambda parked: not parked.is_done)
-        self._delays: DueHeap[Subscription] = DueHeap(lambda subscription: True)
         self.parked_count = 0
         self.delivered_count = 0
         self.damaged_count = 0  # messages that nobody can ever read, passed over
-        self.acked_count = 0
+        self._settling = Settling(
+            config,
+            clock,
+            consumer_offsets,
+            first_generation,
+            lambda *key: self._process_queues.get(key),
+            fail,
+            self._leases.push,
+            self.serve,
+        )
+        self.settle = self._settling.settle
 
     # Receiving ------------------------------------------------------------------------------
 
@@ -118,29 +130,39 @@ class Delivery:
     ) -> Subscription:
         subscription = self._subscriptions.get((group.group, topic))
         if subscription is None:
-            subscription = self._subscriptions[group.group, topic] = Subscription([])
+            subscription = Subscription(group.group, topic)
+            self._subscriptions[group.group, topic] = subscription
         if len(subscription.queues) < len(queues):
             at_end = (
                 group.start_from is StartFrom.LATEST
                 and not self._consumer_offsets.has_started(group.group, topic)
             )
-            self._add_queues(group.group, topic, queues, at_end=at_end)
+            self._add_queues(subscription, queues, at_end=at_end)
         return subscription
 
     def _add_queues(
-        self, group: str, topic: str, queues: list[ConsumeQueue], *, at_end: bool
+        self, subscription: Subscription, queues: list[ConsumeQueue], *, at_end: bool
     ) -> None:
-        subscription = self._subscriptions[group, topic]
         known = self._consumer_offsets, self._config.inflight_span_max
-        for queue in add_queues(subscription, group, topic, queues, *known, at_end=at_end):
-            queue.arrivals.append(partial(self._serve, subscription))
+        self._follow(subscription.add_queues(queues, *known, at_end=at_end))
+
+    def add_retry(self, subscription: Subscription, queue: ConsumeQueue) -> None:
+        """Deliver from the queue of the retry topic too. Raises ``DiskFull``, ``SyncFailed``."""
+        known = self._consumer_offsets, self._config.inflight_span_max
+        self._follow(subscription.add_retry(queue, *known))
+
+    def _follow(self, added: list[ProcessQueue]) -> None:
+        for process_queue in added:
+            owner, queue = process_queue.owner, process_queue.queue
+            self._process_queues[owner.group, queue.topic, queue.queue_id] = process_queue
+            queue.arrivals.append(partial(self.serve, owner))
 
     def queues_added(self, topic: str, queues: list[ConsumeQueue]) -> None:
         """Let those who wait on a topic be woken by its new queues too."""
-        for (group, name), subscription in self._subscriptions.items():
+        for (_, name), subscription in self._subscriptions.items():
             if name == topic and subscription.parked:
                 try:
-                    self._add_queues(group, topic, queues, at_end=False)
+                    self._add_queues(subscription, queues, at_end=False)
                 except StoreError as exc:
                     log.warning("not yet", extra={"action": "queues_put_off", "reason": str(exc)})
 
@@ -149,6 +171,8 @@ class Delivery:
         while (delivered := self._lease(subscription, request)) is not None:
             lease, records, attempts = delivered
             damaged = self._damaged(records)
+            if subscription.retry is not None:
+                self._count_retries(lease, subscription.retry, records, attempts, damaged)
             if damaged:
                 self._skip(lease, damaged)
                 lost = frozenset(damaged)
@@ -177,11 +201,11 @@ class Delivery:
         self, subscription: Subscription, request: ReceiveRequest
     ) -> tuple[Lease, list[tuple[int, int]], list[int]] | None:
         now_ms = self._clock.monotonic_ms()
-        lease = Lease(0, request.member_id)
+        lease = Lease(0, request.member_id, self._clock.now_ms())
         records: list[tuple[int, int]] = []
         attempts: list[int] = []
         bytes_left = min(request.bytes_max, self._config.receive_bytes_max)
-        queues = subscription.queues
+        queues = subscription.sources
         first = subscription.rotor
         for index in range(first, first + len(queues)):
             process_queue = queues[index % len(queues)]
@@ -204,7 +228,24 @@ class Delivery:
         self._leases.push(now_ms + request.lease_ms, lease)
         return lease, records, attempts
 
-    def _serve(self, subscription: Subscription) -> None:
+    def _count_retries(
+        self,
+        lease: Lease,
+        retry: ProcessQueue,
+        records: list[tuple[int, int]],
+        attempts: list[int],
+        damaged: list[int],
+    ) -> None:
+        """Add to the attempts what came before the records from the retry queue."""
+        at = 0
+        for process_queue, queue_offsets in lease.parts:
+            end = at + len(queue_offsets)
+            for index in range(at, end) if process_queue is retry else ():
+                if index not in damaged:
+                    attempts[index] += self._retries_before(records[index])
+            at = end
+
+    def serve(self, subscription: Subscription) -> None:
         """Give what is ready to those who wait, first come first served."""
         while subscription.parked:
             waiting = next(iter(subscription.parked))
@@ -225,134 +266,43 @@ class Delivery:
         if not parked.is_done:
             self._finish(parked, _NOTHING if answer else None)
 
-    # Settling -------------------------------------------------------------------------------
-
-    def settle(self, request: SettleRequest) -> SettleReply:
-        """Ack, give back, extend; each message on its own, failures listed.
-
-        Acks are journaled (one write) before anything changes. Raises ``DiskFull``, nothing
-        settled.
-        """
-        failures: list[SettleFailure] = []
-        settled: list[tuple[Progress, list[Run]]] = []
-        done: list[tuple[ProcessQueue, list[Run]]] = []
-        acked_count = 0
-        for ack in request.acks:
-            process_queue = self._find(request.group, ack.topic, ack.queue_id)
-            if process_queue is None:
-                failures += [
-                    _failure(ack, offset, QueueNotFound.code) for offset in ack.queue_offsets
-                ]
-                continue
-            good = []
-            for queue_offset in ack.queue_offsets:
-                verdict = process_queue.can_settle(
-                    queue_offset, ack.lease_generation, self._first_generation
-                )
-                if verdict:
-                    good.append(queue_offset)
-                elif verdict is None:
-                    acked_count += 1
-                else:
-                    failures.append(_failure(ack, queue_offset, LeaseExpired.code))
-            if good:
-                good = sorted(set(good))
-                runs = runs_of(good)
-                settled.append((process_queue.progress, runs))
-                done.append((process_queue, runs))
-                acked_count += len(good)
-        if settled:
-            self._consumer_offsets.settle(settled)
-            for process_queue, runs in done:
-                for first, count in runs:
-                    process_queue.forget(first, count)
-            for process_queue, _ in done:
-                progress = process_queue.progress
-                self._serve(self._subscriptions[progress.group, progress.topic])
-        nacked_count = self._nack(request, failures) if request.nacks else 0
-        extended = self._extend(request, failures) if request.extends else []
-        self.acked_count += acked_count
-        return SettleReply(
-            acked_count=acked_count,
-            nacked_count=nacked_count,
-            extended_until_ms=extended,
-            failures=failures,
-        )
-
-    def _nack(self, request: SettleRequest, failures: list[SettleFailure]) -> int:
-        now_ms = self._clock.monotonic_ms()
-        touched: set[Subscription] = set()
-        count = 0
-        for nack in request.nacks:
-            process_queue = self._find(request.group, nack.topic, nack.queue_id)
-            lease = process_queue.inflight.get(nack.queue_offset) if process_queue else None
-            if process_queue is None or lease is None or lease.generation != nack.lease_generation:
-                failures.append(_failure(nack, nack.queue_offset, LeaseExpired.code))
-                continue
-            delay_ms = min(max(nack.delay_ms, 0), self._config.lease_ms_max)
-            subscription = self._subscriptions[request.group, nack.topic]
-            process_queue.give_back(nack.queue_offset, now_ms + delay_ms, is_attempt=True)
-            self._delays.push(now_ms + delay_ms, subscription)
-            touched.add(subscription)
-            count += 1
-        for subscription in touched:
-            self._serve(subscription)
-        return count
-
-    def _extend(self, request: SettleRequest, failures: list[SettleFailure]) -> list[int]:
-        now_ms, wall_ms = self._clock.monotonic_ms(), self._clock.now_ms()
-        extended = []
-        for extend in request.extends:
-            process_queue = self._find(request.group, extend.topic, extend.queue_id)
-            lease = process_queue.inflight.get(extend.queue_offset) if process_queue else None
-            if (
-                process_queue is None
-                or lease is None
-                or lease.generation != extend.lease_generation
-            ):
-                failures.append(_failure(extend, extend.queue_offset, LeaseExpired.code))
-                extended.append(0)
-                continue
-            lease_ms = min(
-                max(extend.lease_ms, self._config.lease_ms_min), self._config.lease_ms_max
-            )
-            # Same generation, so receipts stay good; an own lease, since the others end when they
-            # did.
-            longer = Lease(lease.generation, lease.member_id)
-            process_queue.move(extend.queue_offset, longer)
-            self._leases.push(now_ms + lease_ms, longer)
-            extended.append(wall_ms + lease_ms)
-        return extended
-
-    def _find(self, group: str, topic: str, queue_id: int) -> ProcessQueue | None:
-        subscription = self._subscriptions.get((group, topic))
-        if subscription is None or not 0 <= queue_id < len(subscription.queues):
-            return None
-        return subscription.queues[queue_id]
-
-    def restore(self, group: GroupConfig, topic: str, queues: list[ConsumeQueue]) -> None:
+    def restore(
+        self,
+        group: GroupConfig,
+        topic: str,
+        queues: list[ConsumeQueue],
+        retry_queue: ConsumeQueue | None,
+    ) -> None:
         """Know a group's progress again after a start, so that receipts from before can be
-        settled.
+        settled. ``retry_queue``: for messages of the topic, if one had failed.
         """
-        self._subscribe(group, topic, queues)
+        subscription = self._subscribe(group, topic, queues)
+        if retry_queue is not None and subscription.retry is None:
+            self.add_retry(subscription, retry_queue)
 
     # Time -----------------------------------------------------------------------------------
 
     def tick(self) -> None:
-        """End leases and waits whose time has come; serve what became ready. Called every tick."""
+        """End leases and waits whose time has come. Called every tick."""
         now_ms = self._clock.monotonic_ms()
-        ready: set[Subscription] = set(self._delays.pop_due(now_ms))
         for lease in self._leases.pop_due(now_ms):
             for process_queue, queue_offsets in lease.parts:
                 for queue_offset in queue_offsets:
                     if process_queue.inflight.get(queue_offset) is lease:
-                        process_queue.give_back(queue_offset, now_ms, is_attempt=True)
-                progress = process_queue.progress
-                ready.add(self._subscriptions[progress.group, progress.topic])
+                        # RocketMQ revives these at once; only a nack waits.
+                        ended = process_queue, queue_offset, lease.generation, 0, "lease ended"
+                        self._fail(Failure(*ended, lease.began_ms, self._clock.now_ms()))
         for parked in self._waits.pop_due(now_ms):
             self._finish(parked, _NOTHING)
-        for subscription in ready:
-            self._serve(subscription)
+
+    def moved(self, failures: list[Failure]) -> None:
+        """Messages that failed have another place now, and are settled in the old one."""
+        owners: set[Subscription] = set()
+        for failure in failures:
+            failure.process_queue.forget(failure.queue_offset, 1)
+            owners.add(failure.process_queue.owner)
+        for subscription in owners:
+            self.serve(subscription)
 
     @property
     def subscriptions(self) -> Iterable[Subscription]:
@@ -361,39 +311,33 @@ class Delivery:
     # Numbers --------------------------------------------------------------------------------
 
     @property
+    def acked_count(self) -> int:
+        return self._settling.acked_count
+
+    @property
     def inflight_count(self) -> int:
         """Messages under a lease; costs a look at every queue of every group."""
         subscriptions = self._subscriptions.values()
-        return sum([len(queue.inflight) for each in subscriptions for queue in each.queues])
+        return sum([len(queue.inflight) for each in subscriptions for queue in each.sources])
 
     def stats(self, group: str) -> list[GroupQueueStats]:
         """Progress of a group on every queue it has read, by topic and queue id."""
         found = []
-        for (name, topic), subscription in sorted(self._subscriptions.items()):
+        for (name, _), subscription in sorted(self._subscriptions.items()):
             if name != group:
                 continue
             found += [
                 GroupQueueStats(
-                    topic=topic,
+                    topic=process_queue.queue.topic,
                     queue_id=process_queue.queue.queue_id,
                     min_offset=process_queue.queue.min_offset,
                     max_offset=process_queue.queue.max_offset,
                     consumer_offset=process_queue.progress.consumer_offset,
                     inflight_count=len(process_queue.inflight),
                 )
-                for process_queue in subscription.queues
+                for process_queue in subscription.sources
             ]
         return found
 
 
 _NOTHING = Delivered(0, 0, [], [])
-
-
-def _failure(of: LeaseRef | Nack | Extend, queue_offset: int, code: int) -> SettleFailure:
-    return SettleFailure(
-        topic=of.topic,
-        queue_id=of.queue_id,
-        lease_generation=of.lease_generation,
-        queue_offset=queue_offset,
-        code=code,
-    )

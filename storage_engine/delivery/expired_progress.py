@@ -22,7 +22,7 @@ def settle_expired(subscriptions: Iterable[Subscription], consumer_offsets: Cons
     settled: list[tuple[Progress, list[Run]]] = []
     behind: list[ProcessQueue] = []
     for subscription in subscriptions:
-        for process_queue in subscription.queues:
+        for process_queue in subscription.sources:
             first = process_queue.progress.consumer_offset
             count = process_queue.queue.min_offset - first
             if count > 0:
@@ -41,7 +41,7 @@ def lowest_leased(subscriptions: Iterable[Subscription]) -> dict[ConsumeQueue, i
     """The lowest queue offset under a lease, of every queue that has leases."""
     lowest: dict[ConsumeQueue, int] = {}
     for subscription in subscriptions:
-        for process_queue in subscription.queues:
+        for process_queue in subscription.sources:
             if process_queue.inflight:
                 queue, offset = process_queue.queue, min(process_queue.inflight)
                 lowest[queue] = min(offset, lowest.get(queue, offset))

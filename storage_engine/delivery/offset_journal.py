@@ -4,12 +4,12 @@
 
     offset  width  field
          0      4  crc        CRC-32 of the rest of the entry
-         4      1  kind       1 name, 2 settled, 3 position
+         4      1  kind       1 name, 2 settled, 3 position, 4 reset
          5      3  zeros
          8      4  name_id    which ``topic@group``, numbered from 0 in the order of kind 1
         12      4  queue_id   for kind 1: length of the name in bytes, which follows the entry
-        16      8  first      queue offset; for kind 3: the consumer offset to start from
-        24      4  count      settled offsets ``[first, first + count)``
+        16      8  first      queue offset; for kinds 3 and 4: the consumer offset to go on from
+        24      4  count      settled offsets ``[first, first + count)``; for kind 4: which reset
 
 An entry that is cut short or fails its CRC ends the journal: it was being written when the machine
 stopped, and was not answered.
@@ -43,17 +43,19 @@ NEXT_SUFFIX: Final = ".next"
 _NAME: Final = 1
 _SETTLED: Final = 2
 _POSITION: Final = 3
+_RESET: Final = 4
 
 
 class JournalEntry(msgspec.Struct, frozen=True):
-    """One replayed entry: settled offsets, or the position at which a group began."""
+    """One replayed entry: settled offsets, or where a group began, or went on after a reset."""
 
     group: str
     topic: str
     queue_id: int
     first: int
     count: int
-    is_position: bool
+    is_position: bool = False
+    is_reset: bool = False
 
 
 class OffsetJournal:
@@ -93,6 +95,11 @@ class OffsetJournal:
         ]
         self._append(head + b"".join(parts), known_count)
 
+    def write_resets(self, reset: list[Progress]) -> None:
+        """Append where groups go on after a reset; one write. Raises ``DiskFull``."""
+        known_count = len(self._names)
+        self._append(self._position_bytes(reset, self._names), known_count)
+
     def restart(
         self, moved: list[Progress], settled: list[tuple[Progress, list[tuple[int, int]]]]
     ) -> None:
@@ -101,12 +108,7 @@ class OffsetJournal:
         ``moved``: consumer offsets to keep; ``settled``: runs above them.
         """
         names: dict[tuple[str, str], int] = {}
-        parts = []
-        for progress in moved:
-            head, name_id = _name_bytes((progress.group, progress.topic), names)
-            parts.append(head)
-            parts.append(_entry(_POSITION, name_id, progress.queue_id, progress.consumer_offset, 0))
-        parts.append(self._settled_bytes(settled, names))
+        parts = [self._position_bytes(moved, names), self._settled_bytes(settled, names)]
         aside = self._path.with_name(self._path.name + NEXT_SUFFIX)
         self._files.unlink(aside)
         descriptor = self._files.open_append(aside)
@@ -123,6 +125,21 @@ class OffsetJournal:
             self._failed_sync = None
             os.close(old)
         self._files.sync_dir(self._path.parent)
+
+    def _position_bytes(
+        self, progresses: list[Progress], names: dict[tuple[str, str], int]
+    ) -> bytes:
+        parts = []
+        for progress in progresses:
+            head, name_id = _name_bytes((progress.group, progress.topic), names)
+            queue_id, offset, count = (
+                progress.queue_id,
+                progress.consumer_offset,
+                progress.reset_count,
+            )
+            kind = _RESET if count else _POSITION
+            parts += [head, _entry(kind, name_id, queue_id, offset, count)]
+        return b"".join(parts)
 
     def _settled_bytes(
         self,
@@ -185,7 +202,10 @@ def read_entries(content: bytes) -> tuple[list[JournalEntry], list[tuple[str, st
             names.append((group, topic))
         else:
             group, topic = names[name_id]
-            entries.append(JournalEntry(group, topic, queue_id, first, count, kind == _POSITION))
+            is_position, is_reset = kind == _POSITION, kind == _RESET
+            entries.append(
+                JournalEntry(group, topic, queue_id, first, count, is_position, is_reset)
+            )
         at = end
     return entries, names, at
 

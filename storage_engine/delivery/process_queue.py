@@ -13,28 +13,46 @@ one of in flight, again, settled. A message has at most one lease. Loop thread o
 
 from __future__ import annotations
 
+import enum
 import heapq
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from storage_engine.delivery.consumer_offsets import Progress
 from storage_engine.queues.consume_queue import ConsumeQueue
 
+if TYPE_CHECKING:
+    from storage_engine.delivery.subscription import Subscription
+
 _NEVER: Final = (-1, -1)
+
+
+class Verdict(enum.Enum):
+    """What becomes of an ack: SETTLED is one of a message that is settled already, no failure."""
+
+    SETTLE = enum.auto()
+    SETTLED = enum.auto()
+    MOVED = enum.auto()
+    EXPIRED = enum.auto()
 
 
 class Lease:
     """Messages given out together to one member. ``count`` of them are still in flight.
 
     ``parts`` says which, until the lease ends; those settled meanwhile are in it too.
+    ``began_ms``: wall clock.
     """
 
-    __slots__ = ("count", "generation", "member_id", "parts")
+    __slots__ = ("began_ms", "count", "generation", "member_id", "parts")
 
-    def __init__(self, generation: int, member_id: str) -> None:
+    def __init__(self, generation: int, member_id: str, began_ms: int = 0) -> None:
         self.generation = generation
         self.member_id = member_id
+        self.began_ms = began_ms
         self.count = 0
         self.parts: list[tuple[ProcessQueue, list[int]]] = []
+
+
+_ON_ITS_WAY: Final = Lease(0, "")
 
 
 class ProcessQueue:
@@ -43,16 +61,21 @@ class ProcessQueue:
     __slots__ = (
         "_again",
         "_attempts",
+        "_moved",
         "_ready_heap",
         "_span_max",
         "inflight",
+        "owner",
         "position",
         "progress",
         "queue",
     )
 
-    def __init__(self, queue: ConsumeQueue, progress: Progress, span_max: int) -> None:
+    def __init__(
+        self, queue: ConsumeQueue, progress: Progress, span_max: int, owner: Subscription
+    ) -> None:
         self._span_max = span_max
+        self.owner = owner
         self.queue = queue
         self.progress = progress
         self.position = max(progress.consumer_offset, queue.min_offset)
@@ -62,6 +85,7 @@ class ProcessQueue:
         self._ready_heap: list[
             tuple[int, int]
         ] = []  # the same as (when, queue offset); may be stale
+        self._moved: dict[int, tuple[int, int]] = {}
         self._attempts: dict[int, int] = {}  # deliveries so far, of messages that were given back
 
     def take(
@@ -130,8 +154,8 @@ class ProcessQueue:
                 queue_offset += 1
         self.position = queue_offset
 
-    def can_settle(self, queue_offset: int, generation: int, first_generation: int) -> bool | None:
-        """True: settle it. None: it is settled already, which is no failure. False: lease expired.
+    def can_settle(self, queue_offset: int, generation: int, first_generation: int) -> Verdict:
+        """What becomes of an ack of a message by a receipt with a lease of that generation.
 
         A message whose lease has ended may still be settled while nobody else has had it since;
         after a restart of the engine too, which forgets leases: then ``generation`` is below
@@ -139,13 +163,27 @@ class ProcessQueue:
         """
         lease = self.inflight.get(queue_offset)
         if lease is not None:
-            return lease.generation == generation
+            return Verdict.SETTLE if lease.generation == generation else Verdict.EXPIRED
+        moved = self._moved.get(queue_offset)
+        if moved is not None:
+            return Verdict.MOVED if moved[0] == generation else Verdict.EXPIRED
         if self.progress.is_settled(queue_offset):
-            return None
+            return Verdict.SETTLED
         again = self._again.get(queue_offset)
         if again is not None:
-            return again[1] == generation
-        return generation < first_generation and queue_offset < self.queue.max_offset
+            return Verdict.SETTLE if again[1] == generation else Verdict.EXPIRED
+        is_before = generation < first_generation and queue_offset < self.queue.max_offset
+        return Verdict.SETTLE if is_before else Verdict.EXPIRED
+
+    def find_moved(self, queue_offset: int) -> tuple[Verdict, ProcessQueue, int]:
+        """The same for a message that was moved, and where it is now; nobody has had it since."""
+        _, retry_offset = self._moved[queue_offset]
+        retry = self.owner.retry
+        assert retry is not None
+        if retry_offset < 0 or retry_offset in retry.inflight or retry_offset in retry._moved:
+            return Verdict.EXPIRED, retry, retry_offset
+        is_settled = retry.progress.is_settled(retry_offset)
+        return Verdict.SETTLED if is_settled else Verdict.SETTLE, retry, retry_offset
 
     def forget(self, first: int, count: int) -> None:
         """Drop what is known about offsets that have just been settled."""
@@ -175,7 +213,26 @@ class ProcessQueue:
                 del known[queue_offset]
         self.position = max(self.position, low)
 
-    def give_back(self, queue_offset: int, ready_ms: int, *, is_attempt: bool) -> None:
+    def moved(self, queue_offset: int, generation: int, retry_offset: int) -> None:
+        """Remember where a message has gone that had a lease of that generation; -1: no more here.
+
+        For acks that come late; the oldest are forgotten.
+        """
+        places = self._moved
+        places[queue_offset] = generation, retry_offset
+        if len(places) > self._span_max:
+            del places[next(iter(places))]
+
+    def hold(self, queue_offset: int) -> None:
+        """Take a message from its lease: it is on its way to another place, nobody can settle it.
+
+        ``forget`` follows when it is there.
+        """
+        self.inflight[queue_offset].count -= 1
+        self.inflight[queue_offset] = _ON_ITS_WAY
+        _ON_ITS_WAY.count += 1
+
+    def give_back(self, queue_offset: int, ready_ms: int, *, is_attempt: bool = True) -> None:
         """Make a leased message available again from ``ready_ms`` (monotonic) on."""
         lease = self.inflight.pop(queue_offset)
         lease.count -= 1

@@ -42,41 +42,67 @@ class Parked:
 
 
 class Subscription:
-    """One group on one topic: its queues, and who waits for them."""
+    """One group on one topic: its queues, and who waits for them.
 
-    __slots__ = ("parked", "queues", "rotor")
+    ``queues`` are the topic's, by queue id; ``retry`` is the queue of the group's retry topic for
+    messages of this topic, once one has failed; ``sources`` are all of them.
+    """
 
-    def __init__(self, queues: list[ProcessQueue]) -> None:
-        self.queues = queues
+    __slots__ = ("group", "parked", "queues", "retry", "rotor", "sources", "topic")
+
+    def __init__(self, group: str, topic: str) -> None:
+        self.group = group
+        self.topic = topic
+        self.queues: list[ProcessQueue] = []
+        self.retry: ProcessQueue | None = None
+        self.sources: list[ProcessQueue] = []
         self.parked: OrderedDict[Parked, None] = OrderedDict()  # in order of arrival
         self.rotor = 0  # the queue to look at first, so that none starves
 
+    def add_queues(
+        self, queues: list[ConsumeQueue], offsets: ConsumerOffsets, span_max: int, *, at_end: bool
+    ) -> list[ProcessQueue]:
+        """Read the queues of the topic that are not read yet; those queues.
 
-def add_queues(
-    subscription: Subscription,
-    group: str,
-    topic: str,
-    queues: list[ConsumeQueue],
-    offsets: ConsumerOffsets,
-    span_max: int,
-    *,
-    at_end: bool,
-) -> list[ConsumeQueue]:
-    """Let a group read the queues of a topic that it does not read yet; those queues.
+        The group's positions there are fixed now, at the ends of the queues or where they begin.
+        Raises ``DiskFull``, ``SyncFailed``, with nothing changed.
+        """
+        new = queues[len(self.queues) :]
+        added = self._read(self.topic, new, offsets, span_max, at_end=at_end)
+        self.queues += added
+        return self._sourced(added)
 
-    Its positions there are fixed now, at the ends of the queues or where they begin. Raises
-    ``DiskFull``, ``SyncFailed``, with nothing changed.
-    """
-    positions = {
-        queue.queue_id: queue.max_offset if at_end else queue.min_offset
-        for queue in queues
-        if offsets.find(group, topic, queue.queue_id) is None
-    }
-    if positions:
-        offsets.begin(group, topic, positions)
-    new = queues[len(subscription.queues) :]
-    for queue in new:
-        progress = offsets.find(group, topic, queue.queue_id)
-        assert progress is not None
-        subscription.queues.append(ProcessQueue(queue, progress, span_max))
-    return new
+    def add_retry(
+        self, queue: ConsumeQueue, offsets: ConsumerOffsets, span_max: int
+    ) -> list[ProcessQueue]:
+        """Read the queue of the retry topic too. Raises ``DiskFull``, ``SyncFailed``."""
+        added = self._read(queue.topic, [queue], offsets, span_max, at_end=False)
+        (self.retry,) = added
+        return self._sourced(added)
+
+    def _read(
+        self,
+        topic: str,
+        queues: list[ConsumeQueue],
+        offsets: ConsumerOffsets,
+        span_max: int,
+        *,
+        at_end: bool,
+    ) -> list[ProcessQueue]:
+        positions = {
+            queue.queue_id: queue.max_offset if at_end else queue.min_offset
+            for queue in queues
+            if offsets.find(self.group, topic, queue.queue_id) is None
+        }
+        if positions:
+            offsets.begin(self.group, topic, positions)
+        added = []
+        for queue in queues:
+            progress = offsets.find(self.group, topic, queue.queue_id)
+            assert progress is not None
+            added.append(ProcessQueue(queue, progress, span_max, self))
+        return added
+
+    def _sourced(self, added: list[ProcessQueue]) -> list[ProcessQueue]:
+        self.sources = [*self.queues, self.retry] if self.retry else self.queues.copy()
+        return added

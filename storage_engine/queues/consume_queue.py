@@ -23,6 +23,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
+import numpy as np
+from numpy.typing import NDArray
+
 from storage_engine.disk.files import Files
 from storage_engine.disk.map_pool import MapPool
 from storage_engine.disk.mapped_file import MappedFile
@@ -34,8 +37,9 @@ Unit = tuple[int, int, int]  # (physical_offset, record_bytes, tag_hash)
 UNIT = struct.Struct(">qiq")
 UNIT_BYTES: Final = 20
 PRE_BLANK_BYTES: Final = 0x7FFF_FFFF
+_UNIT_TYPE: Final = np.dtype([("physical_offset", ">i8"), ("record_bytes", ">i4"), ("tag", ">i8")])
 _PRE_BLANK: Final = UNIT.pack(0, PRE_BLANK_BYTES, 0)
-assert UNIT.size == UNIT_BYTES
+assert UNIT.size == _UNIT_TYPE.itemsize == UNIT_BYTES
 
 
 class ConsumeQueue:
@@ -176,6 +180,22 @@ class ConsumeQueue:
             stop = min(start + (end - queue_offset) * UNIT_BYTES, file.size_bytes)
             yield from UNIT.iter_unpack(file.view[start:stop])
             queue_offset += (stop - start) // UNIT_BYTES
+
+    def tag_fields(self, start: int, stop: int) -> Iterator[tuple[int, NDArray[np.int64]]]:
+        """(queue offset of the first, tag field of each) of the units in ``[start, stop)``.
+
+        A piece for each file.
+        """
+        size_bytes = self._run.size_bytes
+        while start < stop:
+            position = start * UNIT_BYTES
+            file = self._run.find(position)
+            assert file is not None
+            at = position - file.base_offset
+            count = min(stop - start, (size_bytes - at) // UNIT_BYTES)
+            units = np.frombuffer(file.view, _UNIT_TYPE, count, at)
+            yield start, units["tag"].astype(np.int64)
+            start += count
 
     def first_at_or_above(self, physical_offset: int) -> int:
         """Queue offset of the first visible message that stands there or higher in the log."""

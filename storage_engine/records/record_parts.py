@@ -14,6 +14,7 @@ from storage_engine.records.record import (
     HOST_V6_BYTES,
     LENGTH_4,
     MAGIC_V1,
+    RECONSUME_TIMES_AT,
     STORE_TIMESTAMP_AT,
     SYSFLAG_BORN_HOST_V6,
     SYSFLAG_STORE_HOST_V6,
@@ -61,6 +62,14 @@ def parts_of(buffer: bytes | memoryview, at: int = 0) -> RecordParts:
         topic_end = 2 + ((tail[0] << 8) | tail[1])
         topic = tail[2:topic_end]
     return RecordParts(record_bytes, queue_id, queue_offset, stamp, topic, tail, topic_end + 2)
+
+
+def reconsume_times_of(buffer: bytes | memoryview, at: int = 0) -> int:
+    """RECONSUMETIMES of the record at ``buffer[at]``."""
+    sysflag = _HEAD.unpack_from(buffer, at)[4]
+    at += RECONSUME_TIMES_AT + _V6_MORE * (sysflag & _V6).bit_count()
+    times: int = LENGTH_4.unpack_from(buffer, at)[0]
+    return times
 
 
 def store_timestamp_of(buffer: bytes | memoryview, at: int = 0) -> int:

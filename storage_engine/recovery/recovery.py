@@ -6,9 +6,10 @@ it.
 The log is scanned from ``dispatched_offset`` of the checkpoint; what is damaged and where it ends
 is decided by the table in ``log_scan.py``. Each whole record goes into its consume queue again; a
 damaged one gets the unit it had, so that its queue offset is not used twice, and the quarantine
-says so. Consume queues that do not hold what the checkpoint counted are rebuilt from the start of
-the log. Nothing is changed before the log has been read; running it twice changes nothing the
-second time. Times are never used to choose where to begin.
+says so. Records that took another one's place say what they settle (``records/settles.py``).
+Consume queues that do not hold what the checkpoint counted are rebuilt from the start of the log.
+Nothing is changed before the log has been read; running it twice changes nothing the second time.
+Times are never used to choose where to begin.
 
 Only a log whose segments are missing is refused: everything else can be served around.
 """
@@ -30,8 +31,9 @@ from storage_engine.log.quarantine import Quarantine
 from storage_engine.queues.consume_queue import PRE_BLANK_BYTES, ConsumeQueue, Unit
 from storage_engine.queues.consume_queues import ConsumeQueues
 from storage_engine.records.record import parse_head
-from storage_engine.records.record_parts import parts_of
+from storage_engine.records.record_parts import RecordParts, parts_of
 from storage_engine.records.schedule_topic import unit_tag_of
+from storage_engine.records.settles import SETTLES_HEAD, Settles, settles_of
 from storage_engine.recovery.checkpoint import Checkpoint
 
 log = logging.getLogger(__name__)
@@ -45,6 +47,7 @@ class Recovered(NamedTuple):
     record_count: int
     truncated_bytes: int
     damaged: list[Damage]
+    settles: list[Settles]  # of records that took another one's place
 
 
 def recover(
@@ -88,7 +91,7 @@ def recover(
         cut = queues.load(start, floors) + cut  # what was cut first is higher in the log
     quarantine.add(found.damaged)
     known, guessed = _units_of_damaged(queues, segments, found, cut)
-    _dispatch_all(queues, segments, start, found, known)
+    settles = _dispatch_all(queues, segments, start, found, known, mark.dispatched_offset)
     for entry in guessed:
         _put_known(*entry)
     for topic, offsets in floors.items():
@@ -104,7 +107,9 @@ def recover(
             "torn tail cut off",
             extra={"action": "tail_cut", "offset": found.end_offset, "reason": found.tail_reason},
         )
-    return Recovered(start, found.end_offset, found.record_count, truncated_bytes, found.damaged)
+    return Recovered(
+        start, found.end_offset, found.record_count, truncated_bytes, found.damaged, settles
+    )
 
 
 def _begin_late(queues: ConsumeQueues, floors: Mapping[str, list[int]]) -> bool:
@@ -162,16 +167,28 @@ def _dispatch_all(
     start: int,
     found: Scan,
     known: list[_KnownUnit],
-) -> None:
+    dispatched_offset: int,
+) -> list[Settles]:
+    """Put every record into its queue; what those above ``dispatched_offset`` settle.
+
+    What the others settle is in the consumer offsets, which are written before the checkpoint.
+    """
+    settles: list[Settles] = []
     is_whole_log = not segments or segments[0].base_offset == 0
     at_known = 0
     for offset, view, at in walk(segments, start, found.end_offset, found.damaged):
         while at_known < len(known) and known[at_known][2][0] < offset:
             _put_known(*known[at_known])
             at_known += 1
-        _dispatch(queues, offset, view, at, found.damaged, is_whole_log=is_whole_log)
+        parts = parts_of(view, at)
+        _dispatch(queues, offset, parts, found.damaged, is_whole_log=is_whole_log)
+        if offset >= dispatched_offset and SETTLES_HEAD in parts.tail:
+            settled = settles_of(parts.tail, parts.properties_at)
+            if settled is not None:
+                settles.append(settled)
     for entry in known[at_known:]:
         _put_known(*entry)
+    return settles
 
 
 def _put_known(queue: ConsumeQueue, queue_offset: int, unit: Unit) -> None:
@@ -182,13 +199,12 @@ def _put_known(queue: ConsumeQueue, queue_offset: int, unit: Unit) -> None:
 def _dispatch(
     queues: ConsumeQueues,
     offset: int,
-    view: memoryview,
-    at: int,
+    parts: RecordParts,
     damaged: list[Damage],
     *,
     is_whole_log: bool,
 ) -> None:
-    record_bytes, queue_id, queue_offset, _, topic, tail, properties_at = parts_of(view, at)
+    record_bytes, queue_id, queue_offset, _, topic, tail, properties_at = parts
     of_topic = queues.by_topic.get(topic)
     if of_topic is None or queue_id >= len(of_topic):
         of_topic = queues.ensure(topic.decode(), queue_id + 1)

@@ -35,6 +35,8 @@ from typing import Final
 
 import msgspec
 
+from storage_engine.groups.retry_policy import LevelDelays, RetryPolicy
+
 PROTOCOL_VERSION: Final = 1
 FRAME_HEAD = struct.Struct(">IBBHII")
 FRAME_HEAD_BYTES: Final = FRAME_HEAD.size
@@ -157,7 +159,8 @@ class GroupConfig(Wire, frozen=True, kw_only=True):
     group: str
     start_from: StartFrom = StartFrom.EARLIEST
     lease_ms: int = 60_000
-    max_reconsume_times: int = 16
+    max_reconsume_times: int = 16  # -1: for ever
+    retry: RetryPolicy = LevelDelays()
 
 
 class GroupList(Wire, frozen=True, kw_only=True):
@@ -222,14 +225,18 @@ class LeaseRef(Wire, frozen=True, kw_only=True):
 
 
 class Nack(Wire, frozen=True, kw_only=True):
-    """Give one message back, to be delivered again after ``delay_ms``."""
+    """Give one message back, to be delivered again after ``delay_ms``; None: by the group's policy.
+
+    ``is_dead``: never again, to the dead letters.
+    """
 
     topic: str
     queue_id: int
     lease_generation: int
     queue_offset: int
-    delay_ms: int
+    delay_ms: int | None = None
     reason: str = ""
+    is_dead: bool = False
 
 
 class Extend(Wire, frozen=True, kw_only=True):

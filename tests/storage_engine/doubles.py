@@ -302,7 +302,7 @@ class OpenStore:
             wait_ms=wait_ms,
             lease_ms=lease_ms,
         )
-        parked = self.store.receive(request, answered)
+        parked = self.store.consumption.receive(request, answered)
         return answers, parked
 
     def receive(self, count: int = 16, *, group: str = "g", lease_ms: int = 1_000) -> Leased:
@@ -313,24 +313,40 @@ class OpenStore:
     def ack(self, leased: Leased, *queue_offsets: int, group: str = "g") -> SettleReply:
         """Ack some of what was leased (all of it when none is named), all of queue 0 or of one."""
         wanted = set(queue_offsets)
-        by_queue: dict[int, list[int]] = {}
+        by_queue: dict[tuple[str, int], list[int]] = {}
         for record in leased.records:
             if not wanted or record.queue_offset in wanted:
-                by_queue.setdefault(record.queue_id, []).append(record.queue_offset)
-        return self.store.settle(
+                name = record.topic, record.queue_id
+                by_queue.setdefault(name, []).append(record.queue_offset)
+        return self.store.consumption.settle(
             SettleRequest(
                 group=group,
                 acks=[
                     LeaseRef(
-                        topic="t",
+                        topic=topic,
                         queue_id=queue_id,
                         lease_generation=leased.generation,
                         queue_offsets=offsets,
                     )
-                    for queue_id, offsets in by_queue.items()
+                    for (topic, queue_id), offsets in by_queue.items()
                 ],
             )
         )
+
+    async def pass_time(self, by_ms: int) -> None:
+        """The clock moves on; what follows from it is done, and durable."""
+        self.clock.advance(by_ms)
+        await self.settled()
+
+    async def settled(self) -> None:
+        """Until nothing more follows from the time it is: messages that move have arrived."""
+        appended = -1
+        while appended < self.store.stats(0).append_offset:
+            appended = self.store.stats(0).append_offset
+            self.store.tick()
+            await self.store.durability.durable_to(self.store.stats(0).append_offset)
+            while not self.store._dispatcher.is_idle:  # the flusher has still to say so
+                await asyncio.sleep(0)
 
     def pull_bodies(self, queue_id: int = 0, queue_offset: int = 0) -> list[bytes]:
         """All visible bodies of one queue from an offset on; offsets must be dense."""

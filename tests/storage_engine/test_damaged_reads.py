@@ -45,7 +45,7 @@ async def test_readers_pass_over_a_damaged_record_and_an_alarm_stays(
         assert store.receive().bodies == [b"first", b"last"]
         assert pulled(store, 1, 1) == (PullStatus.NO_MATCHED_MSG, 2, [])
         assert pulled(store, 0, 9) == (PullStatus.FOUND, 3, [b"first", b"last"])
-        (queue,) = store.store.group_stats("g").queues
+        (queue,) = store.store.consumption.group_stats("g").queues
         assert queue.inflight_count == 2
         alarm = json.loads((tmp_path / "s/config/quarantine.json").read_text())
         assert [entry["physicalOffset"] for entry in alarm["entries"]] == [start]

@@ -29,12 +29,7 @@ async def filled(store_dir: Path, count: int = 4, queues: int = 1, **limits: int
 
 
 def consumer_offset(store: OpenStore, queue_id: int = 0) -> int:
-    return store.store.group_stats("g").queues[queue_id].consumer_offset
-
-
-def wait(store: OpenStore, by_ms: int) -> None:
-    store.clock.advance(by_ms)
-    store.store.tick()
+    return store.store.consumption.group_stats("g").queues[queue_id].consumer_offset
 
 
 def nack(leased: Leased, queue_offset: int, delay_ms: int = 0) -> SettleRequest:
@@ -73,9 +68,9 @@ async def test_a_leased_message_is_given_to_nobody_else_until_its_lease_ends(
     store = await filled(tmp_path, 2)
     first = store.receive(lease_ms=1_000)
     assert store.receive().bodies == []
-    wait(store, 999)
+    await store.pass_time(999)
     assert store.receive().bodies == []
-    wait(store, 1)
+    await store.pass_time(1)
     again = store.receive()
     assert again.bodies == first.bodies
     assert again.attempts == [2, 2]
@@ -96,7 +91,7 @@ async def test_a_wall_clock_that_jumps_ends_no_lease(tmp_path: Path) -> None:
 async def test_a_late_ack_counts_while_nobody_has_the_message(tmp_path: Path) -> None:
     store = await filled(tmp_path, 1)
     leased = store.receive()
-    wait(store, 1_000)
+    await store.pass_time(1_000)
     assert store.ack(leased).acked_count == 1
     assert store.receive().bodies == []
     assert consumer_offset(store) == 1
@@ -108,12 +103,12 @@ async def test_a_stale_receipt_settles_nothing_once_somebody_else_has_the_messag
 ) -> None:
     store = await filled(tmp_path, 1)
     stale = store.receive()
-    wait(store, 1_000)
+    await store.pass_time(1_000)
     fresh = store.receive()
     for reply in (
         store.ack(stale),
-        store.store.settle(nack(stale, 0)),
-        store.store.settle(extend(stale, 0, 5_000)),
+        store.store.consumption.settle(nack(stale, 0)),
+        store.store.consumption.settle(extend(stale, 0, 5_000)),
     ):
         assert [failure.code for failure in reply.failures] == [LeaseExpired.code]
         assert (reply.acked_count, reply.nacked_count) == (0, 0)
@@ -126,9 +121,9 @@ async def test_a_superseded_receipt_stays_dead_after_the_later_lease_has_ended_t
 ) -> None:
     store = await filled(tmp_path, 1)
     stale = store.receive()
-    wait(store, 1_000)
+    await store.pass_time(1_000)
     store.receive()
-    wait(store, 1_000)
+    await store.pass_time(1_000)
     assert [failure.code for failure in store.ack(stale).failures] == [LeaseExpired.code]
     assert store.receive().attempts == [3]
     await store.close()
@@ -137,7 +132,7 @@ async def test_a_superseded_receipt_stays_dead_after_the_later_lease_has_ended_t
 async def test_what_was_never_delivered_cannot_be_acked(tmp_path: Path) -> None:
     store = await filled(tmp_path, 3)
     leased = store.receive(1)
-    reply = store.store.settle(
+    reply = store.store.consumption.settle(
         SettleRequest(
             group="g",
             acks=[
@@ -181,7 +176,7 @@ async def test_settling_in_an_unknown_queue_or_group_topic_fails_by_message(tmp_
     store.receive()
     for topic, queue_id in (("t", 1), ("t", -1), ("u", 0)):
         ref = LeaseRef(topic=topic, queue_id=queue_id, lease_generation=1, queue_offsets=[0, 5])
-        reply = store.store.settle(SettleRequest(group="g", acks=[ref]))
+        reply = store.store.consumption.settle(SettleRequest(group="g", acks=[ref]))
         assert [failure.code for failure in reply.failures] == [QueueNotFound.code] * 2
     await store.close()
 
@@ -189,11 +184,11 @@ async def test_settling_in_an_unknown_queue_or_group_topic_fails_by_message(tmp_
 async def test_a_nacked_message_comes_again_after_its_delay_and_not_before(tmp_path: Path) -> None:
     store = await filled(tmp_path, 2)
     leased = store.receive(1)
-    assert store.store.settle(nack(leased, 0, delay_ms=500)).nacked_count == 1
+    assert store.store.consumption.settle(nack(leased, 0, delay_ms=500)).nacked_count == 1
     assert store.receive(1).bodies == [b"1"]
-    wait(store, 499)
+    await store.pass_time(499)
     assert store.receive().bodies == []
-    wait(store, 1)
+    await store.pass_time(1)
     again = store.receive()
     assert (again.bodies, again.attempts) == ([b"0"], [2])
     await store.close()
@@ -203,10 +198,10 @@ async def test_a_nacked_message_wakes_who_waits_when_its_delay_is_over(tmp_path:
     store = await filled(tmp_path, 1)
     leased = store.receive()
     answers, _ = store.park()
-    store.store.settle(nack(leased, 0, delay_ms=500))
-    wait(store, 499)
+    store.store.consumption.settle(nack(leased, 0, delay_ms=500))
+    await store.pass_time(499)
     assert answers == []
-    wait(store, 1)
+    await store.pass_time(1)
     assert [answer.bodies for answer in answers] == [[b"0"]]
     await store.close()
 
@@ -214,15 +209,15 @@ async def test_a_nacked_message_wakes_who_waits_when_its_delay_is_over(tmp_path:
 async def test_extending_keeps_the_receipt_and_moves_only_its_own_message(tmp_path: Path) -> None:
     store = await filled(tmp_path, 2)
     leased = store.receive(lease_ms=1_000)
-    wait(store, 600)
-    reply = store.store.settle(extend(leased, 0, 2_000))
+    await store.pass_time(600)
+    reply = store.store.consumption.settle(extend(leased, 0, 2_000))
     assert reply.extended_until_ms == [store.clock.now_ms() + 2_000]
-    wait(store, 400)
+    await store.pass_time(400)
     assert store.receive(lease_ms=60_000).bodies == [b"1"]
-    wait(store, 1_599)
+    await store.pass_time(1_599)
     assert store.receive().bodies == []
     assert store.ack(leased, 0).acked_count == 1
-    wait(store, 1)
+    await store.pass_time(1)
     assert store.receive().bodies == []
     await store.close()
 
@@ -252,7 +247,9 @@ async def test_bytes_max_counts_whole_records_but_never_holds_the_first_back(
             group="g", topic="t", member_id="m", messages_max=9, bytes_max=bytes_max, wait_ms=0,
             lease_ms=1_000,
         )  # fmt: skip
-        store.store.receive(request, lambda got: answers.append([size for _, size in got.records]))
+        store.store.consumption.receive(
+            request, lambda got: answers.append([size for _, size in got.records])
+        )
     assert [len(sizes) for sizes in answers] == [1, 1, 1]
     await store.close()
 
@@ -293,7 +290,7 @@ async def test_groups_do_not_share_anything(tmp_path: Path) -> None:
     leased = store.receive()
     assert store.receive(group="other").bodies == leased.bodies
     store.ack(leased)
-    assert store.store.group_stats("other").queues[0].consumer_offset == 0
+    assert store.store.consumption.group_stats("other").queues[0].consumer_offset == 0
     await store.close()
 
 
@@ -323,7 +320,7 @@ async def test_acks_nacks_and_extends_of_one_request_are_told_apart(tmp_path: Pa
         nacks=nack(leased, 1).nacks + nack(leased, 0).nacks,
         extends=extend(leased, 2, 5_000).extends + extend(leased, 1, 5_000).extends,
     )
-    reply = store.store.settle(request)
+    reply = store.store.consumption.settle(request)
     assert (reply.acked_count, reply.nacked_count) == (1, 1)
     assert reply.extended_until_ms[0] > 0
     assert reply.extended_until_ms[1] == 0

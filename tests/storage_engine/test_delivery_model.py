@@ -51,7 +51,7 @@ class DeliveryMachine(RuleBasedStateMachine):
         self.loop.run_until_complete(opened())
 
     def _in_loop(self, request: SettleRequest) -> None:
-        self.reply = self.store.store.settle(request)
+        self.reply = self.store.store.consumption.settle(request)
 
     @rule(queue_id=st.integers(0, 1), count=st.integers(1, 5))
     def put(self, queue_id: int, count: int) -> None:
@@ -164,7 +164,7 @@ class DeliveryMachine(RuleBasedStateMachine):
     def consumer_offsets_cover_exactly_the_settled_prefix(self) -> None:
         if not hasattr(self, "store"):
             return
-        for queue in self.store.store.group_stats("g").queues:
+        for queue in self.store.store.consumption.group_stats("g").queues:
             expected = 0
             while (queue.queue_id, expected) in self.settled:
                 expected += 1

@@ -21,11 +21,6 @@ async def filled(store_dir: Path, count: int = 4, queues: int = 1, **limits: int
     return store
 
 
-def wait(store: OpenStore, by_ms: int) -> None:
-    store.clock.advance(by_ms)
-    store.store.tick()
-
-
 async def test_a_parked_receive_gets_what_arrives(tmp_path: Path) -> None:
     store = await filled(tmp_path, 0, queues=2)
     answers, parked = store.park()
@@ -53,9 +48,9 @@ async def test_parked_receives_are_served_first_come_first_served(tmp_path: Path
 async def test_a_parked_receive_ends_empty_when_its_wait_is_over(tmp_path: Path) -> None:
     store = await filled(tmp_path, 0)
     answers, _ = store.park(wait_ms=500)
-    wait(store, 499)
+    await store.pass_time(499)
     assert answers == []
-    wait(store, 1)
+    await store.pass_time(1)
     assert [answer.bodies for answer in answers] == [[]]
     await store.put_bodies(b"late")
     assert len(answers) == 1
@@ -71,9 +66,9 @@ async def test_a_cancelled_receive_is_answered_empty_or_not_at_all_and_takes_not
     silent, second = store.park()
     assert first is not None
     assert second is not None
-    store.store.cancel(first, answer=True)
-    store.store.cancel(second, answer=False)
-    store.store.cancel(second, answer=True)
+    store.store.consumption.cancel(first, answer=True)
+    store.store.consumption.cancel(second, answer=False)
+    store.store.consumption.cancel(second, answer=True)
     await store.put_bodies(b"a")
     assert ([answer.bodies for answer in told], silent) == ([[]], [])
     assert store.receive().bodies == [b"a"]
@@ -87,7 +82,7 @@ async def test_only_so_many_receives_may_park(tmp_path: Path) -> None:
     with pytest.raises(StoreBusy):
         store.park()
     assert parked is not None
-    store.store.cancel(parked, answer=True)
+    store.store.consumption.cancel(parked, answer=True)
     store.park()
     assert len(first) == 1
     await store.close()
@@ -121,6 +116,6 @@ async def test_limits_of_a_receive_are_checked(tmp_path: Path, field: str, value
         lease_ms=values["lease_ms"], wait_ms=values["wait_ms"],
     )  # fmt: skip
     with pytest.raises(BadRequest, match=f"{field} is {value}"):
-        store.store.receive(request, lambda got: pytest.fail("answered"))
+        store.store.consumption.receive(request, lambda got: pytest.fail("answered"))
     assert len(store.receive().records) == 1
     await store.close()

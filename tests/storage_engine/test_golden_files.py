@@ -214,7 +214,12 @@ async def test_segments_consume_queues_and_config_of_a_store(tmp_path: Path) -> 
                 "notifyConsumerIdsChangedEnable": True,
                 "groupSysFlag": 0,
                 "consumeTimeoutMinute": 15,
-                "attributes": {"mq.start_from": "latest", "mq.lease_ms": "30000"},
+                "attributes": {
+                    "mq.start_from": "latest",
+                    "mq.lease_ms": "30000",
+                    "mq.retry": '{"kind":"levels"}',
+                    "mq.retry_topics": "",
+                },
             }
         },
     }

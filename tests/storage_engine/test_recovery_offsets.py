@@ -57,7 +57,7 @@ async def test_receipts_settle_across_a_restart_and_never_twice(tmp_path: Path) 
         again = store.receive(1)
         assert [(r.queue_id, r.queue_offset) for r in again.records] in ([(0, 1)], [(1, 1)])
         taken = again.records[0].queue_id
-        reply = store.store.settle(
+        reply = store.store.consumption.settle(
             SettleRequest(
                 group="g",
                 acks=[

@@ -164,13 +164,12 @@ async def test_settled_or_not_expired_messages_are_passed_over_and_counted(tmp_p
         await store.put_bodies(*[BODY] * 8)
         leased = store.receive(3)
         store.ack(leased, 1)
-        store.clock.advance(2_000)
-        store.store.tick()  # the leases end; two of the three wait to be given again
+        await store.pass_time(2_000)  # the leases end; two of the three go to the retry topic
         await advance_in_steps(store, 2)
         await store.put_bodies(b"young")
         assert store.receive().bodies == [b"young"]
-        (queue,) = store.store.group_stats("g").queues
-        assert queue.consumer_offset == 8
+        queue, retry = store.store.consumption.group_stats("g").queues
+        assert (queue.consumer_offset, retry.consumer_offset) == (8, 2)
         assert store.store.retention.lost_message_count == 7
         copy = copy_store(tmp_path / "s", tmp_path / "copy")
     async with OpenStore(copy, clock=store.clock, limits=LIMITS) as store:

@@ -49,7 +49,7 @@ async def waiting_again(store: OpenStore) -> None:
         queue_offset=0,
         delay_ms=0,
     )
-    assert store.store.settle(SettleRequest(group="g", nacks=[nack])).nacked_count == 1
+    assert store.store.consumption.settle(SettleRequest(group="g", nacks=[nack])).nacked_count == 1
     store.clock.advance(HOUR_MS + 1)
 
 

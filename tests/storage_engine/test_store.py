@@ -45,7 +45,7 @@ async def test_a_message_is_put_received_and_settled(tmp_path: Path) -> None:
         assert leased.attempts == [1]
         assert store.ack(leased).acked_count == 1
         assert store.receive().bodies == []
-        assert store.store.group_stats("g").queues[0].consumer_offset == 1
+        assert store.store.consumption.group_stats("g").queues[0].consumer_offset == 1
 
 
 async def test_a_sync_message_is_invisible_until_the_disk_has_it(tmp_path: Path) -> None:
@@ -341,10 +341,10 @@ async def test_settles_on_a_full_disk_are_refused_whole_and_work_later(tmp_path:
         store.files.full = {"append"}
         with pytest.raises(DiskFull):
             store.ack(leased)
-        assert store.store.group_stats("g").queues[0].consumer_offset == 0
+        assert store.store.consumption.group_stats("g").queues[0].consumer_offset == 0
         store.files.full = set()
         assert store.ack(leased).acked_count == 2
-        assert store.store.group_stats("g").queues[0].consumer_offset == 2
+        assert store.store.consumption.group_stats("g").queues[0].consumer_offset == 2
 
 
 async def test_latest_is_the_end_of_every_queue_although_the_disk_was_full_in_between(

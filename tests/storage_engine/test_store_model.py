@@ -168,7 +168,7 @@ class StoreMachine(RuleBasedStateMachine):
         return data.draw(st.sampled_from(known[-12:]))
 
     def settle(self, request: SettleRequest) -> SettleReply:
-        return self.both.store.settle(request)
+        return self.both.store.consumption.settle(request)
 
     @precondition(lambda self: any(group.receipts for group in self.both.groups.values()))
     @rule(data=st.data())
@@ -344,7 +344,7 @@ class StoreMachine(RuleBasedStateMachine):
         count = self.both.store.watched().quarantine.count
         assert bool(count) == bool(self.both.model.damaged_in_log())  # the alarm stays
         for group_name, group in self.both.groups.items():
-            for stats in self.both.store.group_stats(group_name).queues:
+            for stats in self.both.store.consumption.group_stats(group_name).queues:
                 name = stats.topic, stats.queue_id
                 queue = self.both.model.queues[name]
                 assert (stats.min_offset, stats.max_offset) == (queue.min_offset, queue.max_offset)

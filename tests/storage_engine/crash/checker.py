@@ -14,6 +14,7 @@ aborted-read        a message that was definitely refused is there            D6
 phantom             a message is there that nobody sent to this queue         L2
 reordered           messages of a queue are not in the order they were sent   O3
 settle-lost         a durable settle is forgotten                             D9
+doubled             a message that failed is in its old place and in another  D9
 poll-skip           a message is not delivered although nobody settled it     D9
 came-back           a message that had expired can be read again              O1
 alarm-lost          nothing tells of a damaged message any more               S4
@@ -231,20 +232,33 @@ def _check_settles(store: OpenStore, promises: Promises, *, was_killed: bool) ->
 
 
 def _received(store: OpenStore, group: str, topic: str) -> dict[int, set[int]]:
-    """Everything the group can get of a topic now, by queue."""
+    """Everything the group can get of a topic now, by queue.
+
+    A message that has failed is named by the place in the topic that it had.
+    """
     got: dict[int, set[int]] = {}
+    places: dict[bytes, tuple[int, int]] = {}
+    for stats in store.store.topic_stats(topic).queues:
+        for record in pulled(store, (topic, stats.queue_id), stats.min_offset, stats.max_offset):
+            places[record.body] = record.queue_id, record.queue_offset
     answers: list[Delivered] = []
     request = ReceiveRequest(
         group=group, topic=topic, member_id="checker", messages_max=_PULL_COUNT,
         bytes_max=_BYTES_MAX, wait_ms=0, lease_ms=60_000,
     )  # fmt: skip
     while True:
-        store.store.receive(request, answers.append)
+        store.store.consumption.receive(request, answers.append)
         delivered = answers.pop()
         if not delivered.records:
             return got
         for record in decode_records(store.store.read_records(delivered.records)):
-            got.setdefault(record.queue_id, set()).add(record.queue_offset)
+            place = record.queue_id, record.queue_offset
+            if record.topic != topic:
+                place = places.get(record.body, (-1, record.queue_offset))
+            offsets = got.setdefault(place[0], set())
+            if place[1] in offsets:
+                raise Violation("doubled", f"{group} gets {topic} {place} twice")
+            offsets.add(place[1])
 
 
 async def _check_use(store: OpenStore, promises: Promises) -> None:

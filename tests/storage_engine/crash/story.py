@@ -38,6 +38,7 @@ from tests.storage_engine.crash.promises import (
     Expired,
     GroupMade,
     MayExpire,
+    Queue,
     QueueSafe,
     Refused,
     Sent,
@@ -77,6 +78,7 @@ class Story:
         self.answered_count = 0
         self._durability: dict[str, Durability] = {}
         self._number = itertools.count()
+        self._places: dict[bytes, tuple[Queue, int]] = {}  # of a message before it failed
 
     def _opened(self) -> OpenStore:
         return OpenStore(self.store_dir, clock=self.clock, limits=self.limits).open()
@@ -142,6 +144,7 @@ class Story:
                 self.recorder.told(Refused(body))
             else:
                 self.answered_count += 1
+                self._places[body] = (topic, queue_id), queue_offset
                 self.recorder.told(Acked((topic, queue_id), queue_offset, body, is_safe))
 
     async def put(
@@ -170,14 +173,13 @@ class Story:
             group=group, topic=topic, member_id="m", messages_max=count, bytes_max=1 << 20,
             wait_ms=0, lease_ms=LEASE_MS,
         )  # fmt: skip
-        self.store.store.receive(request, answers.append)
+        self.store.store.consumption.receive(request, answers.append)
         records = decode_records(self.store.store.read_records(answers[0].records))
         return answers[0].lease_generation, records
 
     def ack(self, generation: int, records: list[Record], group: str = "g") -> None:
         for record in records:
-            queue = record.topic, record.queue_id
-            self.recorder.told(SettleBegun(group, queue, record.queue_offset))
+            self.recorder.told(SettleBegun(group, *self._places[record.body]))
         refs = [
             LeaseRef(
                 topic=record.topic, queue_id=record.queue_id, lease_generation=generation,
@@ -185,10 +187,9 @@ class Story:
             )
             for record in records
         ]  # fmt: skip
-        self.store.store.settle(SettleRequest(group=group, acks=refs))
+        self.store.store.consumption.settle(SettleRequest(group=group, acks=refs))
         for record in records:
-            queue = record.topic, record.queue_id
-            self.recorder.told(Settled(group, queue, record.queue_offset))
+            self.recorder.told(Settled(group, *self._places[record.body]))
 
     def sync_offsets(self) -> None:
         self.store.store.sync_offsets()

@@ -289,7 +289,7 @@ class ModelledStore:
             group=group_name, topic=topic, member_id="m", messages_max=count, bytes_max=1 << 20,
             wait_ms=0, lease_ms=lease_ms,
         )  # fmt: skip
-        self.store.receive(request, answers.append)
+        self.store.consumption.receive(request, answers.append)
         group.subscribe(topic)
         ready = group.ready(topic, now_ms)
         (delivered,) = answers

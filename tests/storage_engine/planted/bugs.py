@@ -19,7 +19,7 @@ import msgspec
 import pytest
 
 from storage_engine import checkpointer
-from storage_engine.delivery.consumer_offsets import ConsumerOffsets
+from storage_engine.delivery.consumer_offsets import ConsumerOffsets, Snapshot
 from storage_engine.delivery.delivery import Delivery
 from storage_engine.delivery.offset_journal import OffsetJournal
 from storage_engine.disk.files import Files
@@ -202,11 +202,13 @@ def settles_never_made_durable(patch: pytest.MonkeyPatch) -> None:
 def consumer_offset_ahead_of_the_acks(patch: pytest.MonkeyPatch) -> None:
     real = ConsumerOffsets.snapshot
 
-    def snapshot(offsets: ConsumerOffsets) -> dict[str, dict[int, int]]:
-        return {
+    def snapshot(offsets: ConsumerOffsets) -> Snapshot:
+        taken = real(offsets)
+        ahead = {
             name: {queue_id: at + 1 for queue_id, at in by_queue.items()}
-            for name, by_queue in real(offsets).items()
+            for name, by_queue in taken.offsets.items()
         }
+        return taken._replace(offsets=ahead)
 
     patch.setattr(ConsumerOffsets, "snapshot", snapshot)
 

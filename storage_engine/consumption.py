@@ -1,0 +1,136 @@
+"""All that happens to messages behind the log: deliveries, settles, retries, and the schedule.
+
+    server ── receive, settle ──▶ [Consumption] ──▶ delivery ── failures ──▶ retries ──┐
+                                        └── tick ──▶ schedule ◀── delayed ── the log ◀─┘
+
+Puts these parts together and begins them where the last run ended. Loop thread only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from storage_engine.catalog import Catalog
+from storage_engine.clock import Clock
+from storage_engine.config import StoreConfig
+from storage_engine.delivery.consumer_offsets import ConsumerOffsets, Progress
+from storage_engine.delivery.delivery import Delivery
+from storage_engine.delivery.subscription import Delivered, Parked
+from storage_engine.engine_puts import EnginePuts
+from storage_engine.errors import GroupNotFound, TopicNotFound
+from storage_engine.groups.retry_record import due_record
+from storage_engine.log.commit_log import CommitLog
+from storage_engine.moves import Mover, settling
+from storage_engine.queues.consume_queue import ConsumeQueue
+from storage_engine.queues.consume_queues import ConsumeQueues
+from storage_engine.records.record_parts import parts_of, reconsume_times_of
+from storage_engine.retries import Retries
+from storage_engine.schedule import Schedule
+from storage_engine.topic_names import retry_topic_of
+from storage_engine.wire.protocol import (
+    GroupConfig,
+    GroupStats,
+    ReceiveRequest,
+    SettleReply,
+    SettleRequest,
+)
+
+
+class Consumption:
+    """See the module's docstring.
+
+    ``queues_of`` finds the queues of a topic, ``damaged`` says which of the records at given
+    places cannot be read as written. Raises ``DiskFull``, ``SyncFailed`` when the schedule's first
+    positions cannot be written.
+    """
+
+    def __init__(
+        self,
+        config: StoreConfig,
+        clock: Clock,
+        catalog: Catalog,
+        commit_log: CommitLog,
+        queues: ConsumeQueues,
+        consumer_offsets: ConsumerOffsets,
+        puts: EnginePuts,
+        epoch: int,
+        queues_of: Callable[[str], list[ConsumeQueue]],
+        damaged: Callable[[list[tuple[int, int]]], list[int]],
+    ) -> None:
+        self._catalog = catalog
+        self._queues = queues
+        self._queues_of = queues_of
+        self._commit_log = commit_log
+        self.mover = mover = Mover(puts, consumer_offsets)
+        self.retries = Retries(
+            clock,
+            catalog,
+            commit_log,
+            consumer_offsets,
+            mover,
+            lambda failures: self.delivery.moved(failures),
+            lambda subscription, queue: self.delivery.add_retry(subscription, queue),
+        )
+        self.delivery = Delivery(
+            config, clock, consumer_offsets, epoch, damaged, self._retries_before, self.retries.fail
+        )
+        for progress in list(consumer_offsets):
+            self._restore(progress)
+        catalog.queues_added = self.delivery.queues_added
+        self.schedule = Schedule(clock, commit_log, queues, consumer_offsets, mover, self._due)
+        self.schedule.follow()
+
+    def _restore(self, progress: Progress) -> None:
+        queues = self._queues.by_topic.get(progress.topic.encode())
+        group = self._catalog.groups.get(progress.group)
+        if queues and group and progress.topic != retry_topic_of(progress.group):
+            retry_queue = self._catalog.known_retry_queue(group, progress.topic)
+            self.delivery.restore(group, progress.topic, queues, retry_queue)
+
+    def _due(self, progress: Progress, queue_offset: int, record: bytes) -> bytes:
+        """The record that a scheduled one becomes; ``TopicNotFound``: it has nowhere to go."""
+        due = due_record(record, settles=settling(progress, queue_offset))
+        parts = parts_of(due)
+        queues = self._queues.by_topic.get(parts.topic, [])
+        if parts.queue_id >= len(queues):
+            raise TopicNotFound(f"{parts.topic.decode()} has no queue {parts.queue_id}")
+        return due
+
+    def _retries_before(self, record: tuple[int, int]) -> int:
+        return reconsume_times_of(self._commit_log.read_many([record]))
+
+    def receive(
+        self, request: ReceiveRequest, answer: Callable[[Delivered], None]
+    ) -> Parked | None:
+        """Lease messages, or park.
+
+        Raises ``GroupNotFound``, ``TopicNotFound``, ``BadRequest``, ``StoreBusy``, ``DiskFull``.
+        """
+        group, queues = self._group(request.group), self._queues_of(request.topic)
+        return self.delivery.receive(group, queues, request, answer)
+
+    def cancel(self, parked: Parked, *, answer: bool) -> None:
+        """See ``Delivery.cancel``."""
+        self.delivery.cancel(parked, answer=answer)
+
+    def settle(self, request: SettleRequest) -> SettleReply:
+        """See ``Settling.settle``. Raises ``GroupNotFound``, ``DiskFull``."""
+        self._group(request.group)
+        return self.delivery.settle(request)
+
+    def group_stats(self, group: str) -> GroupStats:
+        """Raises ``GroupNotFound``."""
+        self._group(group)
+        return GroupStats(group=group, queues=self.delivery.stats(group))
+
+    def _group(self, name: str) -> GroupConfig:
+        group = self._catalog.groups.get(name)
+        if group is None:
+            raise GroupNotFound(f"group {name} does not exist")
+        return group
+
+    def tick(self) -> None:
+        """Leases and waits that end, what has failed, what is due."""
+        self.delivery.tick()
+        self.retries.tick()
+        self.schedule.tick()

@@ -1,0 +1,25 @@
+"""One message whose delivery failed, on its way from the lease to another place."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from storage_engine.delivery.process_queue import ProcessQueue
+
+
+class Failure(NamedTuple):
+    """See the module's docstring.
+
+    ``delay_ms``: until it is delivered again; None: by the group's policy. ``is_dead``: never.
+    ``delivered_ms``, ``failed_ms``: when the delivery began and ended, wall clock. ``generation``:
+    of the lease it had.
+    """
+
+    process_queue: ProcessQueue
+    queue_offset: int
+    generation: int
+    delay_ms: int | None
+    reason: str
+    delivered_ms: int
+    failed_ms: int
+    is_dead: bool = False

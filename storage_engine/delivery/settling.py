@@ -1,0 +1,168 @@
+"""Takes what members say of the messages they have: acks, nacks, extends, each on its own.
+
+    server ── SettleRequest ──▶ [Settling] ──┬─ acks ──▶ consumer_offsets (journal)
+                                             ├─ nacks ──▶ retries
+                                             └─ extends ──▶ leases
+
+A failure of one message never touches another. Loop thread only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from storage_engine.clock import Clock
+from storage_engine.config import StoreConfig
+from storage_engine.delivery.consumer_offsets import ConsumerOffsets, runs_of
+from storage_engine.delivery.failure import Failure
+from storage_engine.delivery.process_queue import Lease, ProcessQueue, Verdict
+from storage_engine.delivery.subscription import Subscription
+from storage_engine.errors import LeaseExpired, QueueNotFound
+from storage_engine.wire.protocol import (
+    Extend,
+    LeaseRef,
+    Nack,
+    SettleFailure,
+    SettleReply,
+    SettleRequest,
+)
+
+Find = Callable[[str, str, int], ProcessQueue | None]  # group, topic, queue id
+
+
+class Settling:
+    """See the module's docstring.
+
+    ``first_generation``: leases below it are from before this start. ``fail`` takes a message that
+    its member gave back, ``lease_until`` ends a lease at a time (monotonic, ms), ``serve`` gives
+    what has become ready to those who wait.
+    """
+
+    def __init__(
+        self,
+        config: StoreConfig,
+        clock: Clock,
+        consumer_offsets: ConsumerOffsets,
+        first_generation: int,
+        find: Find,
+        fail: Callable[[Failure], None],
+        lease_until: Callable[[int, Lease], None],
+        serve: Callable[[Subscription], None],
+    ) -> None:
+        self._config = config
+        self._clock = clock
+        self._consumer_offsets = consumer_offsets
+        self._first_generation = first_generation
+        self._find = find
+        self._fail = fail
+        self._lease_until = lease_until
+        self._serve = serve
+        self.acked_count = 0
+
+    def settle(self, request: SettleRequest) -> SettleReply:
+        """Ack, give back, extend; each message on its own, failures listed.
+
+        Acks are journaled (one write) before anything changes. Raises ``DiskFull``, nothing
+        settled.
+        """
+        failures: list[SettleFailure] = []
+        good: dict[ProcessQueue, list[int]] = {}
+        acked_count = 0
+        for ack in request.acks:
+            process_queue = self._find(request.group, ack.topic, ack.queue_id)
+            if process_queue is None:
+                failures += [
+                    _failure(ack, offset, QueueNotFound.code) for offset in ack.queue_offsets
+                ]
+                continue
+            own = good.setdefault(process_queue, [])
+            for queue_offset in ack.queue_offsets:
+                verdict = process_queue.can_settle(
+                    queue_offset, ack.lease_generation, self._first_generation
+                )
+                if verdict is Verdict.SETTLE:
+                    own.append(queue_offset)
+                elif verdict is Verdict.MOVED:
+                    verdict, retry, retry_offset = process_queue.find_moved(queue_offset)
+                    if verdict is Verdict.SETTLE:
+                        good.setdefault(retry, []).append(retry_offset)
+                if verdict is Verdict.EXPIRED:
+                    failures.append(_failure(ack, queue_offset, LeaseExpired.code))
+                elif verdict is Verdict.SETTLED:
+                    acked_count += 1
+        settled = [(each, runs_of(sorted(set(found)))) for each, found in good.items() if found]
+        acked_count += sum([count for _, runs in settled for _, count in runs])
+        if settled:
+            self._consumer_offsets.settle([(each.progress, runs) for each, runs in settled])
+            for process_queue, runs in settled:
+                for first, count in runs:
+                    process_queue.forget(first, count)
+            for owner in {process_queue.owner for process_queue, _ in settled}:
+                self._serve(owner)
+        nacked_count = self._nack(request, failures) if request.nacks else 0
+        extended = self._extend(request, failures) if request.extends else []
+        self.acked_count += acked_count
+        return SettleReply(
+            acked_count=acked_count,
+            nacked_count=nacked_count,
+            extended_until_ms=extended,
+            failures=failures,
+        )
+
+    def _nack(self, request: SettleRequest, failures: list[SettleFailure]) -> int:
+        count = 0
+        for nack in request.nacks:
+            process_queue = self._find(request.group, nack.topic, nack.queue_id)
+            lease = process_queue.inflight.get(nack.queue_offset) if process_queue else None
+            if process_queue is None or lease is None or lease.generation != nack.lease_generation:
+                failures.append(_failure(nack, nack.queue_offset, LeaseExpired.code))
+                continue
+            delay_ms = None if nack.delay_ms is None else max(nack.delay_ms, 0)
+            failure = Failure(
+                process_queue,
+                nack.queue_offset,
+                lease.generation,
+                delay_ms,
+                nack.reason,
+                lease.began_ms,
+                self._clock.now_ms(),
+                nack.is_dead,
+            )
+            self._fail(failure)
+            count += 1
+        return count
+
+    def _extend(self, request: SettleRequest, failures: list[SettleFailure]) -> list[int]:
+        now_ms, wall_ms = self._clock.monotonic_ms(), self._clock.now_ms()
+        extended = []
+        for extend in request.extends:
+            process_queue = self._find(request.group, extend.topic, extend.queue_id)
+            lease = process_queue.inflight.get(extend.queue_offset) if process_queue else None
+            if (
+                process_queue is None
+                or lease is None
+                or lease.generation != extend.lease_generation
+            ):
+                failures.append(_failure(extend, extend.queue_offset, LeaseExpired.code))
+                extended.append(0)
+                continue
+            lease_ms = min(
+                max(extend.lease_ms, self._config.lease_ms_min), self._config.lease_ms_max
+            )
+            # Same generation, so receipts stay good; an own lease, since the others end when they
+            # did.
+            longer = Lease(lease.generation, lease.member_id)
+            process_queue.move(extend.queue_offset, longer)
+            self._lease_until(now_ms + lease_ms, longer)
+            extended.append(wall_ms + lease_ms)
+        return extended
+
+
+def _failure(of: LeaseRef | Nack | Extend, queue_offset: int, code: int) -> SettleFailure:
+    return SettleFailure(
+        topic=of.topic,
+        queue_id=of.queue_id,
+        lease_generation=of.lease_generation,
+        queue_offset=queue_offset,
+        code=code,
+    )

@@ -1,0 +1,65 @@
+"""Puts messages in another place, each exactly once: the record there says what it settles.
+
+    retry, dead letters, schedule ── Move ──▶ [Mover] ──▶ engine_puts ── durable ──▶ source settled
+
+The source stays where it is, given to nobody, until the record that takes its place is durable.
+Then it is settled, and the journal says so; before that only the new record does, which recovery
+reads. So a process that is killed, or a power cut, leaves one of the two and never none or both.
+Loop thread only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+from storage_engine.config import MIB
+from storage_engine.delivery.consumer_offsets import ConsumerOffsets, Progress, runs_of
+from storage_engine.engine_puts import EnginePuts
+from storage_engine.records.settles import Settles
+
+_BATCH_BYTES_MAX: Final = 4 * MIB  # appended without a pause
+
+
+class Move(NamedTuple):
+    """``record`` takes the place of one message; ``settling`` of that is one of its properties."""
+
+    record: bytes
+    progress: Progress
+    queue_offset: int
+
+
+class Mover:
+    """See the module's docstring.
+
+    ``batch_bytes_max``: for the records of one call; a larger one may go alone.
+    """
+
+    def __init__(self, puts: EnginePuts, consumer_offsets: ConsumerOffsets) -> None:
+        self._puts = puts
+        self.batch_bytes_max = min(puts.batch_bytes_max, _BATCH_BYTES_MAX)
+        self._consumer_offsets = consumer_offsets
+
+    def move(self, moves: list[Move], moved: Callable[[], None]) -> list[int]:
+        """Append the records; their queue offsets. ``moved`` is called when the sources are
+        settled.
+
+        Raises ``DiskFull``, ``StoreReadOnly``; then nothing was appended.
+        """
+
+        def published() -> None:
+            by_progress: dict[Progress, list[int]] = {}
+            for move in moves:
+                by_progress.setdefault(move.progress, []).append(move.queue_offset)
+            for progress, queue_offsets in by_progress.items():
+                self._consumer_offsets.settle_moved(progress, runs_of(sorted(queue_offsets)))
+            moved()
+
+        return self._puts.append(b"".join([move.record for move in moves]), published)
+
+
+def settling(progress: Progress, queue_offset: int) -> Settles:
+    """What a record must say that takes the place of this message."""
+    return Settles(
+        progress.group, progress.topic, progress.queue_id, queue_offset, progress.reset_count
+    )

@@ -1,0 +1,205 @@
+"""What becomes of a message whose delivery has failed: delivered again later, or a dead letter.
+
+    delivery ── Failure ──▶ [Retries] ── moves ──┬─▶ SCHEDULE_TOPIC_XXXX, later %RETRY%group
+                                                 ├─▶ %RETRY%group, at once
+                                                 └─▶ %DLQ%group
+
+The message stays in flight until the record that takes its place is durable. What cannot be moved
+(a full disk) is tried again at each tick. From RocketMQ: a nack waits by the group's policy, a
+lease that ends does not wait; after ``max_reconsume_times`` the group gives up. Loop thread only.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+from storage_engine.catalog import Catalog
+from storage_engine.clock import Clock
+from storage_engine.delivery.consumer_offsets import ConsumerOffsets
+from storage_engine.delivery.failure import Failure
+from storage_engine.delivery.subscription import Subscription
+from storage_engine.errors import RecordRefused, StoreError
+from storage_engine.groups.retry_policy import is_exhausted
+from storage_engine.groups.retry_record import dead_letter_record, retry_record
+from storage_engine.log.commit_log import CommitLog
+from storage_engine.moves import Move, Mover, settling
+from storage_engine.queues.consume_queue import ConsumeQueue
+from storage_engine.records.delay_levels import DELAY_LEVEL_MAX, DELAY_LEVELS_MS, DELAY_MS_MAX
+from storage_engine.records.record_parts import reconsume_times_of
+from storage_engine.records.schedule_topic import SCHEDULE_TOPIC
+from storage_engine.records.settles import Settles
+from storage_engine.topic_names import dlq_topic_of
+from storage_engine.wire.protocol import GroupConfig
+
+log = logging.getLogger(__name__)
+
+ANY_TIME_QUEUE: Final = DELAY_LEVEL_MAX  # of the schedule topic; those before it are of a level
+SCHEDULE_QUEUES: Final = DELAY_LEVEL_MAX + 1
+_BATCH_COUNT_MAX: Final = 100  # about 2 ms
+_BATCHES_A_STEP: Final = 10
+_IN_PLACE_DELAY_MS: Final = 60_000
+
+
+class _Successor(NamedTuple):
+    """The record that takes a message's place; ``is_ready`` to be delivered at once."""
+
+    failure: Failure
+    record: bytes
+    is_dead: bool
+    is_ready: bool
+
+    @property
+    def queue_offset(self) -> int:
+        return self.failure.queue_offset
+
+
+class Retries:
+    """See the module's docstring.
+
+    ``moved(failures)`` is called when they have their new place, ``retry_made(subscription,
+    queue)`` when the first message of a subscription has failed.
+    """
+
+    def __init__(
+        self,
+        clock: Clock,
+        catalog: Catalog,
+        commit_log: CommitLog,
+        consumer_offsets: ConsumerOffsets,
+        mover: Mover,
+        moved: Callable[[list[Failure]], None],
+        retry_made: Callable[[Subscription, ConsumeQueue], None],
+    ) -> None:
+        self._clock = clock
+        self._catalog = catalog
+        self._commit_log = commit_log
+        self._consumer_offsets = consumer_offsets
+        self._mover = mover
+        self._moved = moved
+        self._retry_made = retry_made
+        self._waiting: deque[Failure] = deque()
+        self.retried_count = 0
+        self.dead_count = 0
+
+    def fail(self, failure: Failure) -> None:
+        """Take a message out of its lease; ``tick`` moves it."""
+        failure.process_queue.hold(failure.queue_offset)
+        self._waiting.append(failure)
+
+    @property
+    def waiting_count(self) -> int:
+        return len(self._waiting)
+
+    def tick(self) -> None:
+        """Move what has failed, as far as one step goes."""
+        for _ in range(_BATCHES_A_STEP):
+            if not self._waiting or not self._move_some():
+                return
+
+    def _move_some(self) -> bool:
+        """One append; False when it must be tried again later."""
+        taken: list[Failure] = []
+        successors: list[_Successor] = []
+        room = self._mover.batch_bytes_max
+        try:
+            while self._waiting and room > 0 and len(taken) < _BATCH_COUNT_MAX:
+                failure = self._waiting[0]
+                successor = self._successor_or_back(failure)
+                if successor is not None:
+                    if successors and len(successor.record) > room:
+                        break
+                    room -= len(successor.record)
+                    successors.append(successor)
+                taken.append(self._waiting.popleft())
+            if not successors:
+                return True
+            places = self._mover.move(
+                [
+                    Move(each.record, each.failure.process_queue.progress, each.queue_offset)
+                    for each in successors
+                ],
+                lambda: self._moved([each.failure for each in successors]),
+            )
+        except StoreError as exc:
+            self._waiting.extendleft(reversed(taken))
+            log.warning("retries wait", extra={"action": "retries_stalled", "reason": str(exc)})
+            return False
+        for successor, place in zip(successors, places, strict=True):
+            failure = successor.failure
+            failure.process_queue.moved(
+                failure.queue_offset, failure.generation, place if successor.is_ready else -1
+            )
+            self.dead_count += successor.is_dead
+            self.retried_count += not successor.is_dead
+        return True
+
+    def _successor_or_back(self, failure: Failure) -> _Successor | None:
+        """The same; a message of an older store whose properties leave no room stays in place."""
+        try:
+            return self._successor(failure)
+        except RecordRefused as exc:
+            log.warning("cannot be moved", extra={"action": "retry_in_place", "reason": str(exc)})
+            ready_ms = self._clock.monotonic_ms() + _IN_PLACE_DELAY_MS
+            failure.process_queue.give_back(failure.queue_offset, ready_ms)
+            return None
+
+    def _successor(self, failure: Failure) -> _Successor | None:
+        """What takes the message's place; None when nobody can ever consume it."""
+        group = self._catalog.groups.get(failure.process_queue.owner.group)
+        process_queue, queue_offset = failure.process_queue, failure.queue_offset
+        if process_queue.progress.is_settled(queue_offset):
+            return None  # at the last try, which another message held up
+        place = process_queue.queue.unit(queue_offset)[:2]
+        if group is None or self._commit_log.damaged([place]):
+            self._consumer_offsets.settle_moved(process_queue.progress, [(queue_offset, 1)])
+            self._moved([failure])
+            return None
+        record = self._commit_log.read_many([place])
+        settles = settling(process_queue.progress, queue_offset)
+        reconsume_times = reconsume_times_of(record)
+        if failure.is_dead or is_exhausted(
+            reconsume_times=reconsume_times, max_reconsume_times=group.max_reconsume_times
+        ):
+            self._catalog.own_topic(dlq_topic_of(group.group), 1)
+            dead = dead_letter_record(
+                record,
+                group=group.group,
+                reason=failure.reason,
+                delivered_ms=failure.delivered_ms,
+                settles=settles,
+            )
+            return _Successor(failure, dead, is_dead=True, is_ready=False)
+        delay_ms = failure.delay_ms
+        if delay_ms is None:
+            delay_ms = group.retry.delay_ms(reconsume_times)
+        retried = self._retried(group, failure, record, settles, min(delay_ms, DELAY_MS_MAX))
+        return _Successor(failure, retried, is_dead=False, is_ready=delay_ms <= 0)
+
+    def _retried(
+        self, group: GroupConfig, failure: Failure, record: bytes, settles: Settles, delay_ms: int
+    ) -> bytes:
+        schedule_queue_id: int | None = None
+        level = 0
+        if delay_ms > 0:
+            self._catalog.own_topic(SCHEDULE_TOPIC, SCHEDULE_QUEUES)
+            level = DELAY_LEVELS_MS.index(delay_ms) + 1 if delay_ms in DELAY_LEVELS_MS else 0
+            schedule_queue_id = level - 1 if level else ANY_TIME_QUEUE
+        return retry_record(
+            record,
+            group=group.group,
+            due_ms=failure.failed_ms + delay_ms,
+            delivered_ms=failure.delivered_ms,
+            schedule_queue_id=schedule_queue_id,
+            retry_queue_id=self._retry_queue_id(group, failure.process_queue.owner),
+            delay_level=level,
+            settles=settles,
+        )
+
+    def _retry_queue_id(self, group: GroupConfig, owner: Subscription) -> int:
+        if owner.retry is None:
+            self._retry_made(owner, self._catalog.retry_queue(group, owner.topic))
+        assert owner.retry is not None
+        return owner.retry.queue.queue_id
