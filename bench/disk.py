@@ -20,7 +20,7 @@ from bench.processes import scratch_directory
 from storage_engine.clock import SystemClock
 from storage_engine.config import StoreConfig
 from storage_engine.store import Store
-from storage_engine.wire.protocol import Durability, TopicConfig
+from storage_engine.wire.topics import Durability, TopicConfig
 
 WORKLOAD: Final = "disk"
 MIB: Final = 1024 * 1024

@@ -13,11 +13,7 @@ from typing import Final, cast
 
 from bench.measure import MeasureFailed
 from storage_engine.wire.frames import encode_frame, encode_struct
-from storage_engine.wire.protocol import (
-    FRAME_HEAD_BYTES,
-    HelloRequest,
-    Op,
-)
+from storage_engine.wire.protocol import FRAME_HEAD_BYTES, HelloRequest, Op
 
 STATUS_AT: Final = 6
 LENGTH_LOW_AT: Final = 3

@@ -20,7 +20,8 @@ from storage_engine.queues.consume_queues import ConsumeQueues
 from storage_engine.records.key_hash import topic_hash
 from storage_engine.records.schedule_topic import SCHEDULE_TOPIC
 from storage_engine.topic_names import check_group_name, check_topic_name, retry_topic_of
-from storage_engine.wire.protocol import Durability, GroupConfig, TopicConfig
+from storage_engine.wire.groups import GroupConfig
+from storage_engine.wire.topics import Durability, TopicConfig
 
 
 class Catalog:

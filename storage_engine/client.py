@@ -31,38 +31,43 @@ from storage_engine.records.record import Record, StoreMessage, encode_record
 from storage_engine.system_properties import SYSTEM_PROPERTIES
 from storage_engine.wire.async_client import AsyncStoreClient
 from storage_engine.wire.client_types import ClientConfig, PutResult, Received
-from storage_engine.wire.protocol import (
-    CheckpointReply,
-    Durability,
+from storage_engine.wire.deliveries import (
     Extend,
-    GroupConfig,
-    GroupList,
-    GroupQueueStats,
-    GroupRef,
-    GroupStats,
     LeaseRef,
-    LookUpHead,
-    LookUpRequest,
     Nack,
-    OffsetAtTimeReply,
-    OffsetAtTimeRequest,
-    PullHead,
-    PullRequest,
-    PullStatus,
-    QueueStats,
     ReceiveHead,
     ReceiveRequest,
     SettleFailure,
     SettleReply,
     SettleRequest,
+)
+from storage_engine.wire.groups import (
+    GroupConfig,
+    GroupList,
+    GroupQueueStats,
+    GroupRef,
+    GroupStats,
     StartFrom,
-    StatsReply,
+)
+from storage_engine.wire.protocol import CheckpointReply, StatsReply
+from storage_engine.wire.reads import (
+    LookUpHead,
+    LookUpRequest,
+    OffsetAtTimeReply,
+    OffsetAtTimeRequest,
+    PullHead,
+    PullRequest,
+    PullStatus,
+)
+from storage_engine.wire.sync_client import StoreClient
+from storage_engine.wire.topics import (
+    Durability,
+    QueueStats,
     TopicConfig,
     TopicList,
     TopicRef,
     TopicStats,
 )
-from storage_engine.wire.sync_client import StoreClient
 
 __all__ = [
     "SYSTEM_PROPERTIES",

@@ -19,7 +19,8 @@ from storage_engine.disk.files import Files
 from storage_engine.errors import StoreCorrupt
 from storage_engine.groups.retry_policy import LevelDelays, RetryPolicy
 from storage_engine.layout import CONFIG_DIR, GROUPS_FILE, TOPICS_FILE
-from storage_engine.wire.protocol import Durability, GroupConfig, StartFrom, TopicConfig
+from storage_engine.wire.groups import GroupConfig, StartFrom
+from storage_engine.wire.topics import Durability, TopicConfig
 
 _PERM_READ_WRITE: Final = 6
 _DURABILITY: Final = "mq.durability"

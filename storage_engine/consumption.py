@@ -27,13 +27,8 @@ from storage_engine.records.record_parts import parts_of, reconsume_times_of
 from storage_engine.retries import Retries
 from storage_engine.schedule import Schedule
 from storage_engine.topic_names import retry_topic_of
-from storage_engine.wire.protocol import (
-    GroupConfig,
-    GroupStats,
-    ReceiveRequest,
-    SettleReply,
-    SettleRequest,
-)
+from storage_engine.wire.deliveries import ReceiveRequest, SettleReply, SettleRequest
+from storage_engine.wire.groups import GroupConfig, GroupStats
 
 
 class Consumption:

@@ -21,7 +21,7 @@ from storage_engine.log.commit_log import CommitLog
 from storage_engine.queues.consume_queue import ConsumeQueue
 from storage_engine.records.record import parse_head
 from storage_engine.records.tag_hash import java_hash, tag_of
-from storage_engine.wire.protocol import PullHead, PullRequest, PullStatus
+from storage_engine.wire.reads import PullHead, PullRequest, PullStatus
 
 _UNITS_MIN: Final = 800  # passed over in one call at least; RocketMQ's 16,000 bytes of units
 _TAGS_MAX: Final = 256

@@ -17,7 +17,7 @@ from storage_engine.offset_at_time import offset_at_time
 from storage_engine.pull import pull
 from storage_engine.queues.consume_queue import ConsumeQueue
 from storage_engine.queues.consume_queues import ConsumeQueues
-from storage_engine.wire.protocol import (
+from storage_engine.wire.reads import (
     LookUpHead,
     LookUpRequest,
     OffsetAtTimeReply,

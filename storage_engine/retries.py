@@ -32,7 +32,7 @@ from storage_engine.records.record_parts import reconsume_times_of
 from storage_engine.records.schedule_topic import SCHEDULE_TOPIC
 from storage_engine.records.settles import Settles
 from storage_engine.topic_names import dlq_topic_of
-from storage_engine.wire.protocol import GroupConfig
+from storage_engine.wire.groups import GroupConfig
 
 log = logging.getLogger(__name__)
 

@@ -22,6 +22,7 @@ from storage_engine.delivery.subscription import Delivered, Parked
 from storage_engine.errors import BadFrame, BadRequest, StoreBusy, StoreError
 from storage_engine.put_path import Appended, holds_one_record
 from storage_engine.store import STORE_HOST, Store
+from storage_engine.wire.deliveries import ReceiveHead, ReceiveRequest, SettleRequest
 from storage_engine.wire.frames import (
     Frame,
     FrameDecoder,
@@ -32,26 +33,11 @@ from storage_engine.wire.frames import (
     encode_records_reply,
     encode_struct,
 )
-from storage_engine.wire.protocol import (
-    CancelRequest,
-    Empty,
-    GroupConfig,
-    GroupList,
-    GroupRef,
-    HelloReply,
-    HelloRequest,
-    LookUpRequest,
-    OffsetAtTimeRequest,
-    Op,
-    PullRequest,
-    ReceiveHead,
-    ReceiveRequest,
-    SettleRequest,
-    TopicConfig,
-    TopicList,
-    TopicRef,
-    Wire,
-)
+from storage_engine.wire.groups import GroupConfig, GroupList, GroupRef
+from storage_engine.wire.protocol import CancelRequest, Empty, HelloReply, HelloRequest, Op
+from storage_engine.wire.reads import LookUpRequest, OffsetAtTimeRequest, PullRequest
+from storage_engine.wire.struct import Wire
+from storage_engine.wire.topics import TopicConfig, TopicList, TopicRef
 
 log = logging.getLogger(__name__)
 

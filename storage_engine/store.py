@@ -51,15 +51,9 @@ from storage_engine.queues.min_offsets import MinOffsets
 from storage_engine.recovery.checkpoint import read_checkpoint, write_checkpoint
 from storage_engine.recovery.recovery import Recovered, recover
 from storage_engine.retention import Retention
-from storage_engine.wire.protocol import (
-    CheckpointReply,
-    PullHead,
-    PullRequest,
-    PullStatus,
-    QueueStats,
-    StatsReply,
-    TopicStats,
-)
+from storage_engine.wire.protocol import CheckpointReply, StatsReply
+from storage_engine.wire.reads import PullHead, PullRequest, PullStatus
+from storage_engine.wire.topics import QueueStats, TopicStats
 
 log = logging.getLogger(__name__)
 

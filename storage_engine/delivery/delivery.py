@@ -29,12 +29,8 @@ from storage_engine.delivery.settling import Settling
 from storage_engine.delivery.subscription import Delivered, Parked, Subscription
 from storage_engine.errors import BadRequest, StoreBusy, StoreError
 from storage_engine.queues.consume_queue import ConsumeQueue
-from storage_engine.wire.protocol import (
-    GroupConfig,
-    GroupQueueStats,
-    ReceiveRequest,
-    StartFrom,
-)
+from storage_engine.wire.deliveries import ReceiveRequest
+from storage_engine.wire.groups import GroupConfig, GroupQueueStats, StartFrom
 
 log = logging.getLogger(__name__)
 

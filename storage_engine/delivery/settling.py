@@ -18,7 +18,7 @@ from storage_engine.delivery.failure import Failure
 from storage_engine.delivery.process_queue import Lease, ProcessQueue, Verdict
 from storage_engine.delivery.subscription import Subscription
 from storage_engine.errors import LeaseExpired, QueueNotFound
-from storage_engine.wire.protocol import (
+from storage_engine.wire.deliveries import (
     Extend,
     LeaseRef,
     Nack,

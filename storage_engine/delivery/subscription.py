@@ -12,7 +12,7 @@ from typing import NamedTuple
 from storage_engine.delivery.consumer_offsets import ConsumerOffsets
 from storage_engine.delivery.process_queue import ProcessQueue
 from storage_engine.queues.consume_queue import ConsumeQueue
-from storage_engine.wire.protocol import ReceiveRequest
+from storage_engine.wire.deliveries import ReceiveRequest
 
 
 class Delivered(NamedTuple):

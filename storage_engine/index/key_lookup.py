@@ -28,7 +28,7 @@ from storage_engine.queues.consume_queue import ConsumeQueue
 from storage_engine.records.key_hash import key_hash
 from storage_engine.records.message_keys import keys_of
 from storage_engine.records.record import LENGTH_4, RecordHead, verify_record
-from storage_engine.wire.protocol import LookUpHead, LookUpRequest
+from storage_engine.wire.reads import LookUpHead, LookUpRequest
 
 # About 10 ms: an entry that is passed over costs 1, one whose record must be read 8.
 _WORK_MAX: Final = 8_192

@@ -57,7 +57,6 @@ HOST_V6_BYTES: Final = 20
 QUEUE_OFFSET_AT: Final = 20
 SYSFLAG_AT: Final = 36
 STORE_TIMESTAMP_AT: Final = 56
-RECONSUME_TIMES_AT: Final = 72
 BODY_LENGTH_AT: Final = 84
 
 # size, magic, queue id, sysflag: what the engine looks at before it takes a record.

@@ -14,7 +14,6 @@ from storage_engine.records.record import (
     HOST_V6_BYTES,
     LENGTH_4,
     MAGIC_V1,
-    RECONSUME_TIMES_AT,
     STORE_TIMESTAMP_AT,
     SYSFLAG_BORN_HOST_V6,
     SYSFLAG_STORE_HOST_V6,
@@ -22,6 +21,7 @@ from storage_engine.records.record import (
 
 # TOTALSIZE, MAGICCODE, QUEUEID, QUEUEOFFSET, SYSFLAG, STORETIMESTAMP, BODYLENGTH; the last two
 # stand there when both hosts are IPv4, which nearly all are.
+_RECONSUME_TIMES_AT: Final = 72
 _HEAD = struct.Struct(">II4xi4xq8xI16xq20xI")
 _STAMP = struct.Struct(">q")
 _V6_MORE: Final = HOST_V6_BYTES - HOST_V4_BYTES
@@ -67,7 +67,7 @@ def parts_of(buffer: bytes | memoryview, at: int = 0) -> RecordParts:
 def reconsume_times_of(buffer: bytes | memoryview, at: int = 0) -> int:
     """RECONSUMETIMES of the record at ``buffer[at]``."""
     sysflag = _HEAD.unpack_from(buffer, at)[4]
-    at += RECONSUME_TIMES_AT + _V6_MORE * (sysflag & _V6).bit_count()
+    at += _RECONSUME_TIMES_AT + _V6_MORE * (sysflag & _V6).bit_count()
     times: int = LENGTH_4.unpack_from(buffer, at)[0]
     return times
 

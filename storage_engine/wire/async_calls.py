@@ -11,30 +11,20 @@ import abc
 from typing import TypeVar
 
 from storage_engine.records.record import Record, decode_records
+from storage_engine.wire.deliveries import SettleReply, SettleRequest
 from storage_engine.wire.frames import decode_look_up_reply, decode_pull_reply, decode_reply
-from storage_engine.wire.protocol import (
-    CheckpointReply,
-    Empty,
-    GroupConfig,
-    GroupList,
-    GroupRef,
-    GroupStats,
+from storage_engine.wire.groups import GroupConfig, GroupList, GroupRef, GroupStats
+from storage_engine.wire.protocol import CheckpointReply, Empty, Op, StatsReply
+from storage_engine.wire.reads import (
     LookUpHead,
     LookUpRequest,
     OffsetAtTimeReply,
     OffsetAtTimeRequest,
-    Op,
     PullHead,
     PullRequest,
-    SettleReply,
-    SettleRequest,
-    StatsReply,
-    TopicConfig,
-    TopicList,
-    TopicRef,
-    TopicStats,
-    Wire,
 )
+from storage_engine.wire.struct import Wire
+from storage_engine.wire.topics import TopicConfig, TopicList, TopicRef, TopicStats
 
 ReplyT = TypeVar("ReplyT", bound=Wire)
 

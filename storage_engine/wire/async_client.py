@@ -37,6 +37,7 @@ from storage_engine.wire.client_types import (
     Received,
     put_bytes_max,
 )
+from storage_engine.wire.deliveries import Nack, ReceiveRequest, SettleRequest
 from storage_engine.wire.frames import (
     decode_error,
     decode_receive_reply,
@@ -44,17 +45,9 @@ from storage_engine.wire.frames import (
     encode_struct,
 )
 from storage_engine.wire.inflight import InFlight, fail_entry
-from storage_engine.wire.protocol import (
-    CancelRequest,
-    HelloReply,
-    HelloRequest,
-    Nack,
-    Op,
-    ReceiveRequest,
-    SettleRequest,
-    Wire,
-)
+from storage_engine.wire.protocol import CancelRequest, HelloReply, HelloRequest, Op
 from storage_engine.wire.put_coalescer import PutCoalescer, answer_puts, fail_puts, failed_put
+from storage_engine.wire.struct import Wire
 
 log = logging.getLogger(__name__)
 

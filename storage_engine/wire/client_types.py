@@ -8,7 +8,8 @@ import msgspec
 
 from storage_engine.errors import StoreError, error_from_code
 from storage_engine.records.record import Record
-from storage_engine.wire.protocol import FRAME_HEAD_BYTES, HelloReply, ReceiveHead
+from storage_engine.wire.deliveries import ReceiveHead
+from storage_engine.wire.protocol import FRAME_HEAD_BYTES, HelloReply
 
 MIB: Final = 1024 * 1024
 

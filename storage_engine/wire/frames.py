@@ -17,6 +17,7 @@ from isal.isal_zlib import crc32
 
 from storage_engine.errors import BadFrame, BadRequest, StoreError, error_from_code
 from storage_engine.records.record import LENGTH_4
+from storage_engine.wire.deliveries import ReceiveHead
 from storage_engine.wire.protocol import (
     FRAME_HEAD,
     FRAME_HEAD_BYTES,
@@ -25,12 +26,10 @@ from storage_engine.wire.protocol import (
     REPLY_TYPES,
     REQUEST_TYPES,
     ErrorReply,
-    LookUpHead,
     Op,
-    PullHead,
-    ReceiveHead,
-    Wire,
 )
+from storage_engine.wire.reads import LookUpHead, PullHead
+from storage_engine.wire.struct import Wire
 
 # A connection that sends little needs little; one that fills its buffer gets a larger one.
 _SPACE_BYTES_MIN: Final = 16 * 1024

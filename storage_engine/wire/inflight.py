@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 
 from storage_engine.errors import StoreError
-from storage_engine.wire.protocol import Op, ReceiveRequest
+from storage_engine.wire.deliveries import ReceiveRequest
+from storage_engine.wire.protocol import Op
 from storage_engine.wire.put_coalescer import PutWaiter, fail_puts
 
 

@@ -20,6 +20,7 @@ from storage_engine.errors import (
 )
 from storage_engine.records.record import Record, decode_records
 from storage_engine.wire.client_types import PutResult, Received, put_bytes_max, put_results
+from storage_engine.wire.deliveries import ReceiveRequest, SettleReply, SettleRequest
 from storage_engine.wire.frames import (
     Frame,
     FrameDecoder,
@@ -32,32 +33,25 @@ from storage_engine.wire.frames import (
     encode_frame,
     encode_struct,
 )
+from storage_engine.wire.groups import GroupConfig, GroupList, GroupRef, GroupStats
 from storage_engine.wire.protocol import (
     CheckpointReply,
     Empty,
-    GroupConfig,
-    GroupList,
-    GroupRef,
-    GroupStats,
     HelloReply,
     HelloRequest,
+    Op,
+    StatsReply,
+)
+from storage_engine.wire.reads import (
     LookUpHead,
     LookUpRequest,
     OffsetAtTimeReply,
     OffsetAtTimeRequest,
-    Op,
     PullHead,
     PullRequest,
-    ReceiveRequest,
-    SettleReply,
-    SettleRequest,
-    StatsReply,
-    TopicConfig,
-    TopicList,
-    TopicRef,
-    TopicStats,
-    Wire,
 )
+from storage_engine.wire.struct import Wire
+from storage_engine.wire.topics import TopicConfig, TopicList, TopicRef, TopicStats
 
 ReplyT = TypeVar("ReplyT", bound=Wire)
 FRAME_BYTES_MAX: Final = 16 * 1024 * 1024

@@ -25,17 +25,10 @@ from storage_engine.errors import DiskFull, StoreError, SyncFailed
 from storage_engine.put_path import Appended
 from storage_engine.records.record import Record, StoreMessage, decode_records, encode_record
 from storage_engine.store import Store
-from storage_engine.wire.protocol import (
-    Durability,
-    GroupConfig,
-    LeaseRef,
-    PullRequest,
-    ReceiveRequest,
-    SettleReply,
-    SettleRequest,
-    StartFrom,
-    TopicConfig,
-)
+from storage_engine.wire.deliveries import LeaseRef, ReceiveRequest, SettleReply, SettleRequest
+from storage_engine.wire.groups import GroupConfig, StartFrom
+from storage_engine.wire.reads import PullRequest
+from storage_engine.wire.topics import Durability, TopicConfig
 
 SEGMENT_BYTES: Final = 4_096
 UNITS: Final = 4

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import msgspec
 
 from storage_engine.records.record import Record, StoreMessage, decode_records
-from storage_engine.wire.protocol import LookUpHead, LookUpRequest
+from storage_engine.wire.reads import LookUpHead, LookUpRequest
 from tests.storage_engine.doubles import OpenStore, message
 
 SLOTS = 5

@@ -22,7 +22,8 @@ from storage_engine.errors import StoreError
 from storage_engine.put_path import Appended
 from storage_engine.records.record import StoreMessage, encode_record
 from storage_engine.store import Store
-from storage_engine.wire.protocol import Durability, GroupConfig, TopicConfig
+from storage_engine.wire.groups import GroupConfig
+from storage_engine.wire.topics import Durability, TopicConfig
 
 SEGMENT_BYTES: Final = 1_024 * KIB
 INDEX_SLOTS: Final = 20_000

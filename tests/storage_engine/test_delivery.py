@@ -5,16 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from storage_engine.errors import LeaseExpired, QueueNotFound
-from storage_engine.wire.protocol import (
-    Extend,
-    GroupConfig,
-    LeaseRef,
-    Nack,
-    ReceiveRequest,
-    SettleRequest,
-    StartFrom,
-    TopicConfig,
-)
+from storage_engine.wire.deliveries import Extend, LeaseRef, Nack, ReceiveRequest, SettleRequest
+from storage_engine.wire.groups import GroupConfig, StartFrom
+from storage_engine.wire.topics import TopicConfig
 from tests.storage_engine.doubles import Leased, OpenStore
 
 

@@ -11,7 +11,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from storage_engine.wire.protocol import Durability, Extend, LeaseRef, Nack, SettleRequest
+from storage_engine.wire.deliveries import Extend, LeaseRef, Nack, SettleRequest
+from storage_engine.wire.topics import Durability
 from tests.storage_engine.doubles import ManualClock, OpenStore, message
 
 LEASE_MS = 1_000

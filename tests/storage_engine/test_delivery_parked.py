@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from storage_engine.errors import BadRequest, StoreBusy
-from storage_engine.wire.protocol import ReceiveRequest
+from storage_engine.wire.deliveries import ReceiveRequest
 from tests.storage_engine.doubles import OpenStore, message
 
 

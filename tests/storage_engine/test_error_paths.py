@@ -16,7 +16,7 @@ from storage_engine.disk.files import Files, Mapping
 from storage_engine.disk.mapped_files import MappedFiles
 from storage_engine.errors import StoreBusy, StoreError, SyncFailed
 from storage_engine.records.record import SYSFLAG_AT, encode_record
-from storage_engine.wire.protocol import Durability
+from storage_engine.wire.topics import Durability
 from tests.storage_engine.doubles import (
     WAIT_S,
     FaultyFiles,

@@ -18,6 +18,7 @@ from storage_engine.errors import (
     StoreError,
     error_from_code,
 )
+from storage_engine.wire.deliveries import ReceiveHead, ReceiveRequest
 from storage_engine.wire.frames import (
     Frame,
     FrameDecoder,
@@ -33,17 +34,9 @@ from storage_engine.wire.frames import (
     encode_records_reply,
     encode_struct,
 )
-from storage_engine.wire.protocol import (
-    REPLY_TYPES,
-    REQUEST_TYPES,
-    HelloRequest,
-    Op,
-    PullHead,
-    PullStatus,
-    ReceiveHead,
-    ReceiveRequest,
-    TopicConfig,
-)
+from storage_engine.wire.protocol import REPLY_TYPES, REQUEST_TYPES, HelloRequest, Op
+from storage_engine.wire.reads import PullHead, PullStatus
+from storage_engine.wire.topics import TopicConfig
 
 LIMIT = 1_000
 

@@ -14,7 +14,8 @@ from storage_engine.delivery.consumer_offsets import ConsumerOffsets
 from storage_engine.disk.files import Files
 from storage_engine.records.record import StoreMessage
 from storage_engine.recovery.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
-from storage_engine.wire.protocol import Durability, GroupConfig, StartFrom, TopicConfig
+from storage_engine.wire.groups import GroupConfig, StartFrom
+from storage_engine.wire.topics import Durability, TopicConfig
 from tests.storage_engine.doubles import OpenStore
 
 BORN_MS: Final = 1_700_000_000_000  # 0x18bcfe56800

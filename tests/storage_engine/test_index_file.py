@@ -11,7 +11,7 @@ import pytest
 from storage_engine.errors import DiskFull
 from storage_engine.index.index_file import Entries, IndexFile
 from storage_engine.index.index_files import IndexFiles
-from storage_engine.wire.protocol import Durability
+from storage_engine.wire.topics import Durability
 from tests.storage_engine.doubles import FaultyFiles, ManualClock, OpenStore, tiny_config
 from tests.storage_engine.keyed import (
     ENTRIES,

@@ -21,7 +21,7 @@ from storage_engine.records.settles import (
     settles_of,
     settles_value,
 )
-from storage_engine.wire.protocol import PullRequest
+from storage_engine.wire.reads import PullRequest
 from tests.storage_engine.doubles import FaultyFiles, OpenStore, message
 from tests.storage_engine.stopping import kill
 

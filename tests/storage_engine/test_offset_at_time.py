@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from storage_engine.errors import QueueNotFound, TopicNotFound
-from storage_engine.wire.protocol import OffsetAtTimeReply, OffsetAtTimeRequest
+from storage_engine.wire.reads import OffsetAtTimeReply, OffsetAtTimeRequest
 from tests.storage_engine.doubles import OpenStore, message
 from tests.storage_engine.recovering import poke
 

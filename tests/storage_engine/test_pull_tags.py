@@ -8,7 +8,7 @@ import pytest
 
 from storage_engine.errors import BadRequest
 from storage_engine.records.record import decode_records
-from storage_engine.wire.protocol import PullHead, PullRequest, PullStatus
+from storage_engine.wire.reads import PullHead, PullRequest, PullStatus
 from tests.storage_engine.doubles import OpenStore, message
 
 

@@ -14,7 +14,7 @@ import pytest
 from storage_engine.disk.files import Files
 from storage_engine.errors import DiskFull, StoreCorrupt
 from storage_engine.recovery.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
-from storage_engine.wire.protocol import Durability
+from storage_engine.wire.topics import Durability
 from tests.storage_engine.doubles import (
     SEGMENT_BYTES,
     FaultyFiles,

@@ -5,7 +5,8 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from storage_engine.wire.protocol import Durability, LeaseRef, SettleRequest
+from storage_engine.wire.deliveries import LeaseRef, SettleRequest
+from storage_engine.wire.topics import Durability
 from tests.storage_engine.doubles import (
     SEGMENT_BYTES,
     FaultyFiles,

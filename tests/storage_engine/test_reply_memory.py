@@ -7,7 +7,8 @@ from pathlib import Path
 
 from storage_engine.server import Server
 from storage_engine.wire.frames import FrameDecoder, decode_pull_reply, encode_frame, encode_struct
-from storage_engine.wire.protocol import Op, PullRequest
+from storage_engine.wire.protocol import Op
+from storage_engine.wire.reads import PullRequest
 from tests.storage_engine.doubles import WAIT_S, OpenStore
 
 BODY = bytes(2_000)

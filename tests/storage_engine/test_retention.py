@@ -14,7 +14,8 @@ from storage_engine.errors import StoreReadOnly, SyncFailed
 from storage_engine.queues.consume_queue import ConsumeQueue
 from storage_engine.records.record import StoreMessage
 from storage_engine.records.schedule_topic import SCHEDULE_TOPIC, due_ms_of
-from storage_engine.wire.protocol import PullRequest, PullStatus, TopicConfig
+from storage_engine.wire.reads import PullRequest, PullStatus
+from storage_engine.wire.topics import TopicConfig
 from tests.storage_engine.doubles import (
     BORN_MS,
     ManualClock,

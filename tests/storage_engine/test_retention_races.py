@@ -9,7 +9,7 @@ from pathlib import Path
 
 from storage_engine.errors import StoreError
 from storage_engine.records.schedule_topic import SCHEDULE_TOPIC
-from storage_engine.wire.protocol import Nack, SettleRequest
+from storage_engine.wire.deliveries import Nack, SettleRequest
 from tests.storage_engine.doubles import WAIT_S, OpenStore, copy_store, message
 from tests.storage_engine.test_retention import BODY, HOUR_MS, LIMITS, limits, queue_of, scheduled
 

@@ -22,7 +22,9 @@ from storage_engine.errors import (
     TopicNotFound,
 )
 from storage_engine.recovery.checkpoint import read_checkpoint
-from storage_engine.wire.protocol import Durability, PullRequest, PullStatus, StartFrom
+from storage_engine.wire.groups import StartFrom
+from storage_engine.wire.reads import PullRequest, PullStatus
+from storage_engine.wire.topics import Durability
 from tests.storage_engine.doubles import OpenStore, Put, copy_store, fingerprint, message
 
 

@@ -9,15 +9,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from storage_engine.errors import DiskFull
 from storage_engine.records.schedule_topic import SCHEDULE_TOPIC
-from storage_engine.wire.protocol import (
-    Durability,
-    Extend,
-    LeaseRef,
-    Nack,
-    SettleReply,
-    SettleRequest,
-    TopicConfig,
-)
+from storage_engine.wire.deliveries import Extend, LeaseRef, Nack, SettleReply, SettleRequest
+from storage_engine.wire.topics import Durability, TopicConfig
 from tests.storage_engine.doubles import SEGMENT_BYTES
 from tests.storage_engine.model.group_model import Receipt
 from tests.storage_engine.model.modelled_store import (

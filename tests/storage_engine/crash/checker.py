@@ -32,7 +32,8 @@ from storage_engine.delivery.subscription import Delivered
 from storage_engine.errors import StoreError
 from storage_engine.records.record import Record, decode_records, verify_record
 from storage_engine.records.schedule_topic import SCHEDULE_TOPIC
-from storage_engine.wire.protocol import PullRequest, ReceiveRequest
+from storage_engine.wire.deliveries import ReceiveRequest
+from storage_engine.wire.reads import PullRequest
 from tests.storage_engine.crash.log_reader import BadLog, LogRecord, read_log, read_units
 from tests.storage_engine.crash.promises import Promises, Queue
 from tests.storage_engine.crash.recorder import read_tree

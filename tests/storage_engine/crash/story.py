@@ -22,15 +22,10 @@ from storage_engine.errors import StoreError
 from storage_engine.offset_at_time import offset_at_time
 from storage_engine.records.record import BODY_LENGTH_AT, Record, decode_records
 from storage_engine.records.schedule_topic import PROPERTY_DELIVER_AT, SCHEDULE_TOPIC
-from storage_engine.wire.protocol import (
-    Durability,
-    GroupConfig,
-    LeaseRef,
-    PullRequest,
-    ReceiveRequest,
-    SettleRequest,
-    TopicConfig,
-)
+from storage_engine.wire.deliveries import LeaseRef, ReceiveRequest, SettleRequest
+from storage_engine.wire.groups import GroupConfig
+from storage_engine.wire.reads import PullRequest
+from storage_engine.wire.topics import Durability, TopicConfig
 from tests.storage_engine.crash.promises import (
     Acked,
     AlarmRaised,

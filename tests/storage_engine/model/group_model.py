@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from storage_engine.wire.protocol import StartFrom
+from storage_engine.wire.groups import StartFrom
 from tests.storage_engine.model.store_model import Queue, StoreModel
 
 

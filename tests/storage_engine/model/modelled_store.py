@@ -22,14 +22,10 @@ from storage_engine import errors
 from storage_engine.delivery.subscription import Delivered
 from storage_engine.records.record import StoreMessage, decode_records, encode_record
 from storage_engine.records.schedule_topic import PROPERTY_DELIVER_AT, SCHEDULE_TOPIC
-from storage_engine.wire.protocol import (
-    GroupConfig,
-    OffsetAtTimeRequest,
-    PullRequest,
-    ReceiveRequest,
-    StartFrom,
-    TopicConfig,
-)
+from storage_engine.wire.deliveries import ReceiveRequest
+from storage_engine.wire.groups import GroupConfig, StartFrom
+from storage_engine.wire.reads import OffsetAtTimeRequest, PullRequest
+from storage_engine.wire.topics import TopicConfig
 from tests.storage_engine.doubles import (
     SEGMENT_BYTES,
     FaultyFiles,

@@ -12,7 +12,8 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from storage_engine.records.schedule_topic import SCHEDULE_TOPIC
-from storage_engine.wire.protocol import PullHead, PullStatus, TopicConfig
+from storage_engine.wire.reads import PullHead, PullStatus
+from storage_engine.wire.topics import TopicConfig
 
 Queue = tuple[str, int]
 

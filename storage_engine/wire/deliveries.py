@@ -1,0 +1,95 @@
+"""Receives and settles on the engine's socket."""
+
+from __future__ import annotations
+
+import msgspec
+
+from storage_engine.wire.struct import Wire
+
+
+class ReceiveRequest(Wire, frozen=True, kw_only=True):
+    """Lease up to ``messages_max`` messages of ``topic`` to ``member_id`` of ``group``.
+
+    Parks for ``wait_ms`` when nothing is ready. ``bytes_max`` counts whole records; the first one
+    is delivered whatever its size.
+    """
+
+    group: str
+    topic: str
+    member_id: str
+    messages_max: int
+    bytes_max: int
+    wait_ms: int
+    lease_ms: int
+
+
+class ReceiveHead(Wire, frozen=True, kw_only=True):
+    """What comes before the records of a RECEIVE reply.
+
+    ``attempts[i]`` is the delivery count of record i, from 1. All records of a reply share one
+    ``lease_generation``; it makes a receipt of an older delivery recognisable.
+    """
+
+    lease_generation: int
+    lease_until_ms: int
+    attempts: list[int]
+
+
+class LeaseRef(Wire, frozen=True, kw_only=True):
+    """Leased messages of one queue: which delivery, and their queue offsets."""
+
+    topic: str
+    queue_id: int
+    lease_generation: int
+    queue_offsets: list[int]
+
+
+class Nack(Wire, frozen=True, kw_only=True):
+    """Give one message back, to be delivered again after ``delay_ms``; None: by the group's policy.
+
+    ``is_dead``: never again, to the dead letters.
+    """
+
+    topic: str
+    queue_id: int
+    lease_generation: int
+    queue_offset: int
+    delay_ms: int | None = None
+    reason: str = ""
+    is_dead: bool = False
+
+
+class Extend(Wire, frozen=True, kw_only=True):
+    """Let the lease of one message end ``lease_ms`` from now."""
+
+    topic: str
+    queue_id: int
+    lease_generation: int
+    queue_offset: int
+    lease_ms: int
+
+
+class SettleRequest(Wire, frozen=True, kw_only=True):
+    group: str
+    acks: list[LeaseRef] = msgspec.field(default_factory=list)
+    nacks: list[Nack] = msgspec.field(default_factory=list)
+    extends: list[Extend] = msgspec.field(default_factory=list)
+
+
+class SettleFailure(Wire, frozen=True, kw_only=True):
+    """A message whose settle had no effect; ``code`` is a ``StoreError.code``."""
+
+    topic: str
+    queue_id: int
+    lease_generation: int
+    queue_offset: int
+    code: int
+
+
+class SettleReply(Wire, frozen=True, kw_only=True):
+    """``extended_until_ms`` is in the order of the request; 0 where the extend failed."""
+
+    acked_count: int
+    nacked_count: int
+    extended_until_ms: list[int]
+    failures: list[SettleFailure]

@@ -1,0 +1,49 @@
+"""Consumer groups on the engine's socket: their policies and their progress."""
+
+from __future__ import annotations
+
+import enum
+
+from storage_engine.groups.retry_policy import LevelDelays, RetryPolicy
+from storage_engine.wire.struct import Wire
+
+
+class StartFrom(enum.StrEnum):
+    """Where a group begins on a topic it has never read."""
+
+    EARLIEST = "earliest"
+    LATEST = "latest"
+
+
+class GroupConfig(Wire, frozen=True, kw_only=True):
+    """Consumer group as the engine knows it. ``group`` is the full name, ``namespace%name``."""
+
+    group: str
+    start_from: StartFrom = StartFrom.EARLIEST
+    lease_ms: int = 60_000
+    max_reconsume_times: int = 16  # -1: for ever
+    retry: RetryPolicy = LevelDelays()
+
+
+class GroupList(Wire, frozen=True, kw_only=True):
+    groups: list[GroupConfig]
+
+
+class GroupRef(Wire, frozen=True, kw_only=True):
+    group: str
+
+
+class GroupQueueStats(Wire, frozen=True, kw_only=True):
+    """Progress of a group on one queue. lag = max_offset - consumer_offset."""
+
+    topic: str
+    queue_id: int
+    min_offset: int
+    max_offset: int
+    consumer_offset: int
+    inflight_count: int
+
+
+class GroupStats(Wire, frozen=True, kw_only=True):
+    group: str
+    queues: list[GroupQueueStats]
