@@ -1,4 +1,4 @@
-"""The engine in memory, as far as the data plane can see it: puts, reads, leases, settles, polls."""
+"""The engine in memory, as far as the data plane sees it: puts, reads, leases, settles, polls."""
 
 from __future__ import annotations
 
