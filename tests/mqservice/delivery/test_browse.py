@@ -11,10 +11,10 @@ import httpx
 import msgspec
 import pytest
 
+from tests.mqservice.delivery.browsing import bodies, browse, put, walk
 from tests.mqservice.delivery.engine_serving import grow_topic, real_topic, serving_engine
-from tests.mqservice.delivery.serving import Json, Server
+from tests.mqservice.delivery.serving import Server
 
-PAGES_MAX = 1_000
 MIB = 1024 * 1024
 
 
@@ -27,36 +27,6 @@ def server(engine_socket: str) -> Iterator[Server]:
 @pytest.fixture
 def topic(server: Server, engine_socket: str) -> str:
     return real_topic(server, engine_socket)
-
-
-def put(api: httpx.Client, topic: str, *messages: Json) -> list[Json]:
-    response = api.post(f"/v1/-/topics/{topic}/messages:batch", json=list(messages))
-    assert response.status_code == 201, response.text
-    results: list[Json] = response.json()["results"]
-    return results
-
-
-def browse(api: httpx.Client, topic: str, **query: str | int) -> Json:
-    response = api.get(f"/v1/-/topics/{topic}/messages", params=query)
-    assert response.status_code == 200, response.text
-    answer: Json = response.json()
-    return answer
-
-
-def walk(api: httpx.Client, topic: str, **query: str | int) -> list[list[Json]]:
-    """The messages of all pages."""
-    pages = []
-    for _ in range(PAGES_MAX):
-        answer = browse(api, topic, **query)
-        pages.append(answer["messages"])
-        if answer["next_cursor"] is None:
-            return pages
-        query["cursor"] = answer["next_cursor"]
-    raise AssertionError(f"{PAGES_MAX} pages and no end")
-
-
-def bodies(pages: list[list[Json]]) -> list[str]:
-    return [message["body"] for page in pages for message in page]
 
 
 def test_a_browsed_message_has_everything_but_a_lease(api: httpx.Client, topic: str) -> None:
