@@ -171,7 +171,7 @@ def test_from_and_to_are_both_included(api: httpx.Client, topic: str) -> None:
     low, high = times[10], times[20]
     expected = [str(n) for n, time in enumerate(times) if low <= time <= high]
 
-    assert bodies(walk(api, topic, **{"from": low, "to": high, "limit": 4})) == expected
+    assert bodies(walk(api, topic, **{"from": low, "to": high, "limit": "4"})) == expected
     assert bodies(walk(api, topic, **{"from": low, "to": low})) == [
         str(n) for n, time in enumerate(times) if time == low
     ]
