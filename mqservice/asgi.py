@@ -1,6 +1,6 @@
 """The service as one ASGI callable: the fast roads first, Django for all the rest.
 
-    http /v1/.../messages, :receive, :settle ──▶ delivery.plane     no Django on this road
+    http /v1/.../messages…, :receive, :settle ─▶ delivery.plane     no Django on this road
     websocket /v1/ws ─────────────────────────▶ delivery.consumer  (Channels)
     http, everything else ────────────────────▶ Django             pages, control plane, files
     lifespan ──▶ store client, cache listener ──▶ closed at the end

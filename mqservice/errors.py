@@ -13,6 +13,7 @@ from typing import Final
 from mqservice.lib.problem import Problem
 from mqservice.store import (
     BadRequest,
+    CursorInvalid,
     DiskFull,
     GroupNotFound,
     LeaseExpired,
@@ -52,6 +53,7 @@ _TABLE: Final[dict[type[StoreError], tuple[str, str, int | None]]] = {
 # These say what was wrong with the request, in words meant for the caller.
 _SPOKEN: Final[dict[type[StoreError], str]] = {
     BadRequest: "BAD_REQUEST",
+    CursorInvalid: "CURSOR_INVALID",
     QueueNotFound: "BAD_REQUEST",
     OffsetOutOfRange: "BAD_REQUEST",
     RecordRefused: "BAD_REQUEST",

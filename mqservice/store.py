@@ -24,6 +24,7 @@ from storage_engine.client import (
     BadRequest,
     CheckpointReply,
     ClientConfig,
+    CursorInvalid,
     DiskFull,
     Durability,
     Extend,
@@ -35,7 +36,11 @@ from storage_engine.client import (
     GroupStats,
     LeaseExpired,
     LeaseRef,
+    LookUpHead,
+    LookUpRequest,
     Nack,
+    OffsetAtTimeReply,
+    OffsetAtTimeRequest,
     OffsetOutOfRange,
     OutcomeUnknown,
     PullHead,
@@ -78,6 +83,7 @@ __all__ = [
     "BadRequest",
     "CheckpointReply",
     "ClientConfig",
+    "CursorInvalid",
     "DiskFull",
     "Durability",
     "Extend",
@@ -89,7 +95,11 @@ __all__ = [
     "GroupStats",
     "LeaseExpired",
     "LeaseRef",
+    "LookUpHead",
+    "LookUpRequest",
     "Nack",
+    "OffsetAtTimeReply",
+    "OffsetAtTimeRequest",
     "OffsetOutOfRange",
     "OutcomeUnknown",
     "PullHead",
@@ -143,6 +153,12 @@ class Store(Protocol):
     async def receive(self, request: ReceiveRequest) -> Received: ...
 
     async def settle(self, request: SettleRequest) -> SettleReply: ...
+
+    async def pull(self, request: PullRequest) -> tuple[PullHead, list[Record]]: ...
+
+    async def look_up(self, request: LookUpRequest) -> tuple[LookUpHead, list[Record]]: ...
+
+    async def offset_at_time(self, request: OffsetAtTimeRequest) -> OffsetAtTimeReply: ...
 
     async def wait_connected(self, timeout_ms: int) -> None: ...
 

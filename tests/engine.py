@@ -8,7 +8,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -17,14 +17,18 @@ POLL_WAIT_S = 0.01
 
 
 @contextmanager
-def running_engine() -> Iterator[str]:
-    """The path of its socket, once it accepts connections."""
+def running_engine(limits: Mapping[str, str] | None = None) -> Iterator[str]:
+    """The path of its socket, once it accepts connections; its files are in ``store`` beside it.
+
+    ``limits``: names and values of ``storage_engine.config``, as in its environment.
+    """
     # A socket's path has to be short, hence not pytest's own directory.
     with tempfile.TemporaryDirectory(prefix="mq-engine-", dir="/tmp") as directory:
         path = Path(directory, "engine.sock")
         process = subprocess.Popen(
             [sys.executable, "-m", "storage_engine"],
             env=os.environ
+            | (limits or {})
             | {"MQ_ENGINE_STORE_DIR": f"{directory}/store", "MQ_ENGINE_SOCKET": str(path)},
             stderr=subprocess.DEVNULL,
         )

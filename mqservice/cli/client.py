@@ -11,16 +11,24 @@ answered, ``AnswerMissing`` nobody knows. Nothing is sent twice here; repeating 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Final, Self, TypeVar
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 import httpx
 import msgspec
 
 from mqservice.cli.errors import AnswerMalformed, AnswerMissing, Refused, Unreachable
-from mqservice.cli.messages import Delivered, Outgoing, encode_outgoing, parse_received
+from mqservice.cli.messages import (
+    BrowsedPage,
+    Delivered,
+    Outgoing,
+    encode_outgoing,
+    parse_browsed,
+    parse_received,
+    parse_stored,
+)
 from mqservice.cli.target import Target
 
 TIMEOUT_MS_DEFAULT: Final = 30_000
@@ -222,6 +230,16 @@ class RestClient:
             content=msgspec.json.encode({"ack": receipts}),
         )
         return _decode(answer, Settled)
+
+    async def browse(self, topic: str, query: Mapping[str, str]) -> BrowsedPage:
+        """One page of a topic's messages, with the parameters of the API as ``query``."""
+        answer = await self._request("GET", f"{self._messages_path(topic)}?{urlencode(query)}")
+        return parse_browsed(answer.content)
+
+    async def message(self, topic: str, message_id: str) -> Delivered:
+        """The one message of that id."""
+        path = f"{self._messages_path(topic)}/{quote(message_id, safe='')}"
+        return parse_stored((await self._request("GET", path)).content)
 
     def _messages_path(self, topic: str) -> str:
         return f"{self._root}/topics/{quote(topic, safe='')}/messages"

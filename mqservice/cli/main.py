@@ -5,6 +5,7 @@ from __future__ import annotations
 import typer
 
 from mqservice.cli import engine, topic
+from mqservice.cli.browse import browse
 from mqservice.cli.consume import consume
 from mqservice.cli.produce import produce
 from mqservice.cli.status import status, stop
@@ -23,6 +24,7 @@ app.command()(status)
 app.command()(stop)
 app.command()(produce)
 app.command()(consume)
+app.command()(browse)
 app.add_typer(topic.app, name="topic")
 app.add_typer(engine.app, name="engine")
 

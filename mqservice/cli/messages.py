@@ -29,12 +29,15 @@ class Outgoing(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Delivered(msgspec.Struct, frozen=True, kw_only=True):
-    """A message handed to this client. ``receipt`` is REST's handle, ``tag_number`` WebSocket's."""
+    """A message shown to this client. ``receipt`` is REST's handle, ``tag_number`` WebSocket's.
+
+    One that was only browsed has neither, and 0 attempts.
+    """
 
     id: str
     queue: int
     offset: int
-    attempt: int
+    attempt: int = 0
     body: bytes
     tag: str | None = None
     keys: list[str] = []
@@ -157,14 +160,12 @@ def join_body(text: str | None, raw_json: msgspec.Raw, b64: str | None) -> bytes
         raise ValueError(f"body_b64 is not base64: {exc}") from exc
 
 
-class _DeliveredForm(msgspec.Struct, kw_only=True):
-    """A message in the answer of ``:receive``."""
+class _StoredForm(msgspec.Struct, kw_only=True):
+    """A message in the answer of a browse."""
 
     id: str
-    receipt: str
     queue: int
     offset: int
-    attempt: int
     body: str | None = None
     body_json: msgspec.Raw = msgspec.Raw()
     body_b64: str | None = None
@@ -175,11 +176,32 @@ class _DeliveredForm(msgspec.Struct, kw_only=True):
     stored_at: str = ""
 
 
+class _DeliveredForm(_StoredForm, kw_only=True):
+    """A message in the answer of ``:receive``."""
+
+    receipt: str
+    attempt: int
+
+
+class _BrowsedForm(msgspec.Struct):
+    messages: list[_StoredForm]
+    next_cursor: str | None
+
+
+class BrowsedPage(msgspec.Struct, frozen=True):
+    """``next_cursor`` is None on the last page; other pages may be short."""
+
+    messages: list[Delivered]
+    next_cursor: str | None
+
+
 class _ReceivedForm(msgspec.Struct):
     messages: list[_DeliveredForm]
 
 
 _received_decoder = msgspec.json.Decoder(_ReceivedForm)
+_browsed_decoder = msgspec.json.Decoder(_BrowsedForm)
+_stored_decoder = msgspec.json.Decoder(_StoredForm)
 
 
 def parse_received(content: bytes) -> list[Delivered]:
@@ -191,7 +213,24 @@ def parse_received(content: bytes) -> list[Delivered]:
         raise AnswerMalformed(f"the answer of :receive is not as documented: {exc}") from exc
 
 
-def _delivered(form: _DeliveredForm) -> Delivered:
+def parse_browsed(content: bytes) -> BrowsedPage:
+    """One page of messages that were not delivered; raises AnswerMalformed."""
+    try:
+        page = _browsed_decoder.decode(content)
+        return BrowsedPage([_delivered(form) for form in page.messages], page.next_cursor)
+    except (msgspec.DecodeError, ValueError) as exc:
+        raise AnswerMalformed(f"the page of messages is not as documented: {exc}") from exc
+
+
+def parse_stored(content: bytes) -> Delivered:
+    """One message that was not delivered; raises AnswerMalformed."""
+    try:
+        return _delivered(_stored_decoder.decode(content))
+    except (msgspec.DecodeError, ValueError) as exc:
+        raise AnswerMalformed(f"the message is not as documented: {exc}") from exc
+
+
+def _delivered(form: _StoredForm) -> Delivered:
     fields: dict[
         str, Any
     ] = {  # reason: a copy of a struct's own fields, types checked on the way in

@@ -11,8 +11,16 @@ from __future__ import annotations
 
 from typing import Final
 
+import msgspec
+
 JSON_PROPERTY: Final = "__MQ_BODY"
 JSON_VALUE: Final = "json"
+
+# Of the fields body, body_json and body_b64 of an answer one is set; a text may be bytes in
+# MessagePack.
+BodyForm = str | bytes | msgspec.UnsetType
+JsonForm = msgspec.Raw | msgspec.UnsetType
+Base64Form = bytes | msgspec.UnsetType
 
 
 def split_json_mark(properties: dict[str, str]) -> tuple[bool, dict[str, str]]:
@@ -20,3 +28,18 @@ def split_json_mark(properties: dict[str, str]) -> tuple[bool, dict[str, str]]:
     if JSON_PROPERTY not in properties:
         return False, properties
     return True, {name: value for name, value in properties.items() if name != JSON_PROPERTY}
+
+
+def forms_of(
+    body: bytes, *, is_json: bool, as_bytes: bool
+) -> tuple[BodyForm, JsonForm, Base64Form]:
+    """The fields body, body_json and body_b64 of an answer; ``as_bytes``: always the first."""
+    unset = msgspec.UNSET
+    if as_bytes:
+        return body, unset, unset
+    if is_json:
+        return unset, msgspec.Raw(body), unset
+    try:
+        return body.decode(), unset, unset
+    except UnicodeDecodeError:
+        return unset, unset, body

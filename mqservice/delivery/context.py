@@ -8,6 +8,7 @@ from random import SystemRandom
 from django.conf import settings
 
 from mqservice.caches import Caches, caches
+from mqservice.delivery.cursors import Cursors
 from mqservice.delivery.drain import Drain
 from mqservice.delivery.limits import (
     DRAIN_GRACE_MS,
@@ -43,6 +44,7 @@ class DeliveryContext:
     store: Store
     caches: Caches
     receipts: Receipts
+    cursors: Cursors
     queues: QueueChooser
     clock: Clock
     drain: Drain
@@ -57,6 +59,7 @@ def process_context() -> DeliveryContext:
         receipts=Receipts(
             Signer(settings.SECRET_KEY, "receipt", settings.SECRET_KEY_FALLBACKS),
         ),
+        cursors=Cursors(Signer(settings.SECRET_KEY, "cursor", settings.SECRET_KEY_FALLBACKS)),
         queues=QueueChooser(SystemRandom()),
         clock=SystemClock(),
         drain=Drain(),

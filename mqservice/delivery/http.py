@@ -53,6 +53,8 @@ class Match(NamedTuple):
     ns: str
     topic: str
     group: str
+    message_id: str = ""
+    queue: str = ""
 
 
 class Request:

@@ -45,6 +45,23 @@ SETTLE_COUNT_MAX: Final = 1_000
 # No message outlives the longest retention, so neither does a receipt.
 RECEIPT_LIFE_MS: Final = 30 * DAY_MS
 
+# Browse, search and pull. A page holds at least one message, whatever its size.
+BROWSE_COUNT_DEFAULT: Final = 32
+BROWSE_COUNT_MAX: Final = 256
+BROWSE_BYTES_MAX: Final = 4 * MIB
+# Of messages that are held back while queues are merged; those of a queue that is not next are
+# read again when it is.
+MERGE_BYTES_MAX: Final = 8 * MIB
+PULLS_AT_ONCE_MAX: Final = 8
+# A page ends early after so many pulls and two for each queue: about 50 ms of the engine, in which
+# it passes over some 200,000 messages without the wanted tag.
+PAGE_PULL_COUNT_MAX: Final = 256
+# One page asks the key index so often while nothing it found has the wanted tag or queue.
+PAGE_LOOK_UP_COUNT_MAX: Final = 16
+TAG_COUNT_MAX: Final = 64  # of one filter
+CURSOR_CHARS_MAX: Final = 8 * KIB
+QUERY_BYTES_MAX: Final = 16 * KIB
+
 # WebSocket. The server refuses above ``FRAME_BYTES_MAX`` with 4413; above twice that the protocol
 # library closes with 1009, before the frame is assembled.
 FRAME_BYTES_MAX: Final = 4 * MIB

@@ -193,10 +193,24 @@ def _fault_of_text(text: str, bytes_max: int) -> str | None:
     return None
 
 
-def _check_tag(tag: str) -> None:
+def tag_fault(tag: str) -> str | None:
+    """What is wrong with a tag, as the end of a sentence that begins with it; None if nothing."""
     fault = _fault_of_text(tag, TAG_BYTES_MAX)
     if fault is None and "|" in tag:
         fault = "must not contain |, which separates tags in a filter"
+    return fault
+
+
+def key_fault(key: str) -> str | None:
+    """What is wrong with a message key; otherwise like ``tag_fault``."""
+    fault = _fault_of_text(key, KEY_BYTES_MAX)
+    if fault is None and _SPACE.search(key):
+        fault = "must not contain white space, which separates keys in the store"
+    return fault
+
+
+def _check_tag(tag: str) -> None:
+    fault = tag_fault(tag)
     if fault is not None:
         raise Fault("/tag", "ILLEGAL_TAG", f"a tag {fault}")
 
@@ -207,9 +221,7 @@ def _check_keys(keys: list[str]) -> None:
             "/keys", "ILLEGAL_KEY", f"a message has at most {KEY_COUNT_MAX} keys, found {len(keys)}"
         )
     for index, key in enumerate(keys):
-        fault = _fault_of_text(key, KEY_BYTES_MAX)
-        if fault is None and _SPACE.search(key):
-            fault = "must not contain white space, which separates keys in the store"
+        fault = key_fault(key)
         if fault is not None:
             raise Fault(f"/keys/{index}", "ILLEGAL_KEY", f"a key {fault}")
 

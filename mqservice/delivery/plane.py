@@ -1,6 +1,6 @@
-"""The data plane: a plain ASGI application for produce, receive and settle. No Django on this road.
+"""The data plane: a plain ASGI application for all that touches messages. No Django on this road.
 
-    scope ──▶ match (dict hit) ──▶ key (dict hit) ──▶ handler ──▶ answer
+    scope ──▶ match (dict hit) ──▶ key (dict hit) ──▶ handler of the method ──▶ answer
                                                          └─ Problem ──▶ problem+json
 
 Called by ``mqservice.asgi`` for every path that ``find_match`` knows. Keys and routes come from the
@@ -15,6 +15,7 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 
 from mqservice.accounts.access import unauthenticated
+from mqservice.delivery.browse import browse_messages, read_message
 from mqservice.delivery.context import DeliveryContext
 from mqservice.delivery.decoding import Fault, problem_of
 from mqservice.delivery.http import (
@@ -28,6 +29,7 @@ from mqservice.delivery.http import (
     request_id_of,
 )
 from mqservice.delivery.produce import produce_batch, produce_one
+from mqservice.delivery.pull import pull_messages, read_offset_at_time
 from mqservice.delivery.receive import receive_messages
 from mqservice.delivery.settle import settle_messages
 from mqservice.errors import problem_from_store
@@ -39,23 +41,31 @@ log = logging.getLogger(__name__)
 _PATH: Final = re.compile(
     r"/v1/(?:ns/(?P<ns>[^/]+)|-)/"
     r"(?:topics/(?P<topic>[^/:]+)/"
-    r"(?:messages(?P<batch>:batch)?|groups/(?P<reader>[^/:]+):(?P<receive>receive))"
+    r"(?:messages(?P<batch>:batch|/(?P<message_id>[^/:]+))?"
+    r"|groups/(?P<reader>[^/:]+):(?P<receive>receive)"
+    r"|queues/(?P<queue>[^/:]+)/(?P<what>messages|offset))"
     r"|groups/(?P<group>[^/:]+):(?P<settle>settle))"
 )
 _MATCHES_MAX: Final = 10_000
-PRODUCE: Final = "produce"
-PRODUCE_BATCH: Final = "produce_batch"
+MESSAGES: Final = "messages"
+MESSAGES_BATCH: Final = "messages_batch"
+MESSAGE: Final = "message"
+QUEUE_MESSAGES: Final = "queue_messages"
+QUEUE_OFFSET: Final = "queue_offset"
 RECEIVE: Final = "receive"
 SETTLE: Final = "settle"
 
 Handler = Callable[[DeliveryContext, Request], Awaitable[None]]
-HANDLERS: Final[dict[str, Handler]] = {
-    PRODUCE: produce_one,
-    PRODUCE_BATCH: produce_batch,
-    RECEIVE: receive_messages,
-    SETTLE: settle_messages,
+HANDLERS: Final[dict[str, dict[str, Handler]]] = {
+    MESSAGES: {"POST": produce_one, "GET": browse_messages},
+    MESSAGES_BATCH: {"POST": produce_batch},
+    MESSAGE: {"GET": read_message},
+    QUEUE_MESSAGES: {"GET": pull_messages},
+    QUEUE_OFFSET: {"GET": read_offset_at_time},
+    RECEIVE: {"POST": receive_messages},
+    SETTLE: {"POST": settle_messages},
 }
-_PRODUCES: Final = frozenset({PRODUCE, PRODUCE_BATCH})
+_PRODUCES: Final = frozenset({MESSAGES, MESSAGES_BATCH})
 
 _matches: dict[str, Match] = {}
 
@@ -72,14 +82,22 @@ def find_match(path: str) -> Match | None:
         operation = SETTLE
     elif found["receive"]:
         operation = RECEIVE
+    elif found["queue"]:
+        operation = QUEUE_MESSAGES if found["what"] == "messages" else QUEUE_OFFSET
+    elif found["message_id"]:
+        operation = MESSAGE
     else:
-        operation = PRODUCE_BATCH if found["batch"] else PRODUCE
+        operation = MESSAGES_BATCH if found["batch"] else MESSAGES
     match = Match(
         operation,
         found["ns"] or "-",
         found["topic"] or "",
         found["reader"] or found["group"] or "",
+        found["message_id"] or "",
+        found["queue"] or "",
     )
+    if operation == MESSAGE:
+        return match  # seldom asked for twice; it would only push out the others
     if len(_matches) >= _MATCHES_MAX:
         _matches.clear()
     _matches[path] = match
@@ -102,11 +120,12 @@ class DataPlane:
             if authorization is None:
                 raise unauthenticated()
             request.principal = keys.cached(authorization) or await keys.load(authorization)
-            if scope["method"] != "POST":
-                problem = Problem.of("METHOD_NOT_ALLOWED", "this path takes POST only")
-                await answer_problem(request, problem, [(b"allow", b"POST")])
+            handlers = HANDLERS[match.operation]
+            handler = handlers.get(scope["method"])
+            if handler is None:
+                await _refuse_method(request, sorted(handlers))
                 return
-            await HANDLERS[match.operation](self._context, request)
+            await handler(self._context, request)
         except Problem as problem:
             await self._refuse(request, problem)
         except Fault as fault:
@@ -125,6 +144,15 @@ class DataPlane:
             )
 
     async def _refuse(self, request: Request, problem: Problem) -> None:
-        if problem.stored is None and problem.status < 500 and request.match.operation in _PRODUCES:
+        if request.scope["method"] == "GET":
+            problem.stored = None  # no message was offered
+        elif (
+            problem.stored is None and problem.status < 500 and request.match.operation in _PRODUCES
+        ):
             problem.stored = False
         await answer_problem(request, problem)
+
+
+async def _refuse_method(request: Request, methods: list[str]) -> None:
+    problem = Problem.of("METHOD_NOT_ALLOWED", f"this path takes {' and '.join(methods)} only")
+    await answer_problem(request, problem, [(b"allow", ", ".join(methods).encode())])

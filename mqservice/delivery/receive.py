@@ -16,10 +16,10 @@ from typing import Final
 import msgspec
 
 from mqservice.accounts.access import Scope
-from mqservice.delivery.bodies import split_json_mark
+from mqservice.delivery.bodies import Base64Form, BodyForm, JsonForm, forms_of, split_json_mark
 from mqservice.delivery.context import DeliveryContext
 from mqservice.delivery.decoding import Fault, decode
-from mqservice.delivery.http import MSGPACK_TYPE, ClientGone, Request, answer, read_body
+from mqservice.delivery.http import ClientGone, Request, read_body
 from mqservice.delivery.limits import (
     LEASE_MS_MAX,
     LEASE_MS_MIN,
@@ -30,6 +30,7 @@ from mqservice.delivery.limits import (
     WAIT_MS_DEFAULT,
     WAIT_MS_MAX,
 )
+from mqservice.delivery.replies import answer_struct, takes_msgpack
 from mqservice.groups.routes import GroupRoute
 from mqservice.lib.durations import pick_duration_ms
 from mqservice.lib.names import name_fault
@@ -40,13 +41,10 @@ from mqservice.store import (
     Received,
     ReceiveHead,
     ReceiveRequest,
-    Record,
     SettleRequest,
     Store,
 )
 from mqservice.topics.routes import TopicRoute
-
-_MSGPACK_HEADER: Final = (b"content-type", MSGPACK_TYPE)
 
 
 class ReceiveOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -76,9 +74,9 @@ class ReceivedMessage(msgspec.Struct, frozen=True, gc=False):
     born_at: str
     stored_at: str
     lease_until: str
-    body: str | bytes | msgspec.UnsetType = msgspec.UNSET
-    body_json: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
-    body_b64: bytes | msgspec.UnsetType = msgspec.UNSET
+    body: BodyForm = msgspec.UNSET
+    body_json: JsonForm = msgspec.UNSET
+    body_b64: Base64Form = msgspec.UNSET
 
 
 class ReceiveAnswer(msgspec.Struct, frozen=True):
@@ -89,15 +87,13 @@ class ReceiveAnswer(msgspec.Struct, frozen=True):
 
 
 _decode_options = msgspec.json.Decoder(ReceiveOptions).decode
-_encode_json = msgspec.json.Encoder().encode
-_encode_msgpack = msgspec.msgpack.Encoder().encode
 _DEFAULTS: Final = ReceiveOptions()
 
 
 async def receive_messages(context: DeliveryContext, request: Request) -> None:
     """``POST .../topics/{topic}/groups/{group}:receive``"""
     request.principal.require(Scope.CONSUME)
-    topic = await _topic_route(context, request)
+    topic = await topic_route(context, request)
     group = await group_route(context, request)
     body = await read_body(request, SMALL_REQUEST_BYTES_MAX)
     options = decode(_decode_options, body) if body else _DEFAULTS
@@ -111,13 +107,8 @@ async def receive_messages(context: DeliveryContext, request: Request) -> None:
         lease_ms=lease_ms_of("/lease", options.lease, options.lease_ms, group.lease_ms),
     )
     received = await _poll(context, request, order)
-    as_msgpack = MSGPACK_TYPE in request.headers.get(b"accept", b"")
-    messages = messages_of(context, received, group=group, as_bytes=as_msgpack)
-    reply = ReceiveAnswer(messages)
-    if as_msgpack:
-        await answer(request, 200, _encode_msgpack(reply), _MSGPACK_HEADER)
-    else:
-        await answer(request, 200, _encode_json(reply))
+    messages = messages_of(context, received, group=group, as_bytes=takes_msgpack(request))
+    await answer_struct(request, ReceiveAnswer(messages))
 
 
 async def group_route(context: DeliveryContext, request: Request) -> GroupRoute:
@@ -132,7 +123,8 @@ async def group_route(context: DeliveryContext, request: Request) -> GroupRoute:
     return route
 
 
-async def _topic_route(context: DeliveryContext, request: Request) -> TopicRoute:
+async def topic_route(context: DeliveryContext, request: Request) -> TopicRoute:
+    """The topic of the path."""
     ns, name = request.match.ns, request.match.topic
     routes = context.caches.routes
     route = routes.topic(request.principal, ns, name)
@@ -261,7 +253,7 @@ def messages_of(
     messages = []
     for record, attempt in zip(received.records, head.attempts, strict=True):
         is_json, properties = split_json_mark(record.properties)
-        body, body_json, body_b64 = _bodies_of(record, is_json=is_json, as_bytes=as_bytes)
+        body, body_json, body_b64 = forms_of(record.body, is_json=is_json, as_bytes=as_bytes)
         messages.append(
             ReceivedMessage(
                 record.message_id,
@@ -283,19 +275,3 @@ def messages_of(
             )
         )
     return messages
-
-
-def _bodies_of(
-    record: Record, *, is_json: bool, as_bytes: bool
-) -> tuple[
-    str | bytes | msgspec.UnsetType, msgspec.Raw | msgspec.UnsetType, bytes | msgspec.UnsetType
-]:
-    unset = msgspec.UNSET
-    if as_bytes:
-        return record.body, unset, unset
-    if is_json:
-        return unset, msgspec.Raw(record.body), unset
-    try:
-        return record.body.decode(), unset, unset
-    except UnicodeDecodeError:
-        return unset, unset, record.body

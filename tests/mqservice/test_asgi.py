@@ -12,6 +12,7 @@ from collections.abc import Iterator
 import httpx
 import pytest
 
+from mqservice.delivery.http import Match
 from mqservice.delivery.plane import find_match
 from mqservice.web import AddressRefused, ConfigRefused, address_from, bind_socket
 from mqservice.web_transport import CORK_BYTES_MAX, HEAD_BYTES_MAX, CorkedHttpProtocol
@@ -28,11 +29,16 @@ def server() -> Iterator[Server]:
 @pytest.mark.parametrize(
     ("path", "expected"),
     [
-        ("/v1/ns/acme/topics/orders/messages", ("produce", "acme", "orders", "")),
-        ("/v1/-/topics/orders/messages", ("produce", "-", "orders", "")),
-        ("/v1/ns/-/topics/orders/messages:batch", ("produce_batch", "-", "orders", "")),
-        ("/v1/ns/a/topics/o/groups/b:receive", ("receive", "a", "o", "b")),
-        ("/v1/ns/a/groups/b:settle", ("settle", "a", "", "b")),
+        ("/v1/ns/acme/topics/orders/messages", Match("messages", "acme", "orders", "")),
+        ("/v1/-/topics/orders/messages", Match("messages", "-", "orders", "")),
+        ("/v1/ns/-/topics/orders/messages:batch", Match("messages_batch", "-", "orders", "")),
+        ("/v1/-/topics/o/messages/01AC", Match("message", "-", "o", "", message_id="01AC")),
+        ("/v1/-/topics/o/queues/3/messages", Match("queue_messages", "-", "o", "", queue="3")),
+        ("/v1/-/topics/o/queues/x/offset", Match("queue_offset", "-", "o", "", queue="x")),
+        ("/v1/ns/a/topics/o/groups/b:receive", Match("receive", "a", "o", "b")),
+        ("/v1/ns/a/groups/b:settle", Match("settle", "a", "", "b")),
+        ("/v1/-/topics/o/messages/01AC:resend", None),
+        ("/v1/-/topics/o/queues/3", None),
         ("/v1/ns/acme/topics/orders", None),
         ("/v1/ns/acme/topics/orders/messages/", None),
         ("/v1/ns/acme/topics/orders/messages:other", None),
@@ -40,7 +46,7 @@ def server() -> Iterator[Server]:
         ("/v1/ns/a/b/topics/orders/messages", None),
     ],
 )
-def test_which_paths_are_the_data_planes(path: str, expected: tuple[str, ...] | None) -> None:
+def test_which_paths_are_the_data_planes(path: str, expected: Match | None) -> None:
     assert find_match(path) == expected
 
 

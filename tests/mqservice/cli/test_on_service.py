@@ -89,6 +89,34 @@ def test_key_without_a_namespace_uses_its_own(service: Service) -> None:
     assert facts.topic in names
 
 
+def test_browse_finds_what_was_produced_and_leaves_it_there(service: Service) -> None:
+    topic = f"cli-{os.urandom(4).hex()}"
+    mqservice(service, "topic", "create", topic, "--queues", "3")
+    for number in range(6):
+        key, tag = f"k{number % 2}", f"t{number % 3}"
+        mqservice(service, "produce", topic, f"m{number}", "-k", key, "--tag", tag)
+
+    def browsed(*arguments: str) -> list[dict[str, str]]:
+        lines = mqservice(service, "browse", topic, "--json", *arguments).splitlines()
+        return [msgspec.json.decode(line) for line in lines]
+
+    everything = browsed()
+    assert [line["body"] for line in everything] == [f"m{number}" for number in range(6)]
+    assert [line["body"] for line in browsed("-k", "k1")] == ["m5", "m3", "m1"]
+    assert [line["body"] for line in browsed("--tag", "t0 || t1", "--limit", "3")] == [
+        "m0",
+        "m1",
+        "m3",
+    ]
+    assert browsed("--from", everything[4]["stored_at"], "--to", everything[4]["stored_at"])
+    assert browsed("--id", everything[2]["id"]) == [everything[2]]
+    assert b"m2" in mqservice(service, "browse", topic, "--id", everything[2]["id"])
+    taken = mqservice(
+        service, "consume", topic, "-g", service.facts.group, "--ack", "-c", "6", "-q"
+    )
+    assert sorted(taken.split()) == [f"m{number}".encode() for number in range(6)]
+
+
 def test_looking_without_ack_leaves_the_messages_there(service: Service) -> None:
     topic = f"cli-{os.urandom(4).hex()}"
     mqservice(service, "topic", "create", topic)

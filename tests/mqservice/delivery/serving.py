@@ -16,6 +16,7 @@ from mqservice.accounts.access import KeyCache, Principal, Scope
 from mqservice.asgi import Application
 from mqservice.caches import Caches, RouteCache, RouteKey
 from mqservice.delivery.context import DeliveryContext, SessionTimes
+from mqservice.delivery.cursors import Cursors
 from mqservice.delivery.drain import Drain
 from mqservice.delivery.queues import QueueChooser
 from mqservice.delivery.receipts import Receipts
@@ -51,6 +52,7 @@ class Server:
             store=store,
             caches=caches,
             receipts=Receipts(Signer("a secret of at least 32 characters", "receipt")),
+            cursors=Cursors(Signer("a secret of at least 32 characters", "cursor")),
             queues=QueueChooser(Random(7)),
             clock=SystemClock(),
             drain=Drain(),

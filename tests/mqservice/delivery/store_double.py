@@ -1,4 +1,4 @@
-"""The engine in memory, as far as the data plane can see it: puts, leases, settles, polls."""
+"""The engine in memory, as far as the data plane sees it: puts, reads, leases, settles, polls."""
 
 from __future__ import annotations
 
@@ -12,8 +12,15 @@ from mqservice.store import (
     Extend,
     LeaseExpired,
     LeaseRef,
+    LookUpHead,
+    LookUpRequest,
     Nack,
+    OffsetAtTimeReply,
+    OffsetAtTimeRequest,
     OutcomeUnknown,
+    PullHead,
+    PullRequest,
+    PullStatus,
     PutResult,
     Received,
     ReceiveHead,
@@ -59,7 +66,9 @@ class StoreDouble:
         self.settles: list[SettleRequest] = []
         self.is_settle_held = False
         self.held_settle_count = 0
+        self.is_index_complete = True
         self._generation = 0
+        self._physical_offset = 0
         self._changed = asyncio.Event()
 
     def records(self, topic: str) -> list[Record]:
@@ -89,8 +98,14 @@ class StoreDouble:
             return PutResult(-1, -1, 0, error)
         log = self.queues.setdefault((record.topic, record.queue_id), [])
         stored_ms = now_ms()
+        self._physical_offset += 1
         log.append(
-            msgspec.structs.replace(record, queue_offset=len(log), store_timestamp_ms=stored_ms)
+            msgspec.structs.replace(
+                record,
+                queue_offset=len(log),
+                physical_offset=self._physical_offset,
+                store_timestamp_ms=stored_ms,
+            )
         )
         return PutResult(len(log) - 1, 0, stored_ms)
 
@@ -198,6 +213,43 @@ class StoreDouble:
         return SettleReply(
             acked_count=acked, nacked_count=nacked, extended_until_ms=extended, failures=failures
         )
+
+    async def pull(self, request: PullRequest) -> tuple[PullHead, list[Record]]:
+        log = self._log(request.topic, request.queue_id)
+        offset, status = request.queue_offset, PullStatus.NO_NEW_MSG
+        records: list[Record] = []
+        if offset > len(log):
+            offset, status = len(log), PullStatus.OFFSET_ILLEGAL
+        elif offset < len(log):
+            records = [r for r in log[offset:] if not request.tags or r.tag in request.tags]
+            records = records[: request.messages_max]
+            offset = records[-1].queue_offset + 1 if records else len(log)
+            status = PullStatus.FOUND if records else PullStatus.NO_MATCHED_MSG
+        head = PullHead(status=status, next_offset=offset, min_offset=0, max_offset=len(log))
+        return head, records
+
+    async def look_up(self, request: LookUpRequest) -> tuple[LookUpHead, list[Record]]:
+        found = [
+            record
+            for record in self.records(request.topic)
+            if request.key in (record.message_id, *record.keys)
+            and request.from_ms <= record.store_timestamp_ms <= request.to_ms
+        ]
+        found.sort(key=lambda record: -record.physical_offset)
+        start = int(request.cursor or "0")
+        stop = start + request.messages_max
+        cursor = str(stop) if stop < len(found) else ""
+        return LookUpHead(cursor=cursor, is_complete=self.is_index_complete), found[start:stop]
+
+    async def offset_at_time(self, request: OffsetAtTimeRequest) -> OffsetAtTimeReply:
+        log = self._log(request.topic, request.queue_id)
+        before = sum(record.store_timestamp_ms < request.timestamp_ms for record in log)
+        return OffsetAtTimeReply(queue_offset=before, min_offset=0, max_offset=len(log))
+
+    def _log(self, topic: str, queue_id: int) -> list[Record]:
+        if not self.is_connected:
+            raise StoreUnavailable("no engine answers")
+        return self.queues.get((topic, queue_id), [])
 
     async def wait_connected(self, timeout_ms: int) -> None:
         if not self.is_connected:

@@ -67,12 +67,23 @@ def test_a_key_without_the_scope_is_403(server: Server, topic: str) -> None:
     assert (response.status_code, response.json()["code"]) == (403, "FORBIDDEN")
 
 
-@pytest.mark.parametrize("method", ["GET", "PUT", "DELETE", "PATCH"])
-def test_wrong_method_is_405(api: httpx.Client, topic: str, method: str) -> None:
-    response = api.request(method, f"/v1/ns/acme/topics/{topic}/messages")
+@pytest.mark.parametrize(
+    ("method", "path", "allowed"),
+    [
+        ("PUT", "messages", "GET, POST"),
+        ("DELETE", "messages", "GET, POST"),
+        ("PATCH", "messages", "GET, POST"),
+        ("GET", "messages:batch", "POST"),
+        ("POST", "messages/01AC", "GET"),
+    ],
+)
+def test_wrong_method_is_405(
+    api: httpx.Client, topic: str, method: str, path: str, allowed: str
+) -> None:
+    response = api.request(method, f"/v1/ns/acme/topics/{topic}/{path}")
 
     assert (response.status_code, response.json()["code"]) == (405, "METHOD_NOT_ALLOWED")
-    assert response.headers["allow"] == "POST"
+    assert response.headers["allow"] == allowed
 
 
 def test_an_idempotency_key_is_refused_rather_than_ignored(api: httpx.Client, topic: str) -> None:

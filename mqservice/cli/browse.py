@@ -1,0 +1,135 @@
+"""``mqservice browse``: look at the messages of a topic without taking them from anybody.
+
+    service ─▶ RestClient.browse, page by page ─▶ [browse] ─▶ stdout: a line a message, or NDJSON
+                                                      └─▶ stderr: whether there is more
+
+The lines of ``--json`` are those of ``consume --output ndjson`` and can be given to ``produce``.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import AsyncIterator
+from typing import Annotated, Final
+
+import typer
+
+from mqservice.cli import screen
+from mqservice.cli.client import RestClient
+from mqservice.cli.errors import ClientError, UsageRefused
+from mqservice.cli.messages import Delivered, encode_line
+from mqservice.cli.target import BaseUrlOption, KeyOption, NamespaceOption, Target, find_target
+
+LIMIT_DEFAULT: Final = 32
+PAGE_MESSAGES_MAX: Final = 256
+BODY_CHARS_MAX: Final = 120  # of one line in a list; --id shows all of it
+
+
+def browse(
+    topic: Annotated[str, typer.Argument(help="Topic to look into.")],
+    message_key: Annotated[
+        str | None,
+        typer.Option("--message-key", "-k", help="Only messages with this key, newest first."),
+    ] = None,
+    message_id: Annotated[
+        str | None, typer.Option("--id", help="The one message with this id, its whole body.")
+    ] = None,
+    from_time: Annotated[
+        str | None,
+        typer.Option("--from", metavar="TIME", help="Stored then or later, in RFC 3339."),
+    ] = None,
+    to_time: Annotated[
+        str | None, typer.Option("--to", metavar="TIME", help="Stored then or earlier.")
+    ] = None,
+    queue: Annotated[int | None, typer.Option("--queue", min=0, help="Only this queue.")] = None,
+    offset: Annotated[
+        int | None, typer.Option("--offset", min=0, help="Begin at this offset of the queue.")
+    ] = None,
+    tag: Annotated[
+        str | None, typer.Option("--tag", help="Only this tag, or several: 'a || b'.")
+    ] = None,
+    limit: Annotated[
+        int, typer.Option("--limit", "-c", min=1, help="Stop after so many messages.")
+    ] = LIMIT_DEFAULT,
+    as_json: Annotated[bool, typer.Option("--json", help="NDJSON with all fields.")] = False,
+    base_url: BaseUrlOption = None,
+    key: KeyOption = None,
+    namespace: NamespaceOption = None,
+) -> None:
+    """Show messages of a topic, oldest first; what groups have yet to receive stays as it is."""
+    conditions = {
+        "key": message_key,
+        "from": from_time,
+        "to": to_time,
+        "queue": None if queue is None else str(queue),
+        "offset": None if offset is None else str(offset),
+        "tag": tag,
+    }
+    query = {name: value for name, value in conditions.items() if value is not None}
+    try:
+        if message_id is not None and query:
+            raise UsageRefused("--id names one message; it goes with no other condition")
+        target = find_target(base_url, key, namespace)
+    except ClientError as exc:
+        screen.fail(exc)
+    if message_id is not None:
+        screen.run(_show(target, topic, message_id, as_json=as_json))
+    screen.run(_browse(target, topic, query, limit, as_json=as_json))
+
+
+async def _show(target: Target, topic: str, message_id: str, *, as_json: bool) -> int:
+    async with RestClient(target) as client:
+        message = await client.message(topic, message_id)
+    _write(message, topic, as_json=as_json, body_chars_max=None)
+    return 0
+
+
+async def _browse(
+    target: Target, topic: str, query: dict[str, str], limit: int, *, as_json: bool
+) -> int:
+    count = 0
+    async with RestClient(target) as client:
+        async for message in _messages(client, topic, query, limit):
+            if count == limit:
+                screen.notice(f"there are more than these {limit:,}; --limit shows more of them")
+                return 0
+            _write(message, topic, as_json=as_json, body_chars_max=BODY_CHARS_MAX)
+            count += 1
+    if not count:
+        screen.notice("no such message")
+    return 0
+
+
+async def _messages(
+    client: RestClient, topic: str, query: dict[str, str], limit: int
+) -> AsyncIterator[Delivered]:
+    """The messages of one page after another; one more than ``limit`` if there is one."""
+    left = limit + 1
+    while left > 0:
+        page = await client.browse(topic, {**query, "limit": str(min(left, PAGE_MESSAGES_MAX))})
+        for message in page.messages:
+            yield message
+        left -= len(page.messages)
+        if page.next_cursor is None:
+            return
+        query = {**query, "cursor": page.next_cursor}
+
+
+def _write(message: Delivered, topic: str, *, as_json: bool, body_chars_max: int | None) -> None:
+    if as_json:
+        line = encode_line(message, topic=topic)
+    else:
+        line = _line(message, body_chars_max).encode("utf-8") + b"\n"
+    sys.stdout.buffer.write(line)
+    sys.stdout.buffer.flush()
+
+
+def _line(message: Delivered, body_chars_max: int | None) -> str:
+    """When, where, which, and the body, in one line unless the whole body is wanted."""
+    body = message.body.decode("utf-8", "backslashreplace")
+    if body_chars_max is not None:
+        is_cut = len(body) > body_chars_max
+        body = " ".join(body[:body_chars_max].splitlines()) + ("…" if is_cut else "")
+    marks = [message.tag or "-", ",".join(message.keys) or "-"]
+    place = f"{message.queue}:{message.offset}"
+    return screen.harmless("  ".join([message.stored_at, place, message.id, *marks, body]))

@@ -1,0 +1,100 @@
+"""Browse over REST: the messages of a topic page by page, without any effect on their delivery.
+
+    GET .../messages?from=&to=&tag=&queue=&offset= ──▶ queue_walk   in the order of the log
+    GET .../messages?key=&from=&to=&tag=&queue=    ──▶ key_search   newest first
+    GET .../messages/{id}                          ──▶ key_search
+                                            answer ◀── messages, next_cursor
+
+A page may be short, or even empty, before the last one: ``next_cursor`` alone says whether there is
+more.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from mqservice.accounts.access import Scope
+from mqservice.delivery.context import DeliveryContext
+from mqservice.delivery.decoding import Fault
+from mqservice.delivery.http import Request
+from mqservice.delivery.key_search import find_by_id, key_page
+from mqservice.delivery.limits import BROWSE_COUNT_DEFAULT, BROWSE_COUNT_MAX
+from mqservice.delivery.messages import key_fault
+from mqservice.delivery.query import OFFSET_MAX, Query
+from mqservice.delivery.queue_walk import queue_page
+from mqservice.delivery.receive import topic_route
+from mqservice.delivery.replies import answer_struct, takes_msgpack
+from mqservice.delivery.stored_messages import StoredMessage, stored_message, stored_messages
+from mqservice.delivery.tags import tags_of
+from mqservice.delivery.walk import Question
+from mqservice.topics.routes import TopicRoute
+
+_NAMES: Final = ("key", "tag", "from", "to", "queue", "offset", "limit", "cursor")
+
+
+class BrowseAnswer(msgspec.Struct, frozen=True):
+    """``is_complete`` is false while the key index lacks the newest messages."""
+
+    messages: list[StoredMessage]
+    next_cursor: str | None
+    is_complete: bool
+
+
+_encode_question = msgspec.msgpack.Encoder().encode
+
+
+async def browse_messages(context: DeliveryContext, request: Request) -> None:
+    """``GET .../topics/{topic}/messages``"""
+    request.principal.require(Scope.CONSUME)
+    topic = await topic_route(context, request)
+    query = Query(request.scope["query_string"], _NAMES)
+    question = _question_of(query, topic)
+    limit = query.number("limit", low=1, high=BROWSE_COUNT_MAX) or BROWSE_COUNT_DEFAULT
+    name, bound_to = topic.engine_name, _encode_question(question)
+    place: bytes | None = None
+    if (cursor := query.text("cursor")) is not None:
+        place = context.cursors.read(cursor, topic=name, question=bound_to)
+        if place is None:
+            raise Fault(
+                "?cursor",
+                "CURSOR_INVALID",
+                "the cursor is not one of this topic and query; give next_cursor of the page "
+                "before, and all parameters but limit as they were there",
+            )
+    find_page = queue_page if question.key is None else key_page
+    page = await find_page(context.store, topic, question, place, limit)
+    next_cursor = None
+    if page.place is not None:
+        next_cursor = context.cursors.write(page.place, topic=name, question=bound_to)
+    messages = stored_messages(page.records, as_bytes=takes_msgpack(request))
+    await answer_struct(request, BrowseAnswer(messages, next_cursor, page.is_complete))
+
+
+async def read_message(context: DeliveryContext, request: Request) -> None:
+    """``GET .../topics/{topic}/messages/{id}``"""
+    request.principal.require(Scope.CONSUME)
+    topic = await topic_route(context, request)
+    Query(request.scope["query_string"], ())
+    record = await find_by_id(context.store, topic, request.match.message_id)
+    await answer_struct(request, stored_message(record, as_bytes=takes_msgpack(request)))
+
+
+def _question_of(query: Query, topic: TopicRoute) -> Question:
+    queue_id = query.number("queue", low=0, high=topic.queue_count - 1)
+    offset = query.number("offset", low=0, high=OFFSET_MAX)
+    from_ms, to_ms = query.moment_ms("from"), query.moment_ms("to")
+    key = query.text("key")
+    if key is not None and (fault := key_fault(key)):
+        raise Fault("?key", "ILLEGAL_KEY", f"a key {fault}")
+    if offset is not None:
+        if key is not None:
+            raise Fault("?offset", "BAD_REQUEST", "a search by key takes no offset")
+        if queue_id is None:
+            raise Fault("?offset", "BAD_REQUEST", "an offset is one of a queue: give queue as well")
+        if from_ms is not None:
+            raise Fault("?offset", "BAD_REQUEST", "a walk begins at offset or at from: give one")
+    if from_ms is not None and to_ms is not None and from_ms > to_ms:
+        raise Fault("?to", "BAD_REQUEST", f"to is {from_ms - to_ms} ms before from")
+    return Question(key, tags_of(query.text("tag")), from_ms, to_ms, queue_id, offset)

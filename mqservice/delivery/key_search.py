@@ -1,0 +1,91 @@
+"""Finding the messages of a topic by id or key, newest first, through the engine's key index.
+
+    question, place ──▶ [key_search] ── LOOK_UP ──▶ engine
+    page, next place ◀──────┘
+
+The engine compares the text of the key, so keys of one hash are kept apart; tag and queue are
+compared here. A place is the engine's own cursor.
+"""
+
+from __future__ import annotations
+
+from mqservice.delivery.limits import (
+    BROWSE_BYTES_MAX,
+    BROWSE_COUNT_DEFAULT,
+    PAGE_LOOK_UP_COUNT_MAX,
+)
+from mqservice.delivery.query import OFFSET_MAX
+from mqservice.delivery.walk import Page, Question
+from mqservice.lib.problem import Problem
+from mqservice.store import LookUpRequest, Record, Store
+from mqservice.topics.routes import TopicRoute
+
+
+async def key_page(
+    store: Store, topic: TopicRoute, question: Question, place: bytes | None, messages_max: int
+) -> Page:
+    """One page: one look-up, and more only while nothing that was found has the tag or queue.
+
+    Raises ``StoreError``.
+    """
+    assert question.key is not None
+    cursor = "" if place is None else place.decode()
+    records: list[Record] = []
+    is_complete = True
+    for _ in range(PAGE_LOOK_UP_COUNT_MAX):
+        head, found = await store.look_up(
+            LookUpRequest(
+                topic=topic.engine_name,
+                key=question.key,
+                messages_max=messages_max,
+                bytes_max=BROWSE_BYTES_MAX,
+                from_ms=question.from_ms or 0,
+                to_ms=OFFSET_MAX if question.to_ms is None else question.to_ms,
+                cursor=cursor,
+            )
+        )
+        records = [record for record in found if _is_wanted(record, question)]
+        cursor, is_complete = head.cursor, head.is_complete
+        if records or not cursor:
+            break
+    return Page(records=records, place=cursor.encode() if cursor else None, is_complete=is_complete)
+
+
+async def find_by_id(store: Store, topic: TopicRoute, message_id: str) -> Record:
+    """The message of that id. Usually one look-up.
+
+    Raises:
+        Problem: MESSAGE_NOT_FOUND, worth another try while the index lacks the newest messages.
+        StoreError: the engine does not answer.
+    """
+    cursor = ""
+    is_complete = True
+    # More than one page only when somebody has given many messages this id as a key.
+    for _ in range(PAGE_LOOK_UP_COUNT_MAX):
+        head, found = await store.look_up(
+            LookUpRequest(
+                topic=topic.engine_name,
+                key=message_id,
+                messages_max=BROWSE_COUNT_DEFAULT,
+                bytes_max=BROWSE_BYTES_MAX,
+                cursor=cursor,
+            )
+        )
+        for record in found:
+            if record.message_id == message_id:
+                return record
+        cursor, is_complete = head.cursor, head.is_complete
+        if not cursor:
+            break
+    detail = f"{topic.name} has no message of this id, or has it no more"
+    if not is_complete:
+        detail = "the index lacks the newest messages at the moment, and no other one has this id"
+    elif cursor:
+        detail = "too many messages have this id as a key, and none of the newest has it as its id"
+    raise Problem.of("MESSAGE_NOT_FOUND", detail, retryable=not is_complete)
+
+
+def _is_wanted(record: Record, question: Question) -> bool:
+    return (not question.tags or record.tag in question.tags) and (
+        question.queue_id is None or record.queue_id == question.queue_id
+    )

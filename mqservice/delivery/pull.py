@@ -1,0 +1,105 @@
+"""Pull over REST: one queue at an offset, with RocketMQ's statuses, for readers who keep their own.
+
+    GET .../queues/{queue}/messages?offset=&max=&tag= ──▶ PULL ──▶ status, offsets, messages
+    GET .../queues/{queue}/offset?time=               ──▶ OFFSET_AT_TIME ──▶ offsets
+
+offset in the queue     status            next_offset
+in [min, max)           FOUND             behind the last message, or the last that was passed over
+in [min, max)           NO_MATCHED_MSG    behind what was passed over: ask on from there
+max_offset              NO_NEW_MSG        the same
+below min, above max    OFFSET_ILLEGAL    the nearest one that is not
+
+Changes no delivery state.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from mqservice.accounts.access import Scope
+from mqservice.delivery.context import DeliveryContext
+from mqservice.delivery.http import Request
+from mqservice.delivery.limits import BROWSE_BYTES_MAX, BROWSE_COUNT_DEFAULT, BROWSE_COUNT_MAX
+from mqservice.delivery.query import OFFSET_MAX, Query, missing
+from mqservice.delivery.receive import topic_route
+from mqservice.delivery.replies import answer_struct, takes_msgpack
+from mqservice.delivery.stored_messages import StoredMessage, stored_messages
+from mqservice.delivery.tags import tags_of
+from mqservice.lib.problem import Problem
+from mqservice.store import OffsetAtTimeRequest, PullRequest
+from mqservice.topics.routes import TopicRoute
+
+_QUEUE_DIGITS_MAX: Final = 9
+
+
+class PullAnswer(msgspec.Struct, frozen=True):
+    """``status`` is RocketMQ's word."""
+
+    status: str
+    min_offset: int
+    max_offset: int
+    next_offset: int
+    messages: list[StoredMessage]
+
+
+class OffsetAnswer(msgspec.Struct, frozen=True):
+    """``offset`` is ``max_offset`` when no message was stored so late."""
+
+    offset: int
+    min_offset: int
+    max_offset: int
+
+
+async def pull_messages(context: DeliveryContext, request: Request) -> None:
+    """``GET .../topics/{topic}/queues/{queue}/messages``"""
+    request.principal.require(Scope.CONSUME)
+    topic = await topic_route(context, request)
+    queue_id = _queue_of(request, topic)
+    query = Query(request.scope["query_string"], ("offset", "max", "tag"))
+    offset = query.number("offset", low=0, high=OFFSET_MAX)
+    if offset is None:
+        raise missing("offset", "the queue offset to read at")
+    count = query.number("max", low=1, high=BROWSE_COUNT_MAX)
+    head, records = await context.store.pull(
+        PullRequest(
+            topic=topic.engine_name,
+            queue_id=queue_id,
+            queue_offset=offset,
+            messages_max=count or BROWSE_COUNT_DEFAULT,
+            bytes_max=BROWSE_BYTES_MAX,
+            tags=tags_of(query.text("tag")),
+        )
+    )
+    messages = stored_messages(records, as_bytes=takes_msgpack(request))
+    await answer_struct(
+        request,
+        PullAnswer(head.status.name, head.min_offset, head.max_offset, head.next_offset, messages),
+    )
+
+
+async def read_offset_at_time(context: DeliveryContext, request: Request) -> None:
+    """``GET .../topics/{topic}/queues/{queue}/offset``"""
+    request.principal.require(Scope.CONSUME)
+    topic = await topic_route(context, request)
+    queue_id = _queue_of(request, topic)
+    moment_ms = Query(request.scope["query_string"], ("time",)).moment_ms("time")
+    if moment_ms is None:
+        raise missing("time", "an RFC 3339 time such as 2026-12-01T08:00:00.000Z")
+    reply = await context.store.offset_at_time(
+        OffsetAtTimeRequest(topic=topic.engine_name, queue_id=queue_id, timestamp_ms=moment_ms)
+    )
+    await answer_struct(
+        request, OffsetAnswer(reply.queue_offset, reply.min_offset, reply.max_offset)
+    )
+
+
+def _queue_of(request: Request, topic: TopicRoute) -> int:
+    """The queue of the path. Raises Problem QUEUE_NOT_FOUND."""
+    text = request.match.queue
+    if text.isascii() and text.isdigit() and len(text) <= _QUEUE_DIGITS_MAX:
+        queue_id = int(text)
+        if queue_id < topic.queue_count:
+            return queue_id
+    raise Problem.of("QUEUE_NOT_FOUND", f"{topic.name} has queues 0 to {topic.queue_count - 1}")

@@ -1,0 +1,222 @@
+"""One page of a topic's messages in the order of the log, merged from its queues; changes nothing.
+
+    positions ──▶ [QueueMerge] ── PULL per queue ──▶ engine
+    records, new positions ◀──┘   smallest physical offset first
+
+Each queue is a lane with a position of its own, which moves over what was given or has not the
+wanted tag. So nothing is given twice or left out, whatever is stored or expires between two pages:
+what is new is behind the positions, and a position that has expired moves to the first message that
+is left. A lane gives only after all others have shown what they have next, or that they are at
+their end; when the pulls of a page are used up before that, the page is short and the positions say
+how far they got.
+
+Memory is bounded: at most ``MERGE_BYTES_MAX`` of messages wait, and the pulls under way at the same
+time. Of a lane beyond that only the place of its next message is kept. One event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from mqservice.delivery.limits import (
+    BROWSE_BYTES_MAX,
+    MERGE_BYTES_MAX,
+    PAGE_PULL_COUNT_MAX,
+    PULLS_AT_ONCE_MAX,
+)
+from mqservice.store import PullRequest, PullStatus, Record, Store
+
+NO_END: Final = (1 << 63) - 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueRange:
+    """What is still to be shown of a queue: offsets [position, end)."""
+
+    queue_id: int
+    position: int
+    end: int = NO_END
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MergedPage:
+    """``positions`` are in the order of the ranges; ``is_last`` when all are at their ends."""
+
+    records: list[Record]
+    positions: list[int]
+    is_last: bool
+
+
+@dataclass(slots=True, kw_only=True)
+class _Lane:
+    """A queue on the way through a page.
+
+    ``next_at`` is the physical offset of its next message, None while that is not known. Its
+    records are in ``waiting``, unless they were let go for want of room.
+    """
+
+    queue_id: int
+    position: int
+    end: int
+    waiting: deque[Record] = field(default_factory=deque)
+    waiting_bytes: int = 0
+    pulled_to: int = 0  # behind all that the last pull looked at
+    max_offset: int = 0  # of the queue at the last pull
+    next_at: int | None = None
+    is_done: bool = False
+
+    @property
+    def is_unknown(self) -> bool:
+        """Whether it may have a next message, and nobody knows which."""
+        return not self.is_done and self.next_at is None
+
+    def pass_over(self) -> None:
+        """Nothing of the last pull is left to give."""
+        self.position = max(self.position, min(self.pulled_to, self.end))
+        self.next_at = None
+        self.is_done = self.position >= min(self.end, self.max_offset)
+
+
+class QueueMerge:
+    """Makes one page. ``tags``: only messages that have one of them; empty means all."""
+
+    def __init__(
+        self,
+        store: Store,
+        topic: str,
+        ranges: Sequence[QueueRange],
+        *,
+        tags: list[str],
+        messages_max: int,
+    ) -> None:
+        self._store = store
+        self._topic = topic
+        self._tags = tags
+        self._messages_max = messages_max
+        self._lanes = [
+            _Lane(
+                queue_id=each.queue_id,
+                position=each.position,
+                end=each.end,
+                is_done=each.position >= each.end,
+            )
+            for each in ranges
+        ]
+        count = max(1, len(self._lanes))
+        # Twice its share of each queue, so that most pages need one pull a queue.
+        self._pull_messages = min(messages_max, -(-2 * messages_max // count))
+        self._pull_bytes = min(BROWSE_BYTES_MAX, MERGE_BYTES_MAX // count)
+        self._pulls_left = PAGE_PULL_COUNT_MAX + 2 * count
+        self._waiting_bytes = 0
+
+    async def page(self) -> MergedPage:
+        """The next messages; at least one pull a queue, and one if the page is not the last.
+
+        Raises ``StoreError``.
+        """
+        records: list[Record] = []
+        if await self._look_ahead():
+            await self._merge(records)
+        return MergedPage(
+            records=records,
+            positions=[lane.position for lane in self._lanes],
+            is_last=all(lane.is_done for lane in self._lanes),
+        )
+
+    async def _look_ahead(self) -> bool:
+        """Learn what each lane has next; False when the pulls do not suffice for that."""
+        unknown = [lane for lane in self._lanes if lane.is_unknown]
+        # Every lane gets its first pull, so each page moves on: it gives, or a position moves.
+        while unknown and self._pulls_left > 0:
+            for start in range(0, len(unknown), PULLS_AT_ONCE_MAX):
+                some = unknown[start : start + PULLS_AT_ONCE_MAX]
+                await asyncio.gather(*(self._pull(lane) for lane in some))
+            unknown = [lane for lane in unknown if lane.is_unknown]
+        return not unknown
+
+    async def _merge(self, records: list[Record]) -> None:
+        order = [
+            (lane.next_at, index)
+            for index, lane in enumerate(self._lanes)
+            if lane.next_at is not None
+        ]
+        heapq.heapify(order)
+        bytes_left = BROWSE_BYTES_MAX
+        while order and len(records) < self._messages_max:
+            _, index = heapq.heappop(order)
+            lane = self._lanes[index]
+            if not lane.waiting:
+                await self._refill(lane, is_kept=True)
+            else:
+                record = lane.waiting[0]
+                size_bytes = _size_bytes(record)
+                if records and size_bytes > bytes_left:
+                    return
+                bytes_left -= size_bytes
+                records.append(record)
+                self._give(lane)
+                if not lane.waiting and not lane.is_done:
+                    await self._refill(lane)
+            if lane.next_at is not None:
+                heapq.heappush(order, (lane.next_at, index))
+            elif not lane.is_done:
+                return  # nobody knows whether it comes before the others
+
+    def _give(self, lane: _Lane) -> None:
+        record = lane.waiting.popleft()
+        size_bytes = _size_bytes(record)
+        lane.waiting_bytes -= size_bytes
+        self._waiting_bytes -= size_bytes
+        lane.position = record.queue_offset + 1
+        if lane.waiting:
+            lane.next_at = lane.waiting[0].physical_offset
+        else:
+            lane.pass_over()
+
+    async def _refill(self, lane: _Lane, *, is_kept: bool = False) -> None:
+        """Pull until the lane knows its next message, is done, or the pulls are used up."""
+        lane.next_at = None
+        while lane.is_unknown and self._pulls_left > 0:
+            await self._pull(lane, is_kept=is_kept)
+
+    async def _pull(self, lane: _Lane, *, is_kept: bool = False) -> None:
+        """One pull. ``is_kept``: the lane is next, so its records stay whatever waits already."""
+        self._pulls_left -= 1
+        head, records = await self._store.pull(
+            PullRequest(
+                topic=self._topic,
+                queue_id=lane.queue_id,
+                queue_offset=lane.position,
+                messages_max=min(self._pull_messages, lane.end - lane.position),
+                bytes_max=self._pull_bytes,
+                tags=self._tags,
+            )
+        )
+        lane.max_offset = head.max_offset
+        if head.status is PullStatus.OFFSET_ILLEGAL and head.next_offset < lane.position:
+            lane.is_done = True  # behind the end; a power cut may have taken what was there
+            return
+        lane.pulled_to = head.next_offset
+        wanted = [record for record in records if record.queue_offset < lane.end]
+        if not wanted:
+            lane.pass_over()
+            return
+        lane.next_at = wanted[0].physical_offset
+        size_bytes = sum(map(_size_bytes, wanted))
+        if is_kept or self._waiting_bytes + size_bytes <= MERGE_BYTES_MAX:
+            lane.waiting.extend(wanted)
+            lane.waiting_bytes = size_bytes
+            self._waiting_bytes += size_bytes
+        else:
+            # Messages before the first wanted one need not be looked at again.
+            lane.position = wanted[0].queue_offset
+
+
+def _size_bytes(record: Record) -> int:
+    """About what a message adds to an answer."""
+    return len(record.body) + sum(len(k) + len(v) for k, v in record.properties.items())

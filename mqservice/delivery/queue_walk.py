@@ -1,0 +1,80 @@
+"""A walk through the queues of a topic, page by page, in the order in which they were stored.
+
+    question, place ──▶ ranges of the queues ──▶ [queue_merge] ──▶ page, next place
+
+A place is the next offset of each queue, in the order of their ids, as MessagePack. Queues that the
+topic has got since the place was written begin where the walk began. The end of a walk that has
+``to`` is looked up for each page: until that time has come it still moves.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+import msgspec
+
+from mqservice.delivery.limits import PULLS_AT_ONCE_MAX
+from mqservice.delivery.queue_merge import NO_END, QueueMerge, QueueRange
+from mqservice.delivery.walk import Page, Question
+from mqservice.store import OffsetAtTimeRequest, Store
+from mqservice.topics.routes import TopicRoute
+
+_encode_place: Final = msgspec.msgpack.Encoder().encode
+_decode_place: Final = msgspec.msgpack.Decoder(list[int]).decode
+
+
+async def queue_page(
+    store: Store, topic: TopicRoute, question: Question, place: bytes | None, messages_max: int
+) -> Page:
+    """One page: a pull for each queue or a few more, and for times one look-up a queue.
+
+    ``place`` is None or what a page before gave. Raises ``StoreError``.
+    """
+    if question.queue_id is None:
+        queue_ids = list(range(topic.queue_count))
+    else:
+        queue_ids = [question.queue_id]
+    known = [] if place is None else _decode_place(place)
+    ranges: list[QueueRange] = []
+    for start in range(0, len(queue_ids), PULLS_AT_ONCE_MAX):
+        some = range(start, min(start + PULLS_AT_ONCE_MAX, len(queue_ids)))
+        ranges += await asyncio.gather(
+            *(
+                _range_of(
+                    store,
+                    topic.engine_name,
+                    queue_ids[index],
+                    question,
+                    position=known[index] if index < len(known) else None,
+                )
+                for index in some
+            )
+        )
+    page = await QueueMerge(
+        store, topic.engine_name, ranges, tags=question.tags, messages_max=messages_max
+    ).page()
+    next_place = None if page.is_last else _encode_place(page.positions)
+    return Page(records=page.records, place=next_place)
+
+
+async def _range_of(
+    store: Store, topic: str, queue_id: int, question: Question, *, position: int | None
+) -> QueueRange:
+    if position is None:
+        if question.from_ms is not None:
+            position = await _offset_at(store, topic, queue_id, question.from_ms)
+        else:
+            # What lies before the first message is corrected by the engine.
+            position = question.offset or 0
+    end = NO_END
+    if question.to_ms is not None:
+        end = await _offset_at(store, topic, queue_id, question.to_ms + 1)
+    return QueueRange(queue_id=queue_id, position=position, end=end)
+
+
+async def _offset_at(store: Store, topic: str, queue_id: int, moment_ms: int) -> int:
+    reply = await store.offset_at_time(
+        OffsetAtTimeRequest(topic=topic, queue_id=queue_id, timestamp_ms=moment_ms)
+    )
+    return reply.queue_offset

@@ -1,0 +1,26 @@
+"""Answers in the form the client takes: JSON, or MessagePack, where bodies are bytes."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from mqservice.delivery.http import MSGPACK_TYPE, Request, answer
+
+_MSGPACK_HEADER: Final = (b"content-type", MSGPACK_TYPE)
+_encode_json = msgspec.json.Encoder().encode
+_encode_msgpack = msgspec.msgpack.Encoder().encode
+
+
+def takes_msgpack(request: Request) -> bool:
+    """Whether the client asks for MessagePack."""
+    return MSGPACK_TYPE in request.headers.get(b"accept", b"")
+
+
+async def answer_struct(request: Request, reply: msgspec.Struct) -> None:
+    """Send ``reply`` with status 200."""
+    if takes_msgpack(request):
+        await answer(request, 200, _encode_msgpack(reply), _MSGPACK_HEADER)
+    else:
+        await answer(request, 200, _encode_json(reply))

@@ -1,0 +1,35 @@
+"""What browse asks and what it gets: a question, and pages that say where to go on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import msgspec
+
+from mqservice.store import Record
+
+
+class Question(msgspec.Struct, frozen=True, array_like=True):
+    """All that decides what a walk shows; its bytes are what a cursor is bound to.
+
+    Times are store times, both included. Without ``tags`` all messages are shown.
+    """
+
+    key: str | None
+    tags: list[str]
+    from_ms: int | None
+    to_ms: int | None
+    queue_id: int | None
+    offset: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Page:
+    """``place``: where the next page begins, None after the last one.
+
+    ``is_complete`` is False while the key index lacks the newest messages.
+    """
+
+    records: list[Record]
+    place: bytes | None
+    is_complete: bool = True

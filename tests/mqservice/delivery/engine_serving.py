@@ -1,0 +1,57 @@
+"""The data plane before a real engine: a server on a thread, and topics that both of them know."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+from collections.abc import Iterator
+
+from mqservice.store import AsyncStoreClient, Durability, GroupConfig, StoreClient, TopicConfig
+from tests.mqservice.delivery.serving import Server, serving
+from tests.mqservice.delivery.waiting import wait_until
+
+_numbers = itertools.count()
+
+
+@contextlib.contextmanager
+def serving_engine(socket_path: str) -> Iterator[Server]:
+    """A server whose store is the engine at ``socket_path``."""
+    store = AsyncStoreClient(socket_path, client_name="test")
+    with serving(store) as server:
+        server.call(store.start)
+        wait_until(lambda: store.is_connected, seconds=20)
+        yield server
+        server.stop_store(store)
+
+
+def real_topic(
+    server: Server,
+    socket_path: str,
+    *,
+    queue_count: int = 4,
+    retention_ms: int = 0,
+    body_bytes_max: int = 4 * 1024 * 1024,
+) -> str:
+    """The name of a new topic in namespace acme, with a group ``billing`` beside it."""
+    name = f"browsed{next(_numbers)}"
+    grow_topic(server, socket_path, name, queue_count=queue_count, retention_ms=retention_ms)
+    server.topic(name, queue_count=queue_count, body_bytes_max=body_bytes_max)
+    server.group("billing")
+    return name
+
+
+def grow_topic(
+    server: Server, socket_path: str, name: str, *, queue_count: int, retention_ms: int = 0
+) -> None:
+    """Give a topic more queues, or another retention."""
+    with StoreClient(socket_path, client_name="setup") as client:
+        client.topic_put(
+            TopicConfig(
+                topic=f"acme%{name}",
+                queue_count=queue_count,
+                durability=Durability.SYNC,
+                retention_ms=retention_ms,
+            )
+        )
+        client.group_put(GroupConfig(group="acme%billing"))
+    server.topic(name, queue_count=queue_count)

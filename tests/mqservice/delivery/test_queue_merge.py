@@ -1,0 +1,180 @@
+"""The merge of queues against what a plain sort gives: order, pages, limits of work and memory."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from asgiref.sync import async_to_sync
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mqservice.delivery.limits import (
+    BROWSE_BYTES_MAX,
+    MERGE_BYTES_MAX,
+    PAGE_PULL_COUNT_MAX,
+)
+from mqservice.delivery.queue_merge import NO_END, QueueMerge, QueueRange
+from mqservice.store import PullHead, PullRequest, PullStatus, Record
+from tests.mqservice.delivery.store_double import StoreDouble
+
+PAGES_MAX = 10_000
+MIB = 1024 * 1024
+
+
+@dataclass
+class Queues(StoreDouble):
+    """Queues whose records are given, with a first offset and few units for each pull by tag."""
+
+    logs: list[list[Record]] = field(default_factory=list)
+    min_offset: int = 0
+    units_max: int = 3
+    pulls: int = 0
+    reader: QueueMerge | None = None
+    waiting_bytes_max: int = 0
+
+    async def pull(self, request: PullRequest) -> tuple[PullHead, list[Record]]:
+        self.pulls += 1
+        if self.reader is not None:
+            self.waiting_bytes_max = max(self.waiting_bytes_max, self.reader._waiting_bytes)
+        log = self.logs[request.queue_id]
+        offset, high = request.queue_offset, len(log)
+        if not self.min_offset <= offset <= high:
+            corrected = min(max(offset, self.min_offset), high)
+            return self._head(PullStatus.OFFSET_ILLEGAL, corrected, high), []
+        if offset == high:
+            return self._head(PullStatus.NO_NEW_MSG, offset, high), []
+        found: list[Record] = []
+        bytes_left = request.bytes_max
+        for record in log[offset : offset + (self.units_max if request.tags else high)]:
+            if not request.tags or record.tag in request.tags:
+                if found and len(record.body) > bytes_left:
+                    break
+                found.append(record)
+                bytes_left -= len(record.body)
+            offset += 1
+            if len(found) == request.messages_max:
+                break
+        status = PullStatus.FOUND if found else PullStatus.NO_MATCHED_MSG
+        return self._head(status, offset, high), found
+
+    def _head(self, status: PullStatus, next_offset: int, max_offset: int) -> PullHead:
+        return PullHead(
+            status=status,
+            next_offset=next_offset,
+            min_offset=self.min_offset,
+            max_offset=max_offset,
+        )
+
+
+def queues_of(places: list[tuple[int, bool]], queue_count: int, body: bytes = b"x") -> Queues:
+    """Records in the order of the log; each in a queue, with the tag ``t`` or none."""
+    logs: list[list[Record]] = [[] for _ in range(queue_count)]
+    for number, (queue_id, has_tag) in enumerate(places):
+        log = logs[queue_id % queue_count]
+        log.append(
+            Record(
+                topic="t",
+                queue_id=queue_id % queue_count,
+                queue_offset=len(log),
+                physical_offset=number,
+                born_timestamp_ms=0,
+                store_timestamp_ms=0,
+                reconsume_times=0,
+                body=body,
+                tag="t" if has_tag else None,
+                keys=[],
+                message_group=None,
+                message_id=str(number),
+                properties={},
+            )
+        )
+    return Queues(logs=logs)
+
+
+@async_to_sync
+async def walk(
+    store: Queues, *, limit: int, tags: list[str] | None = None, end: int = NO_END
+) -> list[list[int]]:
+    """Places in the log of the messages of each page, until the last one."""
+    positions = [0] * len(store.logs)
+    pages: list[list[int]] = []
+    for _ in range(PAGES_MAX):
+        ranges = [
+            QueueRange(queue_id=queue_id, position=position, end=end)
+            for queue_id, position in enumerate(positions)
+        ]
+        merge = QueueMerge(store, "t", ranges, tags=tags or [], messages_max=limit)
+        store.reader, pulls_before = merge, store.pulls
+        page = await merge.page()
+        assert store.pulls - pulls_before <= PAGE_PULL_COUNT_MAX + 3 * len(positions)
+        assert page.is_last or page.records or page.positions != positions
+        positions = page.positions
+        pages.append([record.physical_offset for record in page.records])
+        if page.is_last:
+            return pages
+    raise AssertionError(f"{PAGES_MAX} pages and no end")
+
+
+@given(
+    places=st.lists(st.tuples(st.integers(0, 4), st.booleans()), max_size=80),
+    queue_count=st.integers(1, 5),
+    limit=st.integers(1, 10),
+    is_tagged=st.booleans(),
+    first=st.integers(0, 6),
+    length=st.integers(0, 20),
+)
+def test_pages_are_the_log_in_order_without_what_was_not_asked_for(
+    places: list[tuple[int, bool]],
+    queue_count: int,
+    limit: int,
+    is_tagged: bool,
+    first: int,
+    length: int,
+) -> None:
+    store = queues_of(places, queue_count)
+    store.min_offset = min([first, *(len(log) for log in store.logs)])
+    end = length if length % 2 else NO_END
+
+    pages = walk(store, limit=limit, tags=["t"] if is_tagged else None, end=end)
+
+    assert [number for page in pages for number in page] == sorted(
+        record.physical_offset
+        for log in store.logs
+        for record in log
+        if store.min_offset <= record.queue_offset < end and (record.tag == "t" or not is_tagged)
+    )
+    assert all(len(page) <= limit for page in pages)
+
+
+def test_a_rare_tag_is_found_behind_many_others_in_pages_of_bounded_work() -> None:
+    store = queues_of([(0, False)] * 3_000 + [(1, True), (0, True), (3, True)], 4)
+
+    pages = walk(store, limit=10, tags=["t"])
+
+    assert [number for page in pages for number in page] == [3_000, 3_001, 3_002]
+    assert len(pages) > 1
+
+
+def test_many_large_messages_take_bounded_memory_and_lose_nothing() -> None:
+    queue_count = 64
+    places = [(number * 7 % queue_count, True) for number in range(2 * queue_count)]
+    store = queues_of(places, queue_count, body=bytes(MIB))
+
+    pages = walk(store, limit=256)
+
+    assert [number for page in pages for number in page] == list(range(2 * queue_count))
+    assert max(map(len, pages)) == BROWSE_BYTES_MAX // MIB
+    # What comes next is kept whatever waits already.
+    assert MIB < store.waiting_bytes_max <= MERGE_BYTES_MAX + MIB < queue_count * MIB
+
+
+def test_a_queue_that_lost_its_end_has_nothing_more() -> None:
+    store = queues_of([(0, False), (1, False)], 2)
+
+    @async_to_sync
+    async def page() -> tuple[list[int], list[int], bool]:
+        ranges = [QueueRange(queue_id=0, position=9), QueueRange(queue_id=1, position=0)]
+        made = await QueueMerge(store, "t", ranges, tags=[], messages_max=5).page()
+        return [record.physical_offset for record in made.records], made.positions, made.is_last
+
+    assert page() == ([1], [9, 1], True)
