@@ -22,10 +22,12 @@ from storage_engine.errors import (
     StoreError,
     StoreReadOnly,
     StoreUnavailable,
+    SubscriptionConflict,
     SyncFailed,
     TopicNotFound,
     error_from_code,
 )
+from storage_engine.filters.message_filter import Filter, FilterKind, known_filter
 from storage_engine.records.message_id import new_message_id
 from storage_engine.records.record import Record, StoreMessage, encode_record
 from storage_engine.system_properties import SYSTEM_PROPERTIES
@@ -34,12 +36,14 @@ from storage_engine.wire.client_types import ClientConfig, PutResult, Received
 from storage_engine.wire.deliveries import (
     Extend,
     LeaseRef,
+    MemberRef,
     Nack,
     ReceiveHead,
     ReceiveRequest,
     SettleFailure,
     SettleReply,
     SettleRequest,
+    SubscribeRequest,
 )
 from storage_engine.wire.groups import (
     GroupConfig,
@@ -80,7 +84,9 @@ __all__ = [
     "DiskFull",
     "Durability",
     "Extend",
+    "Filter",
     "FilterInvalid",
+    "FilterKind",
     "GroupConfig",
     "GroupList",
     "GroupNotFound",
@@ -91,6 +97,7 @@ __all__ = [
     "LeaseRef",
     "LookUpHead",
     "LookUpRequest",
+    "MemberRef",
     "Nack",
     "OffsetAtTimeReply",
     "OffsetAtTimeRequest",
@@ -119,6 +126,8 @@ __all__ = [
     "StoreMessage",
     "StoreReadOnly",
     "StoreUnavailable",
+    "SubscribeRequest",
+    "SubscriptionConflict",
     "SyncFailed",
     "TopicConfig",
     "TopicList",
@@ -127,5 +136,6 @@ __all__ = [
     "TopicStats",
     "encode_record",
     "error_from_code",
+    "known_filter",
     "new_message_id",
 ]

@@ -27,7 +27,12 @@ from storage_engine.records.record_parts import parts_of, reconsume_times_of
 from storage_engine.retries import Retries
 from storage_engine.schedule import Schedule
 from storage_engine.topic_names import retry_topic_of
-from storage_engine.wire.deliveries import ReceiveRequest, SettleReply, SettleRequest
+from storage_engine.wire.deliveries import (
+    ReceiveRequest,
+    SettleReply,
+    SettleRequest,
+    SubscribeRequest,
+)
 from storage_engine.wire.groups import GroupConfig, GroupStats
 
 
@@ -35,8 +40,8 @@ class Consumption:
     """See the module's docstring.
 
     ``queues_of`` finds the queues of a topic, ``damaged`` says which of the records at given
-    places cannot be read as written. Raises ``DiskFull``, ``SyncFailed`` when the schedule's first
-    positions cannot be written.
+    places cannot be read as written, ``later`` has something done in the next turn of the loop.
+    Raises ``DiskFull``, ``SyncFailed`` when the schedule's first positions cannot be written.
     """
 
     def __init__(
@@ -51,6 +56,7 @@ class Consumption:
         epoch: int,
         queues_of: Callable[[str], list[ConsumeQueue]],
         damaged: Callable[[list[tuple[int, int]]], list[int]],
+        later: Callable[[Callable[[], None]], object],
     ) -> None:
         self._catalog = catalog
         self._queues = queues
@@ -67,7 +73,15 @@ class Consumption:
             lambda subscription, queue: self.delivery.add_retry(subscription, queue),
         )
         self.delivery = Delivery(
-            config, clock, consumer_offsets, epoch, damaged, self._retries_before, self.retries.fail
+            config,
+            clock,
+            consumer_offsets,
+            epoch,
+            damaged,
+            self._retries_before,
+            self.retries.fail,
+            commit_log.properties,
+            later,
         )
         for progress in list(consumer_offsets):
             self._restore(progress)
@@ -99,10 +113,16 @@ class Consumption:
     ) -> Parked | None:
         """Lease messages, or park.
 
-        Raises ``GroupNotFound``, ``TopicNotFound``, ``BadRequest``, ``StoreBusy``, ``DiskFull``.
+        Raises ``GroupNotFound``, ``TopicNotFound``, ``BadRequest``, ``StoreBusy``, ``DiskFull``,
+        ``FilterInvalid``, ``SubscriptionConflict``.
         """
         group, queues = self._group(request.group), self._queues_of(request.topic)
         return self.delivery.receive(group, queues, request, answer)
+
+    def subscribe(self, request: SubscribeRequest) -> None:
+        """See ``Delivery.subscribe``. Raises ``GroupNotFound``, ``TopicNotFound`` too."""
+        group, queues = self._group(request.group), self._queues_of(request.topic)
+        self.delivery.subscribe(group, queues, request)
 
     def cancel(self, parked: Parked, *, answer: bool) -> None:
         """See ``Delivery.cancel``."""

@@ -8,6 +8,7 @@ Loop thread only.
 from __future__ import annotations
 
 from storage_engine.catalog import Catalog
+from storage_engine.clock import Clock
 from storage_engine.config import StoreConfig
 from storage_engine.errors import QueueNotFound, TopicNotFound
 from storage_engine.index.indexer import Indexer
@@ -33,21 +34,25 @@ class Queries:
     def __init__(
         self,
         config: StoreConfig,
+        clock: Clock,
         commit_log: CommitLog,
         catalog: Catalog,
         queues: ConsumeQueues,
         indexer: Indexer,
     ) -> None:
         self._config = config
+        self._clock = clock
         self._commit_log = commit_log
         self._catalog = catalog
         self._queues = queues
         self._indexer = indexer
 
     def pull(self, request: PullRequest) -> tuple[PullHead, list[tuple[int, int]]]:
-        """See ``pull.pull``. Raises ``TopicNotFound``, ``QueueNotFound``, ``BadRequest``."""
+        """See ``pull.pull``. Raises ``TopicNotFound``, ``QueueNotFound``, ``BadRequest``,
+        ``FilterInvalid``.
+        """
         queue = self._queue_of(request.topic, request.queue_id)
-        return pull(self._config, self._commit_log, queue, request)
+        return pull(self._config, self._clock, self._commit_log, queue, request)
 
     def look_up(self, request: LookUpRequest) -> tuple[LookUpHead, bytes]:
         """See ``key_lookup``. Raises ``TopicNotFound``, ``BadRequest``, ``CursorInvalid``."""

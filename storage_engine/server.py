@@ -22,7 +22,13 @@ from storage_engine.delivery.subscription import Delivered, Parked
 from storage_engine.errors import BadFrame, BadRequest, StoreBusy, StoreError
 from storage_engine.put_path import Appended, holds_one_record
 from storage_engine.store import STORE_HOST, Store
-from storage_engine.wire.deliveries import ReceiveHead, ReceiveRequest, SettleRequest
+from storage_engine.wire.deliveries import (
+    MemberRef,
+    ReceiveHead,
+    ReceiveRequest,
+    SettleRequest,
+    SubscribeRequest,
+)
 from storage_engine.wire.frames import (
     Frame,
     FrameDecoder,
@@ -98,6 +104,8 @@ class _Connection(asyncio.BufferedProtocol):
             Op.SETTLE: lambda request: self._store.consumption.settle(
                 cast("SettleRequest", request)
             ),
+            Op.SUBSCRIBE: self._subscribe,
+            Op.UNSUBSCRIBE: self._unsubscribe,
             Op.OFFSET_AT_TIME: lambda request: self._store.queries.offset_at_time(
                 cast("OffsetAtTimeRequest", request)
             ),
@@ -308,6 +316,14 @@ class _Connection(asyncio.BufferedProtocol):
             body_bytes_max=config.body_bytes_max,
             store_host=STORE_HOST,
         )
+
+    def _subscribe(self, request: Wire) -> Wire:
+        self._store.consumption.subscribe(cast("SubscribeRequest", request))
+        return Empty()
+
+    def _unsubscribe(self, request: Wire) -> Wire:
+        self._store.consumption.delivery.unsubscribe(cast("MemberRef", request))
+        return Empty()
 
     def _topic_put(self, request: Wire) -> Wire:
         self._store.catalog.topic_put(cast("TopicConfig", request))

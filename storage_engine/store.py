@@ -86,7 +86,9 @@ class Store:
         )
         self._puts = PutPath(config, self._commit_log, self._dispatcher)
         self.catalog = Catalog(config, self._files, clock, self._queues, self._puts.routes)
-        self.queries = Queries(config, self._commit_log, self.catalog, self._queues, self.indexer)
+        self.queries = Queries(
+            config, clock, self._commit_log, self.catalog, self._queues, self.indexer
+        )
         self.consumption: Consumption
         self.retention: Retention
         self._prefaulter: Prefaulter
@@ -160,6 +162,7 @@ class Store:
             self.epoch,
             self.queries.queues_of,
             self._damaged,
+            loop.call_soon,
         )
         self.retention = self._new_retention()
         self.retention.settle_expired()
@@ -221,6 +224,7 @@ class Store:
         Where there is no room for a checkpoint, the next start reads more.
         """
         self._refusal = ShuttingDown("the engine is stopping")
+        self.consumption.delivery.stop_looking()
         self._prefaulter.stop()
         try:
             is_durable = await self.durability.stop()

@@ -5,8 +5,9 @@
 
 Truth, like the commit log: nothing can rebuild it. ``consumer_offset`` moves only over the
 contiguous settled prefix, so a crash redelivers and never skips. A settle is in the journal before
-it is answered: kill -9 loses none, a power cut at most those of the last sync interval. Loop thread
-only.
+it is answered: kill -9 loses none, a power cut at most those of the last sync interval. What a
+filter passes over is settled too, and journaled later: a crash lets the filter look at it again.
+Loop thread only.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from typing import NamedTuple
 import msgspec
 
 from storage_engine.delivery.offset_journal import JournalEntry, OffsetJournal
+from storage_engine.delivery.offset_runs import OffsetRuns, Run
 from storage_engine.disk.files import Files
 from storage_engine.errors import StoreCorrupt, StoreError
 from storage_engine.layout import CONFIG_DIR, CONSUMER_OFFSET_FILE, JOURNAL_FILE
@@ -26,7 +28,6 @@ from storage_engine.records.settles import Settles
 
 log = logging.getLogger(__name__)
 
-Run = tuple[int, int]  # (first queue offset, count)
 Table = dict[str, dict[int, int]]  # ``topic@group`` → queue id → a number
 
 
@@ -38,12 +39,21 @@ class Snapshot(NamedTuple):
 
 
 class Progress:
-    """One group on one queue. ``settled`` holds offsets above ``consumer_offset`` only.
+    """One group on one queue. ``settled`` holds offsets above ``consumer_offset`` only, and so does
+    ``skipped``, for those that a filter passed over; no offset is in both.
 
     ``reset_count``: how often the consumer offset was set to another place since it began.
     """
 
-    __slots__ = ("consumer_offset", "group", "queue_id", "reset_count", "settled", "topic")
+    __slots__ = (
+        "consumer_offset",
+        "group",
+        "queue_id",
+        "reset_count",
+        "settled",
+        "skipped",
+        "topic",
+    )
 
     def __init__(self, group: str, topic: str, queue_id: int, consumer_offset: int) -> None:
         self.group = group
@@ -52,9 +62,14 @@ class Progress:
         self.consumer_offset = consumer_offset
         self.reset_count = 0
         self.settled: set[int] = set()
+        self.skipped = OffsetRuns()
 
     def is_settled(self, queue_offset: int) -> bool:
-        return queue_offset < self.consumer_offset or queue_offset in self.settled
+        return (
+            queue_offset < self.consumer_offset
+            or queue_offset in self.settled
+            or queue_offset in self.skipped
+        )
 
     def apply(self, runs: Iterable[Run]) -> None:
         """Settle runs of offsets; those settled before change nothing."""
@@ -67,27 +82,55 @@ class Progress:
                 if settled:
                     settled.difference_update(range(self.consumer_offset, end))
                 self.consumer_offset = end
+        if settled or self.skipped:
+            self._pass_settled()
+
+    def skip(self, first: int, count: int) -> None:
+        """Settle one run of offsets that a filter passed over."""
+        end = first + count
+        settled = self.settled
         if settled:
-            offset = self.consumer_offset
+            run = range(first, end)
+            is_short = count < len(settled)
+            settled.difference_update(run if is_short else [at for at in settled if at in run])
+        if first > self.consumer_offset:
+            self.skipped.add(first, end)
+        elif end > self.consumer_offset:
+            self.consumer_offset = end
+            if settled or self.skipped:
+                self._pass_settled()
+
+    def _pass_settled(self) -> None:
+        settled, skipped, offset = self.settled, self.skipped, self.consumer_offset
+        while True:
             while offset in settled:
                 settled.remove(offset)
                 offset += 1
-            self.consumer_offset = offset
+            end = skipped.end_of(offset)
+            if end == offset:
+                break
+            offset = end
+        skipped.cut_below(offset)
+        self.consumer_offset = offset
 
     def reset(self, consumer_offset: int, reset_count: int) -> None:
         """Go on from another place; what was settled above it is to be delivered again."""
         self.consumer_offset = consumer_offset
         self.reset_count = reset_count
         self.settled.clear()
+        self.skipped.clear()
 
     def clamp(self, max_offset: int) -> bool:
         """Forget everything at or above ``max_offset``; True when there was something."""
-        is_beyond = self.consumer_offset > max_offset or any(
-            offset >= max_offset for offset in self.settled
+        is_beyond = (
+            self.consumer_offset > max_offset
+            or any(offset >= max_offset for offset in self.settled)
+            or self.skipped.count_below(max_offset) < self.skipped.count
         )
         if is_beyond:
             self.consumer_offset = min(self.consumer_offset, max_offset)
             self.settled = {offset for offset in self.settled if offset < max_offset}
+            self.skipped.cut_from(max_offset)
         return is_beyond
 
 
@@ -109,6 +152,8 @@ class ConsumerOffsets:
         self._path = store_path / CONFIG_DIR / CONSUMER_OFFSET_FILE
         self._table: dict[tuple[str, str], dict[int, Progress]] = {}
         self._journal = OffsetJournal(files, store_path / JOURNAL_FILE)
+        # Passed over by filters and not journaled yet.
+        self._skipped: dict[Progress, list[Run]] = {}
 
     def load(self) -> None:
         """Read the saved table and replay the journal over it.
@@ -141,6 +186,8 @@ class ConsumerOffsets:
             progress.reset(entry.first, entry.count)
         elif entry.is_position:
             progress.consumer_offset = max(progress.consumer_offset, entry.first)
+        elif entry.is_skipped:
+            progress.skip(entry.first, entry.count)
         else:
             progress.apply([(entry.first, entry.count)])
 
@@ -170,9 +217,34 @@ class ConsumerOffsets:
 
     def settle(self, settled: list[tuple[Progress, list[Run]]]) -> None:
         """Journal, then apply; all or nothing. One write, no sync. Raises ``DiskFull``."""
-        self._journal.write_settled(settled)
+        self._journal.write_settled(settled, self._skipped)
+        self._skipped.clear()
         for progress, runs in settled:
             progress.apply(runs)
+
+    def skip(self, progress: Progress, first: int, count: int) -> None:
+        """Settle messages that a filter passed over; in the journal with the next settle, or by
+        ``write_skipped``.
+        """
+        progress.skip(first, count)
+        runs = self._skipped.setdefault(progress, [])
+        if runs and sum(runs[-1]) == first:
+            first, count = runs[-1][0], runs.pop()[1] + count
+        runs.append((first, count))
+
+    def write_skipped(self) -> None:
+        """Journal what filters have passed over since the last settle; every tick.
+
+        On a full disk it waits: nobody has been told of it.
+        """
+        if not self._skipped:
+            return
+        try:
+            self._journal.write_settled([], self._skipped)
+        except StoreError as exc:
+            log.warning("skips not journaled", extra={"action": "journal_full", "reason": str(exc)})
+        else:
+            self._skipped.clear()
 
     def settle_moved(self, progress: Progress, runs: list[Run]) -> None:
         """Settle messages whose place others have taken that are durable; cannot fail.
@@ -207,17 +279,19 @@ class ConsumerOffsets:
 
         Raises ``DiskFull``, ``SyncFailed``.
         """
-        before = [(each, each.consumer_offset, each.settled) for each, _ in positions]
+        before = [(each, each.consumer_offset, each.settled, each.skipped) for each, _ in positions]
         for progress, consumer_offset in positions:
-            progress.settled = set()
+            progress.settled, progress.skipped = set(), OffsetRuns()
             progress.reset(consumer_offset, progress.reset_count + 1)
         try:
             self._journal.write_resets([progress for progress, _ in positions])
         except BaseException:
-            for progress, consumer_offset, settled in before:
+            for progress, consumer_offset, settled, skipped in before:
                 progress.reset(consumer_offset, progress.reset_count - 1)
-                progress.settled = settled
+                progress.settled, progress.skipped = settled, skipped
             raise
+        for progress, _ in positions:
+            self._skipped.pop(progress, None)  # it was of before: a filter shall look again
         self._journal.sync()
 
     def sync(self) -> None:
@@ -255,6 +329,7 @@ class ConsumerOffsets:
         """
         moved: list[Progress] = []
         above: list[tuple[Progress, list[Run]]] = []
+        skipped: dict[Progress, list[Run]] = {}
         count = 0
         for progress in self:
             count += 1
@@ -266,7 +341,9 @@ class ConsumerOffsets:
                 moved.append(progress)
             if progress.settled:
                 above.append((progress, runs_of(sorted(progress.settled))))
-        self._journal.restart(moved, above)
+            if progress.skipped:
+                skipped[progress] = list(progress.skipped)
+        self._journal.restart(moved, above, skipped)
         return count
 
     def __iter__(self) -> Iterator[Progress]:

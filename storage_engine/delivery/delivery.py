@@ -4,6 +4,7 @@
        └─ nothing ready: parked ── new message, nack delay, lease end ──▶ served in order of arrival
     settle ──▶ [Delivery] ──▶ consumer_offsets (journal) ──▶ reply
     nack, lease end ──▶ [Delivery] ── Failure ──▶ retries
+    what a filter does not want ──▶ skipped, settled without having been in flight
 
 Shared dispatch: any member of a group may lease from any queue. Leases and parked receives are
 looked at every tick. A message whose delivery failed goes to another place (``retries.py``) and
@@ -21,15 +22,18 @@ from typing import Final
 
 from storage_engine.clock import Clock
 from storage_engine.config import StoreConfig
-from storage_engine.delivery.consumer_offsets import ConsumerOffsets
+from storage_engine.delivery.consumer_offsets import ConsumerOffsets, Progress
 from storage_engine.delivery.due_heap import DueHeap
 from storage_engine.delivery.failure import Failure
+from storage_engine.delivery.looking import Looking, SettlingLook
 from storage_engine.delivery.process_queue import Lease, ProcessQueue
+from storage_engine.delivery.receive_limits import check_receive
 from storage_engine.delivery.settling import Settling
 from storage_engine.delivery.subscription import Delivered, Parked, Subscription
-from storage_engine.errors import BadRequest, StoreBusy, StoreError
+from storage_engine.errors import StoreBusy, StoreError
+from storage_engine.filters.message_filter import known_filter
 from storage_engine.queues.consume_queue import ConsumeQueue
-from storage_engine.wire.deliveries import ReceiveRequest
+from storage_engine.wire.deliveries import MemberRef, ReceiveRequest, SubscribeRequest
 from storage_engine.wire.groups import GroupConfig, GroupQueueStats, StartFrom
 
 log = logging.getLogger(__name__)
@@ -38,7 +42,10 @@ _GENERATION_BITS: Final = 40  # of the counter; the epoch of this run of the eng
 
 
 class Delivery:
-    """See the module's docstring. Times of leases and waits are monotonic."""
+    """See the module's docstring. Times of leases and waits are monotonic.
+
+    ``damaged``, ``properties`` and ``later`` are explained in ``looking.py``.
+    """
 
     def __init__(
         self,
@@ -49,6 +56,8 @@ class Delivery:
         damaged: Callable[[list[tuple[int, int]]], list[int]],
         retries_before: Callable[[tuple[int, int]], int],
         fail: Callable[[Failure], None],
+        properties: Callable[[int, int], bytes | None],
+        later: Callable[[Callable[[], None]], object],
     ) -> None:
         self._damaged = damaged
         self._retries_before = retries_before
@@ -76,6 +85,9 @@ class Delivery:
             self.serve,
         )
         self.settle = self._settling.settle
+        self._looking = Looking(clock, properties, damaged, self._pass_over, later, self.serve)
+        self.stop_looking = self._looking.stop
+        self.skipped_count = 0
 
     # Receiving ------------------------------------------------------------------------------
 
@@ -91,27 +103,29 @@ class Delivery:
         Raises:
             BadRequest: a limit of the request is out of range.
             StoreBusy: too many receives are parked.
+            FilterInvalid, SubscriptionConflict: see ``subscribe``.
             DiskFull: the group's first position on a queue cannot be written.
         """
-        config = self._config
-        if not 1 <= request.messages_max <= config.receive_messages_max:
-            raise BadRequest(
-                f"messages_max is {request.messages_max}, "
-                f"1 to {config.receive_messages_max} is allowed"
-            )
-        if not config.lease_ms_min <= request.lease_ms <= config.lease_ms_max:
-            raise BadRequest(
-                f"lease_ms is {request.lease_ms}, "
-                f"{config.lease_ms_min} to {config.lease_ms_max} is allowed"
-            )
-        if not 0 <= request.wait_ms <= config.poll_wait_ms_max:
-            raise BadRequest(
-                f"wait_ms is {request.wait_ms}, 0 to {config.poll_wait_ms_max} is allowed"
-            )
-        subscription = self._subscribe(group, request.topic, queues)
-        delivered = None if subscription.parked else self._take(subscription, request)
+        check_receive(request, self._config)
+        subscription = self.subscribe(group, queues, request)
+        if subscription.parked:
+            return self._answer_or_park(subscription, request, None, answer)
+        look = self._looking.begin(subscription)
+        delivered = self._take(subscription, request, look)
+        parked = self._answer_or_park(subscription, request, delivered, answer)
+        if look is not None:
+            self._looking.end(subscription, look)
+        return parked
+
+    def _answer_or_park(
+        self,
+        subscription: Subscription,
+        request: ReceiveRequest,
+        delivered: Delivered | None,
+        answer: Callable[[Delivered], None],
+    ) -> Parked | None:
         if delivered is None and request.wait_ms > 0:
-            if self.parked_count >= config.parked_count_max:
+            if self.parked_count >= self._config.parked_count_max:
                 raise StoreBusy(f"{self.parked_count} receives are parked already")
             parked = Parked(request, subscription, answer)
             subscription.parked[parked] = None
@@ -120,6 +134,33 @@ class Delivery:
             return parked
         answer(delivered or _NOTHING)
         return None
+
+    def subscribe(
+        self,
+        group: GroupConfig,
+        queues: list[ConsumeQueue],
+        request: ReceiveRequest | SubscribeRequest,
+    ) -> Subscription:
+        """Hear of a member, and read through the filter that it brings.
+
+        Raises:
+            FilterInvalid: the filter is none.
+            SubscriptionConflict: other members read the topic through another one.
+            DiskFull: the group's first position on a queue cannot be written.
+        """
+        wanted = known_filter(request.filter, request.filter_kind)
+        subscription = self._subscribe(group, request.topic, queues)
+        if subscription.join(request.member_id, wanted, self._clock.monotonic_ms()):
+            # Whoever waits is the same member, which does not want this any more.
+            for parked in list(subscription.parked):
+                self._finish(parked, _NOTHING)
+        return subscription
+
+    def unsubscribe(self, request: MemberRef) -> None:
+        """A member reads the topic no more."""
+        subscription = self._subscriptions.get((request.group, request.topic))
+        if subscription is not None:
+            subscription.members.leave(request.member_id)
 
     def _subscribe(
         self, group: GroupConfig, topic: str, queues: list[ConsumeQueue]
@@ -162,9 +203,11 @@ class Delivery:
                 except StoreError as exc:
                     log.warning("not yet", extra={"action": "queues_put_off", "reason": str(exc)})
 
-    def _take(self, subscription: Subscription, request: ReceiveRequest) -> Delivered | None:
+    def _take(
+        self, subscription: Subscription, request: ReceiveRequest, look: SettlingLook | None
+    ) -> Delivered | None:
         """Lease what is ready; records that cannot be read as written are settled instead."""
-        while (delivered := self._lease(subscription, request)) is not None:
+        while (delivered := self._lease(subscription, request, look)) is not None:
             lease, records, attempts = delivered
             damaged = self._damaged(records)
             if subscription.retry is not None:
@@ -193,8 +236,12 @@ class Delivery:
             queue.forget(*runs[0])
         self.damaged_count += len(damaged)
 
+    def _pass_over(self, progress: Progress, first: int, count: int) -> None:
+        self._consumer_offsets.skip(progress, first, count)
+        self.skipped_count += count
+
     def _lease(
-        self, subscription: Subscription, request: ReceiveRequest
+        self, subscription: Subscription, request: ReceiveRequest, look: SettlingLook | None
     ) -> tuple[Lease, list[tuple[int, int]], list[int]] | None:
         now_ms = self._clock.monotonic_ms()
         lease = Lease(0, request.member_id, self._clock.now_ms())
@@ -209,7 +256,11 @@ class Delivery:
             count = min(request.messages_max - len(records), room)
             if count <= 0:
                 continue
-            taken = process_queue.take(lease, now_ms, count, bytes_left, is_first=not records)
+            # What is in the retry queue has matched before.
+            own = None if process_queue is subscription.retry else look
+            taken = process_queue.take(
+                lease, now_ms, count, bytes_left, is_first=not records, look=own
+            )
             if taken:
                 lease.parts.append((process_queue, [entry[0] for entry in taken]))
                 records += [(entry[1], entry[2]) for entry in taken]
@@ -217,9 +268,10 @@ class Delivery:
                 bytes_left -= sum([entry[2] for entry in taken])
                 if len(records) >= request.messages_max:
                     break
+        if records or (look is not None and look.is_spent):
+            subscription.rotor = (first + 1) % len(queues)
         if not records:
             return None
-        subscription.rotor = (first + 1) % len(queues)
         lease.generation = next(self._generations)
         self._leases.push(now_ms + request.lease_ms, lease)
         return lease, records, attempts
@@ -243,12 +295,17 @@ class Delivery:
 
     def serve(self, subscription: Subscription) -> None:
         """Give what is ready to those who wait, first come first served."""
+        if not subscription.parked:
+            return
+        look = self._looking.begin(subscription)
         while subscription.parked:
             waiting = next(iter(subscription.parked))
-            delivered = self._take(subscription, waiting.request)
+            delivered = self._take(subscription, waiting.request, look)
             if delivered is None:
-                return
+                break
             self._finish(waiting, delivered)
+        if look is not None:
+            self._looking.end(subscription, look)
 
     def _finish(self, parked: Parked, delivered: Delivered | None) -> None:
         parked.is_done = True
@@ -279,7 +336,7 @@ class Delivery:
     # Time -----------------------------------------------------------------------------------
 
     def tick(self) -> None:
-        """End leases and waits whose time has come. Called every tick."""
+        """End leases and waits whose time has come; look on for those who wait. Every tick."""
         now_ms = self._clock.monotonic_ms()
         for lease in self._leases.pop_due(now_ms):
             for process_queue, queue_offsets in lease.parts:
@@ -290,6 +347,8 @@ class Delivery:
                         self._fail(Failure(*ended, lease.began_ms, self._clock.now_ms()))
         for parked in self._waits.pop_due(now_ms):
             self._finish(parked, _NOTHING)
+        self._looking.tick()
+        self._consumer_offsets.write_skipped()
 
     def moved(self, failures: list[Failure]) -> None:
         """Messages that failed have another place now, and are settled in the old one."""

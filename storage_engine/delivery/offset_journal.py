@@ -4,12 +4,13 @@
 
     offset  width  field
          0      4  crc        CRC-32 of the rest of the entry
-         4      1  kind       1 name, 2 settled, 3 position, 4 reset
+         4      1  kind       1 name, 2 settled, 3 position, 4 reset, 5 skipped
          5      3  zeros
          8      4  name_id    which ``topic@group``, numbered from 0 in the order of kind 1
         12      4  queue_id   for kind 1: length of the name in bytes, which follows the entry
         16      8  first      queue offset; for kinds 3 and 4: the consumer offset to go on from
-        24      4  count      settled offsets ``[first, first + count)``; for kind 4: which reset
+        24      4  count      offsets ``[first, first + count)`` are settled, of kind 5 because a
+                              filter passed over them; for kind 4: which reset
 
 An entry that is cut short or fails its CRC ends the journal: it was being written when the machine
 stopped, and was not answered.
@@ -20,6 +21,7 @@ from __future__ import annotations
 import os
 import struct
 import threading
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -31,6 +33,8 @@ from storage_engine.errors import SyncFailed
 
 if TYPE_CHECKING:
     from storage_engine.delivery.consumer_offsets import Progress
+
+    Runs = list[tuple[int, int]]
 
 _ENTRY = struct.Struct(">IB3xIIqI")
 _REST = struct.Struct(">B3xIIqI")
@@ -44,6 +48,7 @@ _NAME: Final = 1
 _SETTLED: Final = 2
 _POSITION: Final = 3
 _RESET: Final = 4
+_SKIPPED: Final = 5
 
 
 class JournalEntry(msgspec.Struct, frozen=True):
@@ -56,6 +61,7 @@ class JournalEntry(msgspec.Struct, frozen=True):
     count: int
     is_position: bool = False
     is_reset: bool = False
+    is_skipped: bool = False
 
 
 class OffsetJournal:
@@ -80,10 +86,20 @@ class OffsetJournal:
         self._names = {name: name_id for name_id, name in enumerate(names)}
         return entries
 
-    def write_settled(self, settled: list[tuple[Progress, list[tuple[int, int]]]]) -> None:
-        """Append runs of settled offsets; one write to the page cache. Raises ``DiskFull``."""
+    def write_settled(
+        self,
+        settled: list[tuple[Progress, Runs]],
+        skipped: dict[Progress, Runs] | None = None,
+    ) -> None:
+        """Append runs of settled and skipped offsets; one write to the page cache.
+
+        Raises ``DiskFull``.
+        """
         known_count = len(self._names)
-        self._append(self._settled_bytes(settled, self._names), known_count)
+        content = self._settled_bytes(settled, self._names, _SETTLED)
+        if skipped:
+            content += self._settled_bytes(skipped.items(), self._names, _SKIPPED)
+        self._append(content, known_count)
 
     def write_positions(self, group: str, topic: str, positions: dict[int, int]) -> None:
         """Append where a group begins, by queue id; one write. Raises ``DiskFull``."""
@@ -101,14 +117,19 @@ class OffsetJournal:
         self._append(self._position_bytes(reset, self._names), known_count)
 
     def restart(
-        self, moved: list[Progress], settled: list[tuple[Progress, list[tuple[int, int]]]]
+        self,
+        moved: list[Progress],
+        settled: list[tuple[Progress, Runs]],
+        skipped: dict[Progress, Runs] | None = None,
     ) -> None:
         """Replace the journal by one that holds only this; durable on return.
 
-        ``moved``: consumer offsets to keep; ``settled``: runs above them.
+        ``moved``: consumer offsets to keep; ``settled`` and ``skipped``: runs above them.
         """
         names: dict[tuple[str, str], int] = {}
-        parts = [self._position_bytes(moved, names), self._settled_bytes(settled, names)]
+        parts = [self._position_bytes(moved, names), self._settled_bytes(settled, names, _SETTLED)]
+        if skipped:
+            parts.append(self._settled_bytes(skipped.items(), names, _SKIPPED))
         aside = self._path.with_name(self._path.name + NEXT_SUFFIX)
         self._files.unlink(aside)
         descriptor = self._files.open_append(aside)
@@ -143,8 +164,9 @@ class OffsetJournal:
 
     def _settled_bytes(
         self,
-        settled: list[tuple[Progress, list[tuple[int, int]]]],
+        settled: Iterable[tuple[Progress, Runs]],
         names: dict[tuple[str, str], int],
+        kind: int,
     ) -> bytes:
         parts = []
         for progress, runs in settled:
@@ -152,7 +174,7 @@ class OffsetJournal:
             if head:
                 parts.append(head)
             for first, count in runs:
-                parts.append(_entry(_SETTLED, name_id, progress.queue_id, first, count))
+                parts.append(_entry(kind, name_id, progress.queue_id, first, count))
         return b"".join(parts)
 
     def _append(self, content: bytes, known_count: int) -> None:
@@ -202,10 +224,8 @@ def read_entries(content: bytes) -> tuple[list[JournalEntry], list[tuple[str, st
             names.append((group, topic))
         else:
             group, topic = names[name_id]
-            is_position, is_reset = kind == _POSITION, kind == _RESET
-            entries.append(
-                JournalEntry(group, topic, queue_id, first, count, is_position, is_reset)
-            )
+            kinds = kind == _POSITION, kind == _RESET, kind == _SKIPPED
+            entries.append(JournalEntry(group, topic, queue_id, first, count, *kinds))
         at = end
     return entries, names, at
 

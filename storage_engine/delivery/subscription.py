@@ -7,12 +7,17 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from storage_engine.delivery.consumer_offsets import ConsumerOffsets
+from storage_engine.delivery.members import Members
 from storage_engine.delivery.process_queue import ProcessQueue
+from storage_engine.errors import SubscriptionConflict
+from storage_engine.filters.message_filter import Filter, FilterKind, known_filter
 from storage_engine.queues.consume_queue import ConsumeQueue
 from storage_engine.wire.deliveries import ReceiveRequest
+
+_EVERYTHING: Final = known_filter("", FilterKind.TAG)
 
 
 class Delivered(NamedTuple):
@@ -45,10 +50,22 @@ class Subscription:
     """One group on one topic: its queues, and who waits for them.
 
     ``queues`` are the topic's, by queue id; ``retry`` is the queue of the group's retry topic for
-    messages of this topic, once one has failed; ``sources`` are all of them.
+    messages of this topic, once one has failed; ``sources`` are all of them. ``filter`` is the one
+    of all members: with two, each message would be tested by whoever came first, and lost to the
+    other.
     """
 
-    __slots__ = ("group", "parked", "queues", "retry", "rotor", "sources", "topic")
+    __slots__ = (
+        "filter",
+        "group",
+        "members",
+        "parked",
+        "queues",
+        "retry",
+        "rotor",
+        "sources",
+        "topic",
+    )
 
     def __init__(self, group: str, topic: str) -> None:
         self.group = group
@@ -58,6 +75,33 @@ class Subscription:
         self.sources: list[ProcessQueue] = []
         self.parked: OrderedDict[Parked, None] = OrderedDict()  # in order of arrival
         self.rotor = 0  # the queue to look at first, so that none starves
+        self.filter = _EVERYTHING
+        self.members = Members()
+
+    def join(self, member_id: str, wanted: Filter, now_ms: int) -> bool:
+        """Hear of a member, and read through its filter; True when that is another than before.
+
+        Raises ``SubscriptionConflict`` while others read the topic through the one of before.
+        """
+        is_other = wanted is not self.filter and wanted != self.filter
+        if is_other:
+            if self._has_others(member_id, now_ms):
+                raise SubscriptionConflict(
+                    f"the group reads this topic with the {self.filter.kind} filter {self.filter}; "
+                    "another one needs a group of its own, or that no other member has been there "
+                    "for two minutes"
+                )
+            self.filter = wanted
+        self.members.hear(member_id, now_ms)
+        return is_other
+
+    def _has_others(self, member_id: str, now_ms: int) -> bool:
+        """Whether anybody else waits, holds messages, or was heard of lately."""
+        return (
+            self.members.has_others(member_id, now_ms)
+            or any(parked.request.member_id != member_id for parked in self.parked)
+            or any(process_queue.is_leased_beside(member_id) for process_queue in self.sources)
+        )
 
     def add_queues(
         self, queues: list[ConsumeQueue], offsets: ConsumerOffsets, span_max: int, *, at_end: bool

@@ -11,7 +11,12 @@ import abc
 from typing import TypeVar
 
 from storage_engine.records.record import Record, decode_records
-from storage_engine.wire.deliveries import SettleReply, SettleRequest
+from storage_engine.wire.deliveries import (
+    MemberRef,
+    SettleReply,
+    SettleRequest,
+    SubscribeRequest,
+)
 from storage_engine.wire.frames import decode_look_up_reply, decode_pull_reply, decode_reply
 from storage_engine.wire.groups import GroupConfig, GroupList, GroupRef, GroupStats
 from storage_engine.wire.protocol import CheckpointReply, Empty, Op, StatsReply
@@ -53,6 +58,13 @@ class AsyncCalls(abc.ABC):
 
     async def settle(self, request: SettleRequest) -> SettleReply:
         return await self._ask(Op.SETTLE, request, SettleReply)
+
+    async def subscribe(self, request: SubscribeRequest) -> None:
+        """Raises ``FilterInvalid``, ``SubscriptionConflict`` as the receives would."""
+        await self._ask(Op.SUBSCRIBE, request, Empty)
+
+    async def unsubscribe(self, request: MemberRef) -> None:
+        await self._ask(Op.UNSUBSCRIBE, request, Empty)
 
     async def topic_put(self, request: TopicConfig) -> None:
         await self._ask(Op.TOPIC_PUT, request, Empty)

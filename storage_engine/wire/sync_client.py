@@ -20,7 +20,13 @@ from storage_engine.errors import (
 )
 from storage_engine.records.record import Record, decode_records
 from storage_engine.wire.client_types import PutResult, Received, put_bytes_max, put_results
-from storage_engine.wire.deliveries import ReceiveRequest, SettleReply, SettleRequest
+from storage_engine.wire.deliveries import (
+    MemberRef,
+    ReceiveRequest,
+    SettleReply,
+    SettleRequest,
+    SubscribeRequest,
+)
 from storage_engine.wire.frames import (
     Frame,
     FrameDecoder,
@@ -114,6 +120,13 @@ class StoreClient:
 
     def settle(self, request: SettleRequest) -> SettleReply:
         return self._ask(Op.SETTLE, request, SettleReply)
+
+    def subscribe(self, request: SubscribeRequest) -> None:
+        """Raises ``FilterInvalid``, ``SubscriptionConflict`` as the receives would."""
+        self._ask(Op.SUBSCRIBE, request, Empty)
+
+    def unsubscribe(self, request: MemberRef) -> None:
+        self._ask(Op.UNSUBSCRIBE, request, Empty)
 
     def topic_put(self, request: TopicConfig) -> None:
         self._ask(Op.TOPIC_PUT, request, Empty)
