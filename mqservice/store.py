@@ -74,6 +74,7 @@ from storage_engine.client import (
     encode_record,
     error_from_code,
     new_message_id,
+    shown_record,
 )
 
 __all__ = [
@@ -138,6 +139,7 @@ __all__ = [
     "get_store",
     "is_store_connected",
     "new_message_id",
+    "shown_record",
     "use_store",
 ]
 

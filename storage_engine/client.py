@@ -26,6 +26,7 @@ from storage_engine.errors import (
     TopicNotFound,
     error_from_code,
 )
+from storage_engine.groups.retry_record import shown_record
 from storage_engine.records.message_id import new_message_id
 from storage_engine.records.record import Record, StoreMessage, encode_record
 from storage_engine.system_properties import SYSTEM_PROPERTIES
@@ -128,4 +129,5 @@ __all__ = [
     "encode_record",
     "error_from_code",
     "new_message_id",
+    "shown_record",
 ]
