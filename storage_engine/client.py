@@ -33,6 +33,13 @@ from storage_engine.system_properties import SYSTEM_PROPERTIES
 from storage_engine.topic_names import dlq_topic_of
 from storage_engine.wire.async_client import AsyncStoreClient
 from storage_engine.wire.client_types import ClientConfig, PutResult, Received
+from storage_engine.wire.dead_letters import (
+    PurgeReply,
+    PurgeRequest,
+    RedriveOutcome,
+    RedriveReply,
+    RedriveRequest,
+)
 from storage_engine.wire.deliveries import (
     Extend,
     LeaseRef,
@@ -102,6 +109,8 @@ __all__ = [
     "PullHead",
     "PullRequest",
     "PullStatus",
+    "PurgeReply",
+    "PurgeRequest",
     "PutResult",
     "QueueNotFound",
     "QueueStats",
@@ -110,6 +119,9 @@ __all__ = [
     "Received",
     "Record",
     "RecordRefused",
+    "RedriveOutcome",
+    "RedriveReply",
+    "RedriveRequest",
     "SettleFailure",
     "SettleReply",
     "SettleRequest",

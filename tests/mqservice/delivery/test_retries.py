@@ -1,4 +1,4 @@
-"""What happens to messages that are not acknowledged, through REST and WebSocket on a real engine."""
+"""Messages that are not acknowledged, through REST and WebSocket on a real engine."""
 
 from __future__ import annotations
 
