@@ -28,11 +28,20 @@ from storage_engine.errors import (
     error_from_code,
 )
 from storage_engine.filters.message_filter import Filter, FilterKind, known_filter
+from storage_engine.groups.retry_record import DeadLetter, find_dead_letter, shown_record
 from storage_engine.records.message_id import new_message_id
 from storage_engine.records.record import Record, StoreMessage, encode_record
 from storage_engine.system_properties import SYSTEM_PROPERTIES
+from storage_engine.topic_names import dlq_topic_of
 from storage_engine.wire.async_client import AsyncStoreClient
 from storage_engine.wire.client_types import ClientConfig, PutResult, Received
+from storage_engine.wire.dead_letters import (
+    PurgeReply,
+    PurgeRequest,
+    RedriveOutcome,
+    RedriveReply,
+    RedriveRequest,
+)
 from storage_engine.wire.deliveries import (
     Extend,
     LeaseRef,
@@ -81,6 +90,7 @@ __all__ = [
     "CheckpointReply",
     "ClientConfig",
     "CursorInvalid",
+    "DeadLetter",
     "DiskFull",
     "Durability",
     "Extend",
@@ -106,6 +116,8 @@ __all__ = [
     "PullHead",
     "PullRequest",
     "PullStatus",
+    "PurgeReply",
+    "PurgeRequest",
     "PutResult",
     "QueueNotFound",
     "QueueStats",
@@ -114,6 +126,9 @@ __all__ = [
     "Received",
     "Record",
     "RecordRefused",
+    "RedriveOutcome",
+    "RedriveReply",
+    "RedriveRequest",
     "SettleFailure",
     "SettleReply",
     "SettleRequest",
@@ -134,8 +149,11 @@ __all__ = [
     "TopicNotFound",
     "TopicRef",
     "TopicStats",
+    "dlq_topic_of",
     "encode_record",
     "error_from_code",
+    "find_dead_letter",
     "known_filter",
     "new_message_id",
+    "shown_record",
 ]
