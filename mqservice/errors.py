@@ -15,6 +15,7 @@ from mqservice.store import (
     BadRequest,
     CursorInvalid,
     DiskFull,
+    FilterInvalid,
     GroupNotFound,
     LeaseExpired,
     OffsetOutOfRange,
@@ -25,6 +26,7 @@ from mqservice.store import (
     StoreBusy,
     StoreError,
     StoreUnavailable,
+    SubscriptionConflict,
     SyncFailed,
     TopicNotFound,
 )
@@ -54,6 +56,8 @@ _TABLE: Final[dict[type[StoreError], tuple[str, str, int | None]]] = {
 _SPOKEN: Final[dict[type[StoreError], str]] = {
     BadRequest: "BAD_REQUEST",
     CursorInvalid: "CURSOR_INVALID",
+    FilterInvalid: "ILLEGAL_FILTER",
+    SubscriptionConflict: "SUBSCRIPTION_CONFLICT",
     QueueNotFound: "BAD_REQUEST",
     OffsetOutOfRange: "BAD_REQUEST",
     RecordRefused: "BAD_REQUEST",

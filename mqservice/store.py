@@ -29,6 +29,8 @@ from storage_engine.client import (
     DiskFull,
     Durability,
     Extend,
+    FilterInvalid,
+    FilterKind,
     GroupConfig,
     GroupList,
     GroupNotFound,
@@ -39,6 +41,7 @@ from storage_engine.client import (
     LeaseRef,
     LookUpHead,
     LookUpRequest,
+    MemberRef,
     Nack,
     OffsetAtTimeReply,
     OffsetAtTimeRequest,
@@ -71,6 +74,8 @@ from storage_engine.client import (
     StoreError,
     StoreMessage,
     StoreUnavailable,
+    SubscribeRequest,
+    SubscriptionConflict,
     SyncFailed,
     TopicConfig,
     TopicList,
@@ -81,6 +86,7 @@ from storage_engine.client import (
     encode_record,
     error_from_code,
     find_dead_letter,
+    known_filter,
     new_message_id,
     shown_record,
 )
@@ -97,6 +103,8 @@ __all__ = [
     "DiskFull",
     "Durability",
     "Extend",
+    "FilterInvalid",
+    "FilterKind",
     "GroupConfig",
     "GroupList",
     "GroupNotFound",
@@ -107,6 +115,7 @@ __all__ = [
     "LeaseRef",
     "LookUpHead",
     "LookUpRequest",
+    "MemberRef",
     "Nack",
     "OffsetAtTimeReply",
     "OffsetAtTimeRequest",
@@ -140,6 +149,8 @@ __all__ = [
     "StoreError",
     "StoreMessage",
     "StoreUnavailable",
+    "SubscribeRequest",
+    "SubscriptionConflict",
     "SyncFailed",
     "TopicConfig",
     "TopicList",
@@ -154,6 +165,7 @@ __all__ = [
     "find_dead_letter",
     "get_store",
     "is_store_connected",
+    "known_filter",
     "new_message_id",
     "shown_record",
     "use_store",
@@ -169,6 +181,10 @@ class Store(Protocol):
     def put(self, records: list[bytes]) -> asyncio.Future[list[PutResult]]: ...
 
     async def receive(self, request: ReceiveRequest) -> Received: ...
+
+    async def subscribe(self, request: SubscribeRequest) -> None: ...
+
+    async def unsubscribe(self, request: MemberRef) -> None: ...
 
     async def settle(self, request: SettleRequest) -> SettleReply: ...
 
