@@ -302,31 +302,15 @@ class OpenStore:
             answers.append(Leased(delivered.lease_generation, delivered.attempts, records))
 
         request = ReceiveRequest(
-            group=group,
-            topic="t",
-            member_id=member_id,
-            messages_max=count,
-            bytes_max=1 << 20,
-            wait_ms=wait_ms,
-            lease_ms=lease_ms,
-            filter=sql or tags,
+            group=group, topic="t", member_id=member_id, messages_max=count, bytes_max=1 << 20,
+            wait_ms=wait_ms, lease_ms=lease_ms, filter=sql or tags,
             filter_kind=FilterKind.SQL92 if sql else FilterKind.TAG,
-        )
+        )  # fmt: skip
         parked = self.store.consumption.receive(request, answered)
         return answers, parked
 
-    def receive(
-        self,
-        count: int = 16,
-        *,
-        group: str = "g",
-        lease_ms: int = 1_000,
-        member_id: str = "m",
-        tags: str = "",
-        sql: str = "",
-    ) -> Leased:
-        """What is ready now."""
-        who = {"group": group, "member_id": member_id, "tags": tags, "sql": sql}
+    def receive(self, count: int = 16, *, lease_ms: int = 1_000, **who: str) -> Leased:
+        """What is ready now; ``who`` as for ``park``."""
         answers, _ = self.park(count, wait_ms=0, lease_ms=lease_ms, **who)
         return answers[0]
 
