@@ -82,7 +82,7 @@ class Progress:
                 if settled:
                     settled.difference_update(range(self.consumer_offset, end))
                 self.consumer_offset = end
-        if settled or self.skipped:
+        if settled or self.skipped.count:
             self._pass_settled()
 
     def skip(self, first: int, count: int) -> None:
@@ -97,7 +97,7 @@ class Progress:
             self.skipped.add(first, end)
         elif end > self.consumer_offset:
             self.consumer_offset = end
-            if settled or self.skipped:
+            if settled or self.skipped.count:
                 self._pass_settled()
 
     def _pass_settled(self) -> None:

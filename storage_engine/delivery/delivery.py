@@ -31,7 +31,7 @@ from storage_engine.delivery.receive_limits import check_receive
 from storage_engine.delivery.settling import Settling
 from storage_engine.delivery.subscription import Delivered, Parked, Subscription
 from storage_engine.errors import StoreBusy, StoreError
-from storage_engine.filters.message_filter import known_filter
+from storage_engine.filters.message_filter import EVERYTHING, known_filter
 from storage_engine.queues.consume_queue import ConsumeQueue
 from storage_engine.wire.deliveries import MemberRef, ReceiveRequest, SubscribeRequest
 from storage_engine.wire.groups import GroupConfig, GroupQueueStats, StartFrom
@@ -110,7 +110,7 @@ class Delivery:
         subscription = self.subscribe(group, queues, request)
         if subscription.parked:
             return self._answer_or_park(subscription, request, None, answer)
-        look = self._looking.begin(subscription)
+        look = None if subscription.filter.is_all else self._looking.begin(subscription)
         delivered = self._take(subscription, request, look)
         parked = self._answer_or_park(subscription, request, delivered, answer)
         if look is not None:
@@ -148,7 +148,7 @@ class Delivery:
             SubscriptionConflict: other members read the topic through another one.
             DiskFull: the group's first position on a queue cannot be written.
         """
-        wanted = known_filter(request.filter, request.filter_kind)
+        wanted = known_filter(request.filter, request.filter_kind) if request.filter else EVERYTHING
         subscription = self._subscribe(group, request.topic, queues)
         if subscription.join(request.member_id, wanted, self._clock.monotonic_ms()):
             # Whoever waits is the same member, which does not want this any more.
@@ -297,7 +297,7 @@ class Delivery:
         """Give what is ready to those who wait, first come first served."""
         if not subscription.parked:
             return
-        look = self._looking.begin(subscription)
+        look = None if subscription.filter.is_all else self._looking.begin(subscription)
         while subscription.parked:
             waiting = next(iter(subscription.parked))
             delivered = self._take(subscription, waiting.request, look)

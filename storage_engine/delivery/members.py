@@ -27,6 +27,8 @@ class Members:
     def hear(self, member_id: str, now_ms: int) -> None:
         heard_ms = self._heard_ms
         heard_ms[member_id] = now_ms
+        if len(heard_ms) == 1:
+            return
         heard_ms.move_to_end(member_id)
         while len(heard_ms) > 1:
             oldest = next(iter(heard_ms))

@@ -149,9 +149,10 @@ class ProcessQueue:
         inflight = self.inflight
         settled, skipped = self.progress.settled, self.progress.skipped
         end = len(taken) + count
-        max_offset = stop = self._end_of_span()
+        span_end = self.progress.consumer_offset + self._span_max + skipped.count
+        max_offset = stop = min(self.queue.max_offset, span_end)
         while queue_offset < max_offset and len(taken) < end:
-            if skipped:
+            if skipped.count:
                 # Before a restart, or a change of the filter, above the consumer offset.
                 queue_offset = skipped.end_of(queue_offset)
                 stop = skipped.first_from(queue_offset, max_offset)
@@ -171,12 +172,6 @@ class ProcessQueue:
                 queue_offset += 1
         self.position = queue_offset
 
-    def _end_of_span(self) -> int:
-        """The queue offset at which to stop for now: the queue's end, or the span's."""
-        progress = self.progress
-        span_end = progress.consumer_offset + self._span_max + progress.skipped.count
-        return min(self.queue.max_offset, span_end)
-
     def _take_wanted(
         self,
         taken: list[tuple[int, int, int, int]],
@@ -194,7 +189,8 @@ class ProcessQueue:
         end = len(taken) + count
         while len(taken) < end and not look.is_spent:
             queue_offset = skipped.end_of(queue_offset)
-            stop = skipped.first_from(queue_offset, self._end_of_span())
+            span_end = progress.consumer_offset + self._span_max + skipped.count
+            stop = skipped.first_from(queue_offset, min(self.queue.max_offset, span_end))
             if queue_offset >= stop:
                 break
             units = self.queue.units(queue_offset, min(stop - queue_offset, look.units_left))

@@ -7,17 +7,15 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from storage_engine.delivery.consumer_offsets import ConsumerOffsets
 from storage_engine.delivery.members import Members
 from storage_engine.delivery.process_queue import ProcessQueue
 from storage_engine.errors import SubscriptionConflict
-from storage_engine.filters.message_filter import Filter, FilterKind, known_filter
+from storage_engine.filters.message_filter import EVERYTHING, Filter
 from storage_engine.queues.consume_queue import ConsumeQueue
 from storage_engine.wire.deliveries import ReceiveRequest
-
-_EVERYTHING: Final = known_filter("", FilterKind.TAG)
 
 
 class Delivered(NamedTuple):
@@ -75,7 +73,7 @@ class Subscription:
         self.sources: list[ProcessQueue] = []
         self.parked: OrderedDict[Parked, None] = OrderedDict()  # in order of arrival
         self.rotor = 0  # the queue to look at first, so that none starves
-        self.filter = _EVERYTHING
+        self.filter = EVERYTHING
         self.members = Members()
 
     def join(self, member_id: str, wanted: Filter, now_ms: int) -> bool:

@@ -79,11 +79,11 @@ def compile_filter(text: str, kind: FilterKind) -> Filter:
 
 @lru_cache(_COMPILED_MAX)
 def known_filter(text: str, kind: FilterKind) -> Filter:
-    """The same, compiled before or now; the empty text stands for all messages.
+    """The same, compiled before or now; the empty text stands for ``EVERYTHING``.
 
     Refusals are not remembered. Raises ``FilterInvalid``.
     """
-    return compile_filter(text or ALL, kind if text else FilterKind.TAG)
+    return compile_filter(text, kind) if text else EVERYTHING
 
 
 def _compile_tags(text: str) -> Filter:
@@ -134,3 +134,6 @@ def _kept(text: str) -> str:
 
 def _always(_: object) -> bool:
     return True
+
+
+EVERYTHING: Final = compile_filter(ALL, FilterKind.TAG)
