@@ -13,13 +13,15 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Container
+from functools import partial
 from typing import Final, NamedTuple
 
 from storage_engine.catalog import Catalog
 from storage_engine.clock import Clock
 from storage_engine.delivery.consumer_offsets import ConsumerOffsets
 from storage_engine.delivery.failure import Failure
+from storage_engine.delivery.process_queue import ProcessQueue
 from storage_engine.delivery.subscription import Subscription
 from storage_engine.errors import RecordRefused, StoreError
 from storage_engine.groups.retry_policy import is_exhausted
@@ -89,6 +91,12 @@ class Retries:
         failure.process_queue.hold(failure.queue_offset)
         self._waiting.append(failure)
 
+    def forget(self, process_queues: Container[ProcessQueue]) -> None:
+        """Their messages begin again: what has failed there and waits here is moved no more."""
+        self._waiting = deque(
+            [each for each in self._waiting if each.process_queue not in process_queues]
+        )
+
     @property
     def waiting_count(self) -> int:
         return len(self._waiting)
@@ -116,13 +124,12 @@ class Retries:
                 taken.append(self._waiting.popleft())
             if not successors:
                 return True
-            places = self._mover.move(
-                [
-                    Move(each.record, each.failure.process_queue.progress, each.queue_offset)
-                    for each in successors
-                ],
-                lambda: self._moved([each.failure for each in successors]),
-            )
+            moves = [
+                Move(each.record, each.failure.process_queue.progress, each.queue_offset)
+                for each in successors
+            ]
+            reset_counts = [move.progress.reset_count for move in moves]
+            places = self._mover.move(moves, partial(self._published, successors, reset_counts))
         except StoreError as exc:
             self._waiting.extendleft(reversed(taken))
             log.warning("retries wait", extra={"action": "retries_stalled", "reason": str(exc)})
@@ -135,6 +142,17 @@ class Retries:
             self.dead_count += successor.is_dead
             self.retried_count += not successor.is_dead
         return True
+
+    def _published(self, successors: list[_Successor], reset_counts: list[int]) -> None:
+        """The new places are durable. After a reset the old ones are another delivery's."""
+        failures = [each.failure for each in successors]
+        self._moved(
+            [
+                failure
+                for failure, reset_count in zip(failures, reset_counts, strict=True)
+                if failure.process_queue.progress.reset_count == reset_count
+            ]
+        )
 
     def _successor_or_back(self, failure: Failure) -> _Successor | None:
         """The same; a message of an older store whose properties leave no room stays in place."""

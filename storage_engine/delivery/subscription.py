@@ -14,6 +14,13 @@ from storage_engine.delivery.process_queue import ProcessQueue
 from storage_engine.queues.consume_queue import ConsumeQueue
 from storage_engine.wire.deliveries import ReceiveRequest
 
+StartOf = Callable[[ConsumeQueue], int]  # where a group begins on a queue it has never read
+
+
+def min_offset_of(queue: ConsumeQueue) -> int:
+    """All that can be read."""
+    return queue.min_offset
+
 
 class Delivered(NamedTuple):
     """What a receive got. ``records`` are (physical_offset, record_bytes); attempts run along."""
@@ -60,15 +67,19 @@ class Subscription:
         self.rotor = 0  # the queue to look at first, so that none starves
 
     def add_queues(
-        self, queues: list[ConsumeQueue], offsets: ConsumerOffsets, span_max: int, *, at_end: bool
+        self,
+        queues: list[ConsumeQueue],
+        offsets: ConsumerOffsets,
+        span_max: int,
+        start_of: StartOf,
     ) -> list[ProcessQueue]:
         """Read the queues of the topic that are not read yet; those queues.
 
-        The group's positions there are fixed now, at the ends of the queues or where they begin.
-        Raises ``DiskFull``, ``SyncFailed``, with nothing changed.
+        The group's positions there are fixed now, where ``start_of`` says. Raises ``DiskFull``,
+        ``SyncFailed``, with nothing changed.
         """
         new = queues[len(self.queues) :]
-        added = self._read(self.topic, new, offsets, span_max, at_end=at_end)
+        added = self._read(self.topic, new, offsets, span_max, start_of)
         self.queues += added
         return self._sourced(added)
 
@@ -76,7 +87,7 @@ class Subscription:
         self, queue: ConsumeQueue, offsets: ConsumerOffsets, span_max: int
     ) -> list[ProcessQueue]:
         """Read the queue of the retry topic too. Raises ``DiskFull``, ``SyncFailed``."""
-        added = self._read(queue.topic, [queue], offsets, span_max, at_end=False)
+        added = self._read(queue.topic, [queue], offsets, span_max, min_offset_of)
         (self.retry,) = added
         return self._sourced(added)
 
@@ -86,11 +97,10 @@ class Subscription:
         queues: list[ConsumeQueue],
         offsets: ConsumerOffsets,
         span_max: int,
-        *,
-        at_end: bool,
+        start_of: StartOf,
     ) -> list[ProcessQueue]:
         positions = {
-            queue.queue_id: queue.max_offset if at_end else queue.min_offset
+            queue.queue_id: start_of(queue)
             for queue in queues
             if offsets.find(self.group, topic, queue.queue_id) is None
         }

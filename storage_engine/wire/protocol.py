@@ -35,6 +35,12 @@ from typing import Final
 
 from storage_engine.wire.deliveries import ReceiveRequest, SettleReply, SettleRequest
 from storage_engine.wire.groups import GroupConfig, GroupList, GroupRef, GroupStats
+from storage_engine.wire.offsets import (
+    OffsetCommitReply,
+    OffsetCommitRequest,
+    OffsetResetReply,
+    OffsetResetRequest,
+)
 from storage_engine.wire.reads import (
     LookUpRequest,
     OffsetAtTimeReply,
@@ -63,6 +69,8 @@ class Op(enum.IntEnum):
     SETTLE = 19
     LOOK_UP = 20
     OFFSET_AT_TIME = 21
+    OFFSET_COMMIT = 22
+    OFFSET_RESET = 23
     TOPIC_PUT = 32
     TOPIC_LIST = 33
     TOPIC_STATS = 34
@@ -139,6 +147,8 @@ REQUEST_TYPES: Final[dict[Op, type[Wire]]] = {
     Op.SETTLE: SettleRequest,
     Op.LOOK_UP: LookUpRequest,
     Op.OFFSET_AT_TIME: OffsetAtTimeRequest,
+    Op.OFFSET_COMMIT: OffsetCommitRequest,
+    Op.OFFSET_RESET: OffsetResetRequest,
     Op.TOPIC_PUT: TopicConfig,
     Op.TOPIC_LIST: Empty,
     Op.TOPIC_STATS: TopicRef,
@@ -154,6 +164,8 @@ REPLY_TYPES: Final[dict[Op, type[Wire]]] = {
     Op.CANCEL: Empty,
     Op.SETTLE: SettleReply,
     Op.OFFSET_AT_TIME: OffsetAtTimeReply,
+    Op.OFFSET_COMMIT: OffsetCommitReply,
+    Op.OFFSET_RESET: OffsetResetReply,
     Op.TOPIC_PUT: Empty,
     Op.TOPIC_LIST: TopicList,
     Op.TOPIC_STATS: TopicStats,
