@@ -27,11 +27,20 @@ from storage_engine.errors import (
     TopicNotFound,
     error_from_code,
 )
+from storage_engine.groups.retry_record import DeadLetter, find_dead_letter, shown_record
 from storage_engine.records.message_id import new_message_id
 from storage_engine.records.record import Record, StoreMessage, encode_record
 from storage_engine.system_properties import SYSTEM_PROPERTIES
+from storage_engine.topic_names import dlq_topic_of
 from storage_engine.wire.async_client import AsyncStoreClient
 from storage_engine.wire.client_types import ClientConfig, PutResult, Received
+from storage_engine.wire.dead_letters import (
+    PurgeReply,
+    PurgeRequest,
+    RedriveOutcome,
+    RedriveReply,
+    RedriveRequest,
+)
 from storage_engine.wire.deliveries import (
     Extend,
     LeaseRef,
@@ -87,6 +96,7 @@ __all__ = [
     "ClientConfig",
     "CommitRefused",
     "CursorInvalid",
+    "DeadLetter",
     "DiskFull",
     "Durability",
     "Extend",
@@ -113,6 +123,8 @@ __all__ = [
     "PullHead",
     "PullRequest",
     "PullStatus",
+    "PurgeReply",
+    "PurgeRequest",
     "PutResult",
     "QueueNotFound",
     "QueueReset",
@@ -122,6 +134,9 @@ __all__ = [
     "Received",
     "Record",
     "RecordRefused",
+    "RedriveOutcome",
+    "RedriveReply",
+    "RedriveRequest",
     "ResetTo",
     "SettleFailure",
     "SettleReply",
@@ -141,7 +156,10 @@ __all__ = [
     "TopicNotFound",
     "TopicRef",
     "TopicStats",
+    "dlq_topic_of",
     "encode_record",
     "error_from_code",
+    "find_dead_letter",
     "new_message_id",
+    "shown_record",
 ]

@@ -15,6 +15,7 @@ from functools import partial
 from storage_engine.catalog import Catalog
 from storage_engine.clock import Clock
 from storage_engine.config import StoreConfig
+from storage_engine.dead_letters import DeadLetters
 from storage_engine.delivery.consumer_offsets import ConsumerOffsets, Progress
 from storage_engine.delivery.delivery import Delivery
 from storage_engine.delivery.subscription import Delivered, Parked
@@ -91,6 +92,7 @@ class Consumption:
         for progress in list(consumer_offsets):
             self._restore(progress)
         catalog.queues_added = self.delivery.queues_added
+        self.dead_letters = DeadLetters(catalog, commit_log, queues, consumer_offsets, mover)
         self.schedule = Schedule(clock, commit_log, queues, consumer_offsets, mover, self._due)
         self.schedule.follow()
         self._progress = GroupProgress(commit_log, self.delivery, self.schedule)

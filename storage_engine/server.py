@@ -22,6 +22,7 @@ from storage_engine.delivery.subscription import Delivered, Parked
 from storage_engine.errors import BadFrame, BadRequest, StoreBusy, StoreError
 from storage_engine.put_path import Appended, holds_one_record
 from storage_engine.store import STORE_HOST, Store
+from storage_engine.wire.dead_letters import PurgeRequest, RedriveReply, RedriveRequest
 from storage_engine.wire.deliveries import ReceiveHead, ReceiveRequest, SettleRequest
 from storage_engine.wire.frames import (
     Frame,
@@ -117,6 +118,9 @@ class _Connection(asyncio.BufferedProtocol):
             Op.GROUP_LIST: lambda request: GroupList(groups=self._store.catalog.group_list()),
             Op.GROUP_STATS: lambda request: self._store.consumption.group_stats(
                 cast("GroupRef", request).group
+            ),
+            Op.PURGE: lambda request: self._store.consumption.dead_letters.purge(
+                cast("PurgeRequest", request)
             ),
             Op.STATS: lambda request: self._store.stats(len(self._server.connections)),
         }
@@ -238,6 +242,9 @@ class _Connection(asyncio.BufferedProtocol):
         elif isinstance(request, LookUpRequest):
             content = encode_records_reply(*self._store.queries.look_up(request))
             self._reply(op, request_id, content)
+        elif isinstance(request, RedriveRequest):
+            answer = partial(self._redriven, request_id)
+            self._store.consumption.dead_letters.redrive(request, answer)
         elif isinstance(request, CancelRequest):
             parked = self._parked.pop(request.request_id, None)
             if parked is not None:
@@ -297,6 +304,9 @@ class _Connection(asyncio.BufferedProtocol):
         )
         records = self._store.read_records(delivered.records)
         self._reply(Op.RECEIVE, request_id, encode_records_reply(head, records))
+
+    def _redriven(self, request_id: int, reply: RedriveReply) -> None:
+        self._reply(Op.REDRIVE, request_id, encode_struct(reply))
 
     async def _checkpoint(self, request_id: int) -> None:
         try:

@@ -14,12 +14,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Iterable, Sequence
-from typing import Final, NamedTuple, Protocol
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final
 
-from mqservice.delivery import frames
-from mqservice.delivery.codec import Codec
-from mqservice.delivery.context import DeliveryContext
+from mqservice.delivery import frames, pushes
+from mqservice.delivery.held import Delivery, nack_of
 from mqservice.delivery.limits import (
     CREDIT_BYTES_MAX,
     CREDIT_MSGS_MAX,
@@ -27,17 +26,20 @@ from mqservice.delivery.limits import (
     LATE_TAG_COUNT_MAX,
     WAIT_MS_MAX,
 )
-from mqservice.delivery.settlement import Command, Settlement, nack_of
+from mqservice.delivery.owner import Session
+from mqservice.delivery.settlement import Command, Settlement
 from mqservice.errors import problem_from_store
 from mqservice.groups.routes import GroupRoute
 from mqservice.store import (
     GroupNotFound,
+    Nack,
     Received,
     ReceiveRequest,
     Record,
     SettleRequest,
     StoreError,
     TopicNotFound,
+    shown_record,
 )
 from mqservice.topics.routes import TopicRoute
 
@@ -48,31 +50,6 @@ _RETRY_MS_MAX: Final = 2_000
 # A batch that waited longer than this for the socket gets its lease anew once it is sent.
 _HANDOVER_MS_MAX: Final = 1_000
 _NACK_COUNT_MAX: Final = 1_000
-
-
-class Delivery(NamedTuple):
-    """What must be remembered of a message that the client holds."""
-
-    queue_id: int
-    lease_generation: int
-    queue_offset: int
-    body_bytes: int
-    lease_until_ms: int
-
-
-class Session(Protocol):
-    """What a subscription needs of the session that owns it."""
-
-    context: DeliveryContext
-    codec: Codec
-    member_id: str
-    frame_bytes_max: int
-
-    async def send_frame(self, frame: bytes) -> None:
-        """Raises OSError once the client is gone."""
-
-    def end(self, code: int, reason: str) -> None:
-        """Close the session soon."""
 
 
 class Subscription:
@@ -119,10 +96,6 @@ class Subscription:
     def credit(self) -> frames.Credit:
         """What may still be delivered; bytes fall below zero after one large message."""
         return frames.Credit(self._credit_msgs, self._credit_bytes)
-
-    @property
-    def engine_topic(self) -> str:
-        return self._topic.engine_name
 
     @property
     def engine_group(self) -> str:
@@ -175,7 +148,8 @@ class Subscription:
             has_credit = self._has_credit.is_set()
             self._fetch = self._begin_fetch() if has_credit else None
             if received.records:
-                await self._send_messages(first_tag, received.records, received.head.attempts)
+                shown = [shown_record(record) for record in received.records]
+                await self._send_messages(first_tag, shown, received.head.attempts)
                 self._renew_if_late(first_tag, len(received.records), received_ms)
 
     def _begin_fetch(self) -> asyncio.Task[tuple[Received, int]]:
@@ -203,7 +177,8 @@ class Subscription:
         generation, until_ms = head.lease_generation, head.lease_until_ms
         first_tag = self._next_tag
         deliveries = [
-            Delivery(r.queue_id, generation, r.queue_offset, len(r.body), until_ms) for r in records
+            Delivery(r.topic, r.queue_id, generation, r.queue_offset, len(r.body), until_ms)
+            for r in records
         ]
         self._next_tag = first_tag + len(records)
         self._outstanding.update(zip(range(first_tag, self._next_tag), deliveries, strict=True))
@@ -277,14 +252,34 @@ class Subscription:
 
     def nack(self, items: list[frames.NackItem], command_id: int | None) -> None:
         """Give messages back, each after its delay."""
-        command = Command(command_id, "nacked")
         by_tag = {item.t: item for item in items}
-        pending = self._pending(list(by_tag))
-        taken = self._take(list(by_tag), command)
-        nacks = [
-            nack_of(self.engine_topic, delivery, by_tag[tag].delay_ms, by_tag[tag].reason or "")
-            for tag, delivery in taken
-        ]
+        self._give_up(
+            list(by_tag),
+            Command(command_id, "nacked"),
+            lambda tag, given: nack_of(given, by_tag[tag].delay_ms, by_tag[tag].reason or ""),
+        )
+
+    def dead_letter(self, items: list[frames.DeadLetterItem], command_id: int | None) -> None:
+        """Send messages to the group's DLQ."""
+        reasons = {item.t: item.reason or "" for item in items}
+        self._give_up(
+            list(reasons),
+            Command(command_id, "dead_lettered"),
+            lambda tag, given: nack_of(given, None, reasons[tag], is_dead=True),
+        )
+
+    def _release(self, tags: list[int]) -> None:
+        """Give back what the client has never had."""
+        release = Command(None, "nacked")
+        reason = "not sent"
+        self._give_up(tags, release, lambda _, given: nack_of(given, 0, reason, is_release=True))
+
+    def _give_up(
+        self, tags: list[int], command: Command, nack: Callable[[int, Delivery], Nack]
+    ) -> None:
+        pending = self._pending(tags)
+        taken = self._take(tags, command)
+        nacks = [nack(tag, delivery) for tag, delivery in taken]
         self._settlement.add_nacks(command, taken, nacks)
         if pending:
             self._settlement.join(command, pending)
@@ -296,7 +291,7 @@ class Subscription:
         for tag in tags:
             delivery = self._outstanding.get(tag)
             if delivery is None:
-                command.failures.append(frames.TagFailure(tag, "LEASE_EXPIRED"))
+                command.failures.append(pushes.TagFailure(tag, "LEASE_EXPIRED"))
             else:
                 found.append((tag, delivery))
         self._settlement.add_extends(command, found, lease_ms)
@@ -332,7 +327,7 @@ class Subscription:
                 delivery = late.pop(tag, None)
                 if delivery is None:
                     if not 0 < tag < self._next_tag:
-                        command.failures.append(frames.TagFailure(tag, "UNKNOWN_TAG"))
+                        command.failures.append(pushes.TagFailure(tag, "UNKNOWN_TAG"))
                     continue
             taken.append((tag, delivery))
         self._credit_msgs += returned_count
@@ -367,7 +362,7 @@ class Subscription:
                 self._register(fetch.result()[0])
         unsent = [tag for tag in self._outstanding if tag > self._sent_upto]
         if unsent:
-            self.nack([frames.NackItem(tag) for tag in unsent], None)
+            self._release(unsent)
 
     async def close(self, reason: str) -> None:
         """Give everything back at once."""
@@ -376,7 +371,7 @@ class Subscription:
         outstanding, self._outstanding = list(self._outstanding.values()), {}
         for start in range(0, len(outstanding), _NACK_COUNT_MAX):
             nacks = [
-                nack_of(self.engine_topic, delivery, 0, reason)
+                nack_of(delivery, 0, reason)
                 for delivery in outstanding[start : start + _NACK_COUNT_MAX]
             ]
             try:

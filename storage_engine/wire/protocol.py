@@ -33,6 +33,7 @@ import enum
 import struct
 from typing import Final
 
+from storage_engine.wire.dead_letters import PurgeReply, PurgeRequest, RedriveReply, RedriveRequest
 from storage_engine.wire.deliveries import ReceiveRequest, SettleReply, SettleRequest
 from storage_engine.wire.groups import GroupConfig, GroupList, GroupRef, GroupStats
 from storage_engine.wire.offsets import (
@@ -78,6 +79,8 @@ class Op(enum.IntEnum):
     GROUP_LIST = 41
     GROUP_STATS = 42
     CHECKPOINT = 48
+    REDRIVE = 56
+    PURGE = 57
     STATS = 49
 
 
@@ -157,6 +160,8 @@ REQUEST_TYPES: Final[dict[Op, type[Wire]]] = {
     Op.GROUP_STATS: GroupRef,
     Op.CHECKPOINT: Empty,
     Op.STATS: Empty,
+    Op.REDRIVE: RedriveRequest,
+    Op.PURGE: PurgeRequest,
 }
 REPLY_TYPES: Final[dict[Op, type[Wire]]] = {
     Op.HELLO: HelloReply,
@@ -174,4 +179,6 @@ REPLY_TYPES: Final[dict[Op, type[Wire]]] = {
     Op.GROUP_STATS: GroupStats,
     Op.CHECKPOINT: CheckpointReply,
     Op.STATS: StatsReply,
+    Op.REDRIVE: RedriveReply,
+    Op.PURGE: PurgeReply,
 }

@@ -42,6 +42,7 @@ _COMMANDS: dict[str, tuple[int, list[str]]] = {
     "ack": (7, ["id", "sid", "t", "upto"]),
     "nack": (8, ["id", "sid", "t"]),
     "extend": (9, ["id", "sid", "t", "ms"]),
+    "dlq": (10, ["id", "sid", "t"]),
     "unsub": (15, ["id", "sid", "drain"]),
     "ping": (16, []),
     "pong": (17, []),
