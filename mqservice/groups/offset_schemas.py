@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 from ninja import Schema
 from pydantic import ConfigDict, Field
@@ -29,7 +29,7 @@ class SeekIn(Schema):
 
     topic: str
     to: Any  # reason: `target` reads it, so that each fault has its own pointer
-    queues: list[int] | None = Field(default=None, strict=True)
+    queues: list[Annotated[int, Field(strict=True)]] | None = None
     dry_run: bool = Field(default=False, strict=True)
 
     def target(self, queue_count: int) -> SeekTarget:
