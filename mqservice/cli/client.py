@@ -29,6 +29,7 @@ from mqservice.cli.messages import (
     parse_received,
     parse_stored,
 )
+from mqservice.cli.progress import GroupLag, Sought
 from mqservice.cli.target import Target
 
 TIMEOUT_MS_DEFAULT: Final = 30_000
@@ -240,6 +241,20 @@ class RestClient:
         """The one message of that id."""
         path = f"{self._messages_path(topic)}/{quote(message_id, safe='')}"
         return parse_stored((await self._request("GET", path)).content)
+
+    async def seek(
+        self, group: str, topic: str, wanted: Mapping[str, object], *, is_dry_run: bool
+    ) -> Sought:
+        """Let a group go on from another place; ``wanted``: the API's ``to`` and ``queues``."""
+        content = msgspec.json.encode({"topic": topic, **wanted, "dry_run": is_dry_run})
+        path = f"{self._root}/groups/{quote(group, safe='')}:seek"
+        return _decode(await self._request("POST", path, content=content), Sought)
+
+    async def lag(self, group: str, topic: str | None) -> GroupLag:
+        """What a group has still to settle, of one topic or of all it has read."""
+        query = "" if topic is None else f"?{urlencode({'topic': topic})}"
+        path = f"{self._root}/groups/{quote(group, safe='')}/lag{query}"
+        return _decode(await self._request("GET", path), GroupLag)
 
     def _messages_path(self, topic: str) -> str:
         return f"{self._root}/topics/{quote(topic, safe='')}/messages"
