@@ -27,6 +27,7 @@ from storage_engine.errors import (
     TopicNotFound,
     error_from_code,
 )
+from storage_engine.groups.assignment import Strategy
 from storage_engine.groups.retry_record import DeadLetter, find_dead_letter, shown_record
 from storage_engine.records.message_id import new_message_id
 from storage_engine.records.record import Record, StoreMessage, encode_record
@@ -44,6 +45,7 @@ from storage_engine.wire.dead_letters import (
 from storage_engine.wire.deliveries import (
     Extend,
     LeaseRef,
+    LeaveRequest,
     Nack,
     ReceiveHead,
     ReceiveRequest,
@@ -52,6 +54,7 @@ from storage_engine.wire.deliveries import (
     SettleRequest,
 )
 from storage_engine.wire.groups import (
+    Dispatch,
     GroupConfig,
     GroupList,
     GroupQueueStats,
@@ -98,6 +101,7 @@ __all__ = [
     "CursorInvalid",
     "DeadLetter",
     "DiskFull",
+    "Dispatch",
     "Durability",
     "Extend",
     "FilterInvalid",
@@ -109,6 +113,7 @@ __all__ = [
     "GroupStats",
     "LeaseExpired",
     "LeaseRef",
+    "LeaveRequest",
     "LookUpHead",
     "LookUpRequest",
     "Nack",
@@ -150,6 +155,7 @@ __all__ = [
     "StoreMessage",
     "StoreReadOnly",
     "StoreUnavailable",
+    "Strategy",
     "SyncFailed",
     "TopicConfig",
     "TopicList",

@@ -34,7 +34,7 @@ from storage_engine.retries import Retries
 from storage_engine.schedule import Schedule
 from storage_engine.topic_names import retry_topic_of
 from storage_engine.wire.deliveries import ReceiveRequest, SettleReply, SettleRequest
-from storage_engine.wire.groups import GroupConfig, GroupStats
+from storage_engine.wire.groups import Dispatch, GroupConfig, GroupStats
 from storage_engine.wire.offsets import (
     OffsetCommitReply,
     OffsetCommitRequest,
@@ -77,6 +77,7 @@ class Consumption:
             mover,
             lambda failures: self.delivery.moved(failures),
             lambda subscription, queue: self.delivery.add_retry(subscription, queue),
+            lambda process_queue, ready_ms: self.delivery.ready_at(process_queue, ready_ms),
         )
         at_time = partial(offset_at_time, commit_log)
         self.delivery = Delivery(
@@ -128,6 +129,11 @@ class Consumption:
         """
         group, queues = self._group(request.group), self._queues_of(request.topic)
         return self.delivery.receive(group, queues, request, answer)
+
+    def is_exclusive(self, group: str) -> bool:
+        """Whether each queue has one member of the group that reads it."""
+        known = self._catalog.groups.get(group)
+        return known is not None and known.dispatch is Dispatch.EXCLUSIVE
 
     def cancel(self, parked: Parked, *, answer: bool) -> None:
         """See ``Delivery.cancel``."""

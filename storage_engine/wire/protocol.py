@@ -34,7 +34,7 @@ import struct
 from typing import Final
 
 from storage_engine.wire.dead_letters import PurgeReply, PurgeRequest, RedriveReply, RedriveRequest
-from storage_engine.wire.deliveries import ReceiveRequest, SettleReply, SettleRequest
+from storage_engine.wire.deliveries import LeaveRequest, ReceiveRequest, SettleReply, SettleRequest
 from storage_engine.wire.groups import GroupConfig, GroupList, GroupRef, GroupStats
 from storage_engine.wire.offsets import (
     OffsetCommitReply,
@@ -72,6 +72,7 @@ class Op(enum.IntEnum):
     OFFSET_AT_TIME = 21
     OFFSET_COMMIT = 22
     OFFSET_RESET = 23
+    LEAVE = 24
     TOPIC_PUT = 32
     TOPIC_LIST = 33
     TOPIC_STATS = 34
@@ -161,6 +162,7 @@ REQUEST_TYPES: Final[dict[Op, type[Wire]]] = {
     Op.CHECKPOINT: Empty,
     Op.STATS: Empty,
     Op.REDRIVE: RedriveRequest,
+    Op.LEAVE: LeaveRequest,
     Op.PURGE: PurgeRequest,
 }
 REPLY_TYPES: Final[dict[Op, type[Wire]]] = {
@@ -180,5 +182,6 @@ REPLY_TYPES: Final[dict[Op, type[Wire]]] = {
     Op.CHECKPOINT: CheckpointReply,
     Op.STATS: StatsReply,
     Op.REDRIVE: RedriveReply,
+    Op.LEAVE: Empty,
     Op.PURGE: PurgeReply,
 }

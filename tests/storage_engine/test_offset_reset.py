@@ -18,7 +18,7 @@ from storage_engine.errors import (
     SyncFailed,
     TopicNotFound,
 )
-from storage_engine.wire.groups import GroupConfig, StartFrom
+from storage_engine.wire.groups import Dispatch, GroupConfig, StartFrom
 from storage_engine.wire.offsets import ResetTo
 from tests.storage_engine.doubles import FaultyFiles, Killed, Leased, OpenStore
 from tests.storage_engine.resetting import (
@@ -178,6 +178,23 @@ async def test_a_move_under_way_does_not_settle_what_a_reset_made_deliverable(
         assert opened.ack(again).acked_count == 2
         retried = opened.receive()  # not touched
         assert (retried.bodies, retried.attempts) == ([b"0"], [2])
+
+
+async def test_an_ordered_group_goes_on_in_order_whatever_was_suspended(tmp_path: Path) -> None:
+    async with OpenStore(tmp_path / "s") as store:
+        await filled(store, 4)
+        store.store.catalog.group_put(
+            GroupConfig(group="g", dispatch=Dispatch.EXCLUSIVE, is_ordered=True)
+        )
+        leased = store.receive(3)
+        store.store.consumption.settle(nack_of(leased, leased.records[1], 30_000))
+        assert store.receive().bodies == []
+        reset(store, ResetTo.EARLIEST)
+        again = store.receive()
+        assert (offsets_of(again), again.attempts) == ([0, 1, 2, 3], [1, 1, 1, 1])
+        await store.pass_time(500)
+        assert store.ack(again).failures == []
+        assert consumer_offsets(store) == [4]
 
 
 async def test_those_who_wait_get_what_is_replayed(tmp_path: Path) -> None:
