@@ -79,9 +79,9 @@ class Progress:
                 settled.update(range(first, end))
             elif end > self.consumer_offset:
                 # The smaller of the two: a commit may pass over millions of messages.
-                if len(settled) < end - self.consumer_offset:
+                if settled and len(settled) < end - self.consumer_offset:
                     settled = self.settled = {offset for offset in settled if offset >= end}
-                else:
+                elif settled:
                     settled.difference_update(range(self.consumer_offset, end))
                 self.consumer_offset = end
         if settled:

@@ -18,6 +18,8 @@ from storage_engine.errors import (
     SyncFailed,
     TopicNotFound,
 )
+from storage_engine.verify.files import read_offsets
+from storage_engine.verify.report import Report
 from storage_engine.wire.groups import Dispatch, GroupConfig, StartFrom
 from storage_engine.wire.offsets import ResetTo
 from tests.storage_engine.doubles import FaultyFiles, Killed, Leased, OpenStore
@@ -358,6 +360,20 @@ async def test_a_reset_and_what_was_settled_since_survive_a_kill(
         assert consumer_offsets(store) == [2]
         assert store.receive().bodies == [b"2", b"4"]
     await store.close()
+
+
+@pytest.mark.parametrize("is_saved", [False, True])
+async def test_the_check_of_a_store_understands_resets(tmp_path: Path, is_saved: bool) -> None:
+    store = await filled(OpenStore(tmp_path / "s").open(), 5)
+    store.ack(store.receive())
+    reset(store, ResetTo.OFFSET, 1)
+    store.ack(store.receive(), 1)
+    if is_saved:
+        await store.store.checkpoint()
+    kill(store.store)
+    report = Report(store="s")
+    assert read_offsets(tmp_path / "s", report) == {("g", "t", 0): 2}
+    assert report.findings == []
 
 
 async def test_a_group_may_start_at_a_time(tmp_path: Path) -> None:
