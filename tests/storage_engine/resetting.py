@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from storage_engine.errors import LeaseExpired
 from storage_engine.records.record import Record
 from storage_engine.wire.deliveries import Extend, LeaseRef, Nack, SettleRequest
 from storage_engine.wire.groups import GroupQueueStats
@@ -104,3 +105,12 @@ def extend_of(leased: Leased, record: Record) -> SettleRequest:
         lease_ms=5_000,
     )
     return SettleRequest(group="g", extends=[extend])
+
+
+def assert_void(store: OpenStore, leased: Leased) -> None:
+    """Its receipts settle nothing."""
+    for record in leased.records:
+        for request in (ack_of, nack_of, extend_of):
+            reply = store.store.consumption.settle(request(leased, record))
+            assert [each.code for each in reply.failures] == [LeaseExpired.code]
+            assert (reply.acked_count, reply.nacked_count) == (0, 0)
