@@ -2,6 +2,7 @@
 
 /v1/ns/{ns}/topics...   topics.api          everything raised ──▶ Problem ──▶ problem+json
 /v1/ns/{ns}/groups...   groups.api
+/v1/ns/{ns}/tasks...    tasks.api, with dlq:redrive and dlq:purge of a group
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from mqservice.accounts.rest import authenticate
 from mqservice.groups.api import router as groups_router
 from mqservice.lib.middleware import problem_response
 from mqservice.lib.problem import Problem, ProblemItem
+from mqservice.tasks.api import router as tasks_router
 from mqservice.topics.api import router as topics_router
 
 log = logging.getLogger(__name__)
@@ -35,6 +37,7 @@ api = NinjaAPI(
 )
 api.add_router("", topics_router)
 api.add_router("", groups_router)
+api.add_router("", tasks_router)
 
 
 @api.exception_handler(Problem)
