@@ -7,7 +7,7 @@ POST /v1/ns/{ns}/tasks/{task}:cancel
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Final
 
 from django.http import HttpResponse
 from ninja import Router, Status
@@ -35,10 +35,13 @@ from mqservice.topics.queries import get_topic
 router = Router(tags=["tasks"])
 
 Limit = Annotated[int, Field(ge=1, le=PAGE_MAX)]
+ANSWERS: Final = {200: DryRunOut, 202: TaskOut}
 Answer = Status[DryRunOut] | Status[TaskOut]
 
 
-@router.post("/ns/{ns}/groups/{group}/dlq:redrive", response={200: DryRunOut, 202: TaskOut})
+@router.post(
+    "/ns/{ns}/groups/{group}/dlq:redrive", response={200: DryRunOut, 202: TaskOut}, by_alias=True
+)
 def redrive(
     request: AuthedRequest, response: HttpResponse, ns: str, group: str, order: RedriveIn
 ) -> Answer:
@@ -46,7 +49,9 @@ def redrive(
     return _order(request, response, ns, group, TaskKind.REDRIVE, order, order.target)
 
 
-@router.post("/ns/{ns}/groups/{group}/dlq:purge", response={200: DryRunOut, 202: TaskOut})
+@router.post(
+    "/ns/{ns}/groups/{group}/dlq:purge", response={200: DryRunOut, 202: TaskOut}, by_alias=True
+)
 def purge(
     request: AuthedRequest, response: HttpResponse, ns: str, group: str, order: PurgeIn
 ) -> Answer:
@@ -54,7 +59,7 @@ def purge(
     return _order(request, response, ns, group, TaskKind.PURGE, order, None)
 
 
-@router.get("/ns/{ns}/tasks", response=TaskListOut)
+@router.get("/ns/{ns}/tasks", response=TaskListOut, by_alias=True)
 def list_tasks(
     request: AuthedRequest, ns: str, before: str = "", limit: Limit = 100
 ) -> TaskListOut:
@@ -66,7 +71,7 @@ def list_tasks(
     )
 
 
-@router.post("/ns/{ns}/tasks/{task_id}:cancel", response=TaskOut)
+@router.post("/ns/{ns}/tasks/{task_id}:cancel", response=TaskOut, by_alias=True)
 def cancel(request: AuthedRequest, ns: str, task_id: str) -> TaskOut:
     """End a task before it is done. What it has moved stays moved."""
     namespace = get_namespace(request.auth, ns)
@@ -92,7 +97,7 @@ def list_failures(
     )
 
 
-@router.get("/ns/{ns}/tasks/{task_id}", response=TaskOut)
+@router.get("/ns/{ns}/tasks/{task_id}", response=TaskOut, by_alias=True)
 def read_task(request: AuthedRequest, ns: str, task_id: str) -> TaskOut:
     """How far a task has come. Two queries."""
     return TaskOut.of(get_task(get_namespace(request.auth, ns), task_id))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 from pytest_django import Settings
 
@@ -214,11 +216,11 @@ def test_cancel_during_a_step_counts_what_was_under_way(
     desk.give_up(*numbered(250))
     task = desk.order()
     place = {"before": "mqservice.tasks.steps.note", "after": "mqservice.tasks.steps.save"}[moment]
-    real = {"before": turns.note, "after": turns.save}[moment]
+    real: Callable[..., bool] = {"before": turns.note, "after": turns.save}[moment]
 
     def cancelled_first(*args: object) -> bool:
         cancel_task(desk.namespace, task.public_id)
-        return real(*args)  # type: ignore[operator]  # passed on as they came
+        return real(*args)
 
     monkeypatch.setattr(place, cancelled_first)
     take_turn(task.public_id, desk.clock)
