@@ -26,6 +26,7 @@ from storage_engine.errors import (
     TopicNotFound,
     error_from_code,
 )
+from storage_engine.groups.assignment import Strategy
 from storage_engine.groups.retry_record import DeadLetter, find_dead_letter, shown_record
 from storage_engine.records.message_id import new_message_id
 from storage_engine.records.record import Record, StoreMessage, encode_record
@@ -43,6 +44,7 @@ from storage_engine.wire.dead_letters import (
 from storage_engine.wire.deliveries import (
     Extend,
     LeaseRef,
+    LeaveRequest,
     Nack,
     ReceiveHead,
     ReceiveRequest,
@@ -51,6 +53,7 @@ from storage_engine.wire.deliveries import (
     SettleRequest,
 )
 from storage_engine.wire.groups import (
+    Dispatch,
     GroupConfig,
     GroupList,
     GroupQueueStats,
@@ -88,6 +91,7 @@ __all__ = [
     "CursorInvalid",
     "DeadLetter",
     "DiskFull",
+    "Dispatch",
     "Durability",
     "Extend",
     "FilterInvalid",
@@ -99,6 +103,7 @@ __all__ = [
     "GroupStats",
     "LeaseExpired",
     "LeaseRef",
+    "LeaveRequest",
     "LookUpHead",
     "LookUpRequest",
     "Nack",
@@ -134,6 +139,7 @@ __all__ = [
     "StoreMessage",
     "StoreReadOnly",
     "StoreUnavailable",
+    "Strategy",
     "SyncFailed",
     "TopicConfig",
     "TopicList",

@@ -20,7 +20,7 @@ from functools import partial
 from typing import Final
 
 from storage_engine.clock import Clock
-from storage_engine.config import StoreConfig
+from storage_engine.config import SECOND_MS, StoreConfig
 from storage_engine.delivery.consumer_offsets import ConsumerOffsets
 from storage_engine.delivery.due_heap import DueHeap
 from storage_engine.delivery.failure import Failure
@@ -62,6 +62,9 @@ class Delivery:
         self._generations = itertools.count(first_generation)
         self._leases: DueHeap[Lease] = DueHeap(lambda lease: lease.count > 0)
         self._waits: DueHeap[Parked] = DueHeap(lambda parked: not parked.is_done)
+        self._delays: DueHeap[Subscription] = DueHeap(lambda subscription: True)
+        self._exclusive: dict[Subscription, None] = {}  # with members
+        self._members_next_ms = 0
         self.parked_count = 0
         self.delivered_count = 0
         self.damaged_count = 0  # messages that nobody can ever read, passed over
@@ -109,7 +112,11 @@ class Delivery:
                 f"wait_ms is {request.wait_ms}, 0 to {config.poll_wait_ms_max} is allowed"
             )
         subscription = self._subscribe(group, request.topic, queues)
-        delivered = None if subscription.parked else self._take(subscription, request)
+        subscription.config = group
+        if subscription.is_exclusive:
+            self._heard(subscription, request.member_id)
+        has_turn = subscription.is_exclusive or not subscription.parked
+        delivered = self._take(subscription, request) if has_turn else None
         if delivered is None and request.wait_ms > 0:
             if self.parked_count >= config.parked_count_max:
                 raise StoreBusy(f"{self.parked_count} receives are parked already")
@@ -126,7 +133,7 @@ class Delivery:
     ) -> Subscription:
         subscription = self._subscriptions.get((group.group, topic))
         if subscription is None:
-            subscription = Subscription(group.group, topic)
+            subscription = Subscription(group, topic)
             self._subscriptions[group.group, topic] = subscription
         if len(subscription.queues) < len(queues):
             at_end = (
@@ -201,7 +208,7 @@ class Delivery:
         records: list[tuple[int, int]] = []
         attempts: list[int] = []
         bytes_left = min(request.bytes_max, self._config.receive_bytes_max)
-        queues = subscription.sources
+        queues = subscription.sources_of(request.member_id)
         first = subscription.rotor
         for index in range(first, first + len(queues)):
             process_queue = queues[index % len(queues)]
@@ -209,7 +216,10 @@ class Delivery:
             count = min(request.messages_max - len(records), room)
             if count <= 0:
                 continue
-            taken = process_queue.take(lease, now_ms, count, bytes_left, is_first=not records)
+            take = process_queue.take
+            if subscription.config.is_ordered and process_queue is not subscription.retry:
+                take = process_queue.take_in_order
+            taken = take(lease, now_ms, count, bytes_left, is_first=not records)
             if taken:
                 lease.parts.append((process_queue, [entry[0] for entry in taken]))
                 records += [(entry[1], entry[2]) for entry in taken]
@@ -243,12 +253,22 @@ class Delivery:
 
     def serve(self, subscription: Subscription) -> None:
         """Give what is ready to those who wait, first come first served."""
+        if subscription.is_exclusive:
+            self._serve_each(subscription)
+            return
         while subscription.parked:
             waiting = next(iter(subscription.parked))
             delivered = self._take(subscription, waiting.request)
             if delivered is None:
                 return
             self._finish(waiting, delivered)
+
+    def _serve_each(self, subscription: Subscription) -> None:
+        """What is ready for one member of an exclusive group says nothing about the others."""
+        for waiting in list(subscription.parked):
+            delivered = None if waiting.is_done else self._take(subscription, waiting.request)
+            if delivered is not None:
+                self._finish(waiting, delivered)
 
     def _finish(self, parked: Parked, delivered: Delivered | None) -> None:
         parked.is_done = True
@@ -276,6 +296,29 @@ class Delivery:
         if retry_queue is not None and subscription.retry is None:
             self.add_retry(subscription, retry_queue)
 
+    # Members --------------------------------------------------------------------------------
+
+    def _heard(self, subscription: Subscription, member_id: str) -> None:
+        self._exclusive[subscription] = None
+        if subscription.members.heard(member_id, self._clock.monotonic_ms()):
+            self.serve(subscription)
+
+    def leave(self, group: str, topic: str, member_id: str) -> None:
+        """A member is gone: others read its queues from now on."""
+        subscription = self._subscriptions.get((group, topic))
+        if subscription is not None and subscription.members.leave(member_id):
+            self.serve(subscription)
+
+    def _look_after_members(self, now_ms: int) -> None:
+        """Whoever waits is there; who has long been silent is not."""
+        for subscription in list(self._exclusive):
+            for waiting in subscription.parked:
+                subscription.members.heard(waiting.request.member_id, now_ms)
+            if subscription.members.expire(now_ms):
+                self.serve(subscription)
+            if not len(subscription.members):
+                del self._exclusive[subscription]
+
     # Time -----------------------------------------------------------------------------------
 
     def tick(self) -> None:
@@ -288,8 +331,17 @@ class Delivery:
                         # RocketMQ revives these at once; only a nack waits.
                         ended = process_queue, queue_offset, lease.generation, 0, "lease ended"
                         self._fail(Failure(*ended, lease.began_ms, self._clock.now_ms()))
+        for subscription in set(self._delays.pop_due(now_ms)):
+            self.serve(subscription)
+        if now_ms >= self._members_next_ms:
+            self._members_next_ms = now_ms + SECOND_MS
+            self._look_after_members(now_ms)
         for parked in self._waits.pop_due(now_ms):
             self._finish(parked, _NOTHING)
+
+    def ready_at(self, process_queue: ProcessQueue, ready_ms: int) -> None:
+        """Serve those who wait when a message of the queue is ready again (monotonic, ms)."""
+        self._delays.push(ready_ms, process_queue.owner)
 
     def moved(self, failures: list[Failure]) -> None:
         """Messages that failed have another place now, and are settled in the old one."""

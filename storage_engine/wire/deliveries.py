@@ -35,6 +35,14 @@ class ReceiveHead(Wire, frozen=True, kw_only=True):
     attempts: list[int]
 
 
+class LeaveRequest(Wire, frozen=True, kw_only=True):
+    """A member of an exclusive group reads the topic no more; others get its queues at once."""
+
+    group: str
+    topic: str
+    member_id: str
+
+
 class LeaseRef(Wire, frozen=True, kw_only=True):
     """Leased messages of one queue: which delivery, and their queue offsets."""
 

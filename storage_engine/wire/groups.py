@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 
+from storage_engine.groups.assignment import Strategy
 from storage_engine.groups.retry_policy import LevelDelays, RetryPolicy
 from storage_engine.wire.struct import Wire
 
@@ -15,6 +16,13 @@ class StartFrom(enum.StrEnum):
     LATEST = "latest"
 
 
+class Dispatch(enum.StrEnum):
+    """Who reads a queue: any member at any time, or the one that it is assigned to."""
+
+    SHARED = "shared"
+    EXCLUSIVE = "exclusive"
+
+
 class GroupConfig(Wire, frozen=True, kw_only=True):
     """Consumer group as the engine knows it. ``group`` is the full name, ``namespace%name``."""
 
@@ -23,6 +31,9 @@ class GroupConfig(Wire, frozen=True, kw_only=True):
     lease_ms: int = 60_000
     max_reconsume_times: int = 16  # -1: for ever
     retry: RetryPolicy = LevelDelays()
+    dispatch: Dispatch = Dispatch.SHARED
+    strategy: Strategy = Strategy.AVG  # of exclusive dispatch
+    is_ordered: bool = False  # one batch at a time of each queue, retried in place
 
 
 class GroupList(Wire, frozen=True, kw_only=True):

@@ -34,7 +34,7 @@ import struct
 from typing import Final
 
 from storage_engine.wire.dead_letters import PurgeReply, PurgeRequest, RedriveReply, RedriveRequest
-from storage_engine.wire.deliveries import ReceiveRequest, SettleReply, SettleRequest
+from storage_engine.wire.deliveries import LeaveRequest, ReceiveRequest, SettleReply, SettleRequest
 from storage_engine.wire.groups import GroupConfig, GroupList, GroupRef, GroupStats
 from storage_engine.wire.reads import (
     LookUpRequest,
@@ -64,6 +64,7 @@ class Op(enum.IntEnum):
     SETTLE = 19
     LOOK_UP = 20
     OFFSET_AT_TIME = 21
+    LEAVE = 24
     TOPIC_PUT = 32
     TOPIC_LIST = 33
     TOPIC_STATS = 34
@@ -151,6 +152,7 @@ REQUEST_TYPES: Final[dict[Op, type[Wire]]] = {
     Op.CHECKPOINT: Empty,
     Op.STATS: Empty,
     Op.REDRIVE: RedriveRequest,
+    Op.LEAVE: LeaveRequest,
     Op.PURGE: PurgeRequest,
 }
 REPLY_TYPES: Final[dict[Op, type[Wire]]] = {
@@ -168,5 +170,6 @@ REPLY_TYPES: Final[dict[Op, type[Wire]]] = {
     Op.CHECKPOINT: CheckpointReply,
     Op.STATS: StatsReply,
     Op.REDRIVE: RedriveReply,
+    Op.LEAVE: Empty,
     Op.PURGE: PurgeReply,
 }
