@@ -8,6 +8,7 @@ from __future__ import annotations
 from storage_engine.errors import (
     BadFrame,
     BadRequest,
+    CommitRefused,
     CursorInvalid,
     DiskFull,
     FilterInvalid,
@@ -61,6 +62,14 @@ from storage_engine.wire.groups import (
     GroupStats,
     StartFrom,
 )
+from storage_engine.wire.offsets import (
+    OffsetCommitReply,
+    OffsetCommitRequest,
+    OffsetResetReply,
+    OffsetResetRequest,
+    QueueReset,
+    ResetTo,
+)
 from storage_engine.wire.protocol import CheckpointReply, StatsReply
 from storage_engine.wire.reads import (
     LookUpHead,
@@ -88,6 +97,7 @@ __all__ = [
     "BadRequest",
     "CheckpointReply",
     "ClientConfig",
+    "CommitRefused",
     "CursorInvalid",
     "DeadLetter",
     "DiskFull",
@@ -109,7 +119,11 @@ __all__ = [
     "Nack",
     "OffsetAtTimeReply",
     "OffsetAtTimeRequest",
+    "OffsetCommitReply",
+    "OffsetCommitRequest",
     "OffsetOutOfRange",
+    "OffsetResetReply",
+    "OffsetResetRequest",
     "OutcomeUnknown",
     "PullHead",
     "PullRequest",
@@ -118,6 +132,7 @@ __all__ = [
     "PurgeRequest",
     "PutResult",
     "QueueNotFound",
+    "QueueReset",
     "QueueStats",
     "ReceiveHead",
     "ReceiveRequest",
@@ -127,6 +142,7 @@ __all__ = [
     "RedriveOutcome",
     "RedriveReply",
     "RedriveRequest",
+    "ResetTo",
     "SettleFailure",
     "SettleReply",
     "SettleRequest",

@@ -29,6 +29,7 @@ from mqservice.cli.messages import (
     parse_received,
     parse_stored,
 )
+from mqservice.cli.progress import GroupLag, Sought
 from mqservice.cli.target import Target
 from mqservice.cli.tasks import DeadLetterPage, DryRun, Task, TaskFailurePage, TaskOrder
 
@@ -262,6 +263,20 @@ class RestClient:
         """The first ``limit`` messages that a task did not move."""
         path = f"{self._root}/tasks/{quote(task_id, safe='')}/failures?limit={limit}"
         return _decode(await self._request("GET", path), TaskFailurePage)
+
+    async def seek(
+        self, group: str, topic: str, wanted: Mapping[str, object], *, is_dry_run: bool
+    ) -> Sought:
+        """Let a group go on from another place; ``wanted``: the API's ``to`` and ``queues``."""
+        content = msgspec.json.encode({"topic": topic, **wanted, "dry_run": is_dry_run})
+        path = f"{self._root}/groups/{quote(group, safe='')}:seek"
+        return _decode(await self._request("POST", path, content=content), Sought)
+
+    async def lag(self, group: str, topic: str | None) -> GroupLag:
+        """What a group has still to settle, of one topic or of all it has read."""
+        query = "" if topic is None else f"?{urlencode({'topic': topic})}"
+        path = f"{self._root}/groups/{quote(group, safe='')}/lag{query}"
+        return _decode(await self._request("GET", path), GroupLag)
 
     def _messages_path(self, topic: str) -> str:
         return f"{self._root}/topics/{quote(topic, safe='')}/messages"

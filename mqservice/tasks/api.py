@@ -76,7 +76,7 @@ def cancel(request: AuthedRequest, ns: str, task_id: str) -> TaskOut:
     """End a task before it is done. What it has moved stays moved."""
     namespace = get_namespace(request.auth, ns)
     request.auth.require(Scope.MANAGE)
-    return TaskOut.of(cancel_task(namespace, task_id))
+    return TaskOut.of(cancel_task(request.auth, namespace, task_id))
 
 
 @router.get("/ns/{ns}/tasks/{task_id}/failures", response=FailureListOut)
@@ -123,6 +123,6 @@ def _order(
     )
     if wanted.dry_run:
         return Status(200, DryRunOut.of(count_ahead(order)))
-    task = create_task(order, created_by=request.auth.key_id)
+    task = create_task(order, request.auth)
     response["Location"] = f"/v1/ns/{namespace.name}/tasks/{task.public_id}"
     return Status(202, TaskOut.of(task))

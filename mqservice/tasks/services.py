@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 from django.conf import settings
 from django.db import transaction
 from django.utils import timezone
 
+from mqservice.accounts.access import Principal
+from mqservice.accounts.audit import record
 from mqservice.accounts.models import Namespace
 from mqservice.errors import problem_from_store
 from mqservice.groups.models import ConsumerGroup
@@ -21,7 +24,8 @@ from mqservice.tasks.selection import Selection, document_of
 from mqservice.tasks.walk import Walk, walk_from
 from mqservice.topics.models import Topic
 
-_DROPPED_A_TIME = 2  # more than are made, so that the number comes down
+CANCEL_ACTION: Final = "task.cancel"
+_DROPPED_A_TIME: Final = 2  # more than are made, so that the number comes down
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,8 +43,8 @@ class TaskOrder:
     rate: int | None = None
 
 
-def create_task(order: TaskOrder, *, created_by: str, clock: Clock | None = None) -> Task:
-    """Note a task for what is in the DLQ now; a worker begins with it within seconds.
+def create_task(order: TaskOrder, principal: Principal, clock: Clock | None = None) -> Task:
+    """Note a task for what is in the DLQ now, audited; a worker begins with it within seconds.
 
     Raises Problem: QUOTA_EXCEEDED, or what the engine's failure means.
     """
@@ -60,7 +64,7 @@ def create_task(order: TaskOrder, *, created_by: str, clock: Clock | None = None
         rate=order.rate or default,
         begin_offset=walk.begin_offset,
         end_offset=walk.end_offset,
-        created_by=created_by,
+        created_by=f"key:{principal.key_id}",
         total_count=len(order.selection.ids) or None,
         to_look_count=walk.to_look_count,
         next_step_ms=now_ms,
@@ -69,11 +73,23 @@ def create_task(order: TaskOrder, *, created_by: str, clock: Clock | None = None
     with transaction.atomic():
         _make_room(order.group.namespace)
         task.save()
+        record(
+            principal,
+            task.namespace,
+            f"dead_letters.{task.kind}",
+            f"groups/{task.group_name}",
+            {
+                "task": task.public_id,
+                "selection": task.selection,
+                "target": task.target,
+                "rate": task.rate,
+            },
+        )
     return task
 
 
 @transaction.atomic
-def cancel_task(namespace: Namespace, public_id: str) -> Task:
+def cancel_task(principal: Principal, namespace: Namespace, public_id: str) -> Task:
     """End a task before it is done; once more is harmless. A step under way ends and is counted.
 
     Raises Problem: TASK_NOT_FOUND, or CONFLICT when it has ended by itself.
@@ -86,6 +102,8 @@ def cancel_task(namespace: Namespace, public_id: str) -> Task:
         task.state = TaskState.CANCELLED.value
         task.finished_at = timezone.now()
         task.save(update_fields=["state", "finished_at"])
+        moved = {"moved": task.moved_count}
+        record(principal, task.namespace, CANCEL_ACTION, f"tasks/{public_id}", moved)
     elif task.state != TaskState.CANCELLED:
         raise Problem.of(
             "CONFLICT", f"{public_id} cannot be cancelled any more: it is {task.state}"

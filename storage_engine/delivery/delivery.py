@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import itertools
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Final
 
@@ -26,11 +26,18 @@ from storage_engine.delivery.due_heap import DueHeap
 from storage_engine.delivery.failure import Failure
 from storage_engine.delivery.process_queue import Lease, ProcessQueue
 from storage_engine.delivery.settling import Settling
+from storage_engine.delivery.start_positions import (
+    OffsetAtTime,
+    StartOf,
+    min_offset_of,
+    start_at,
+    start_of,
+)
 from storage_engine.delivery.subscription import Delivered, Parked, Subscription
 from storage_engine.errors import BadRequest, StoreBusy, StoreError
 from storage_engine.queues.consume_queue import ConsumeQueue
 from storage_engine.wire.deliveries import ReceiveRequest
-from storage_engine.wire.groups import GroupConfig, GroupQueueStats, StartFrom
+from storage_engine.wire.groups import GroupConfig
 
 log = logging.getLogger(__name__)
 
@@ -49,7 +56,9 @@ class Delivery:
         damaged: Callable[[list[tuple[int, int]]], list[int]],
         retries_before: Callable[[tuple[int, int]], int],
         fail: Callable[[Failure], None],
+        offset_at_time: OffsetAtTime,
     ) -> None:
+        self._offset_at_time = offset_at_time
         self._damaged = damaged
         self._retries_before = retries_before
         self._fail = fail
@@ -111,7 +120,7 @@ class Delivery:
             raise BadRequest(
                 f"wait_ms is {request.wait_ms}, 0 to {config.poll_wait_ms_max} is allowed"
             )
-        subscription = self._subscribe(group, request.topic, queues)
+        subscription = self.subscribe(group, request.topic, queues)
         subscription.config = group
         if subscription.is_exclusive:
             self._heard(subscription, request.member_id)
@@ -128,26 +137,34 @@ class Delivery:
         answer(delivered or _NOTHING)
         return None
 
-    def _subscribe(
-        self, group: GroupConfig, topic: str, queues: list[ConsumeQueue]
+    def subscribe(
+        self,
+        group: GroupConfig,
+        topic: str,
+        queues: list[ConsumeQueue],
+        positions: Mapping[int, int] | None = None,
     ) -> Subscription:
+        """The group on the topic, its positions fixed on all queues.
+
+        ``positions``: where it begins on queues that it has never read, by queue id; elsewhere by
+        the group's start position, or where a queue begins that was added later. Raises
+        ``DiskFull``, ``SyncFailed``.
+        """
         subscription = self._subscriptions.get((group.group, topic))
         if subscription is None:
             subscription = Subscription(group, topic)
             self._subscriptions[group.group, topic] = subscription
         if len(subscription.queues) < len(queues):
-            at_end = (
-                group.start_from is StartFrom.LATEST
-                and not self._consumer_offsets.has_started(group.group, topic)
-            )
-            self._add_queues(subscription, queues, at_end=at_end)
+            has_started = self._consumer_offsets.has_started(group.group, topic)
+            start = min_offset_of if has_started else start_of(group, self._offset_at_time)
+            self._add_queues(subscription, queues, start_at(positions or {}, start))
         return subscription
 
     def _add_queues(
-        self, subscription: Subscription, queues: list[ConsumeQueue], *, at_end: bool
+        self, subscription: Subscription, queues: list[ConsumeQueue], start: StartOf
     ) -> None:
         known = self._consumer_offsets, self._config.inflight_span_max
-        self._follow(subscription.add_queues(queues, *known, at_end=at_end))
+        self._follow(subscription.add_queues(queues, *known, start))
 
     def add_retry(self, subscription: Subscription, queue: ConsumeQueue) -> None:
         """Deliver from the queue of the retry topic too. Raises ``DiskFull``, ``SyncFailed``."""
@@ -165,7 +182,7 @@ class Delivery:
         for (_, name), subscription in self._subscriptions.items():
             if name == topic and subscription.parked:
                 try:
-                    self._add_queues(subscription, queues, at_end=False)
+                    self._add_queues(subscription, queues, min_offset_of)
                 except StoreError as exc:
                     log.warning("not yet", extra={"action": "queues_put_off", "reason": str(exc)})
 
@@ -292,7 +309,7 @@ class Delivery:
         """Know a group's progress again after a start, so that receipts from before can be
         settled. ``retry_queue``: for messages of the topic, if one had failed.
         """
-        subscription = self._subscribe(group, topic, queues)
+        subscription = self.subscribe(group, topic, queues)
         if retry_queue is not None and subscription.retry is None:
             self.add_retry(subscription, retry_queue)
 
@@ -356,6 +373,13 @@ class Delivery:
     def subscriptions(self) -> Iterable[Subscription]:
         return self._subscriptions.values()
 
+    def find(self, group: str, topic: str) -> Subscription | None:
+        return self._subscriptions.get((group, topic))
+
+    def new_floor(self) -> int:
+        """A generation that no lease has: those before are lower, those to come are higher."""
+        return next(self._generations)
+
     # Numbers --------------------------------------------------------------------------------
 
     @property
@@ -367,25 +391,6 @@ class Delivery:
         """Messages under a lease; costs a look at every queue of every group."""
         subscriptions = self._subscriptions.values()
         return sum([len(queue.inflight) for each in subscriptions for queue in each.sources])
-
-    def stats(self, group: str) -> list[GroupQueueStats]:
-        """Progress of a group on every queue it has read, by topic and queue id."""
-        found = []
-        for (name, _), subscription in sorted(self._subscriptions.items()):
-            if name != group:
-                continue
-            found += [
-                GroupQueueStats(
-                    topic=process_queue.queue.topic,
-                    queue_id=process_queue.queue.queue_id,
-                    min_offset=process_queue.queue.min_offset,
-                    max_offset=process_queue.queue.max_offset,
-                    consumer_offset=process_queue.progress.consumer_offset,
-                    inflight_count=len(process_queue.inflight),
-                )
-                for process_queue in subscription.sources
-            ]
-        return found
 
 
 _NOTHING = Delivered(0, 0, [], [])

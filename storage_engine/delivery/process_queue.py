@@ -204,6 +204,8 @@ class ProcessQueue:
         moved = self._moved.get(queue_offset)
         if moved is not None:
             return Verdict.MOVED if moved[0] == generation else Verdict.EXPIRED
+        if generation < self.progress.lease_floor:
+            return Verdict.EXPIRED
         if self.progress.is_settled(queue_offset):
             return Verdict.SETTLED
         again = self._again.get(queue_offset)
@@ -249,6 +251,26 @@ class ProcessQueue:
             for queue_offset in [offset for offset in known if offset < low]:
                 del known[queue_offset]
         self.position = max(self.position, low)
+
+    def forget_below(self, queue_offset: int) -> None:
+        """Drop what is known about messages below that have just been settled; none is in
+        flight.
+        """
+        for known in (self._again, self._attempts):
+            for offset in [offset for offset in known if offset < queue_offset]:
+                del known[offset]
+        self.position = max(self.position, queue_offset)
+
+    def begin_again(self) -> None:
+        """Go on where the consumer offset was reset to: whatever was in flight, given back or
+        moved is as if it had never been delivered. What has no lease settles nothing.
+        """
+        for lease in self.inflight.values():
+            lease.count -= 1
+        for known in (self.inflight, self._again, self._moved, self._attempts):
+            known.clear()
+        self._ready_heap.clear()
+        self.position = max(self.progress.consumer_offset, self.queue.min_offset)
 
     def moved(self, queue_offset: int, generation: int, retry_offset: int) -> None:
         """Remember where a message has gone that had a lease of that generation; -1: no more here.

@@ -12,6 +12,7 @@ from typing import NamedTuple
 from storage_engine.delivery.consumer_offsets import ConsumerOffsets
 from storage_engine.delivery.members import Members
 from storage_engine.delivery.process_queue import ProcessQueue
+from storage_engine.delivery.start_positions import StartOf, min_offset_of
 from storage_engine.queues.consume_queue import ConsumeQueue
 from storage_engine.wire.deliveries import ReceiveRequest
 from storage_engine.wire.groups import Dispatch, GroupConfig
@@ -87,15 +88,19 @@ class Subscription:
         return [*found, self.retry] if self.retry and len(self.members) else found
 
     def add_queues(
-        self, queues: list[ConsumeQueue], offsets: ConsumerOffsets, span_max: int, *, at_end: bool
+        self,
+        queues: list[ConsumeQueue],
+        offsets: ConsumerOffsets,
+        span_max: int,
+        start_of: StartOf,
     ) -> list[ProcessQueue]:
         """Read the queues of the topic that are not read yet; those queues.
 
-        The group's positions there are fixed now, at the ends of the queues or where they begin.
-        Raises ``DiskFull``, ``SyncFailed``, with nothing changed.
+        The group's positions there are fixed now, where ``start_of`` says. Raises ``DiskFull``,
+        ``SyncFailed``, with nothing changed.
         """
         new = queues[len(self.queues) :]
-        added = self._read(self.topic, new, offsets, span_max, at_end=at_end)
+        added = self._read(self.topic, new, offsets, span_max, start_of)
         self.queues += added
         return self._sourced(added)
 
@@ -103,7 +108,7 @@ class Subscription:
         self, queue: ConsumeQueue, offsets: ConsumerOffsets, span_max: int
     ) -> list[ProcessQueue]:
         """Read the queue of the retry topic too. Raises ``DiskFull``, ``SyncFailed``."""
-        added = self._read(queue.topic, [queue], offsets, span_max, at_end=False)
+        added = self._read(queue.topic, [queue], offsets, span_max, min_offset_of)
         (self.retry,) = added
         return self._sourced(added)
 
@@ -113,11 +118,10 @@ class Subscription:
         queues: list[ConsumeQueue],
         offsets: ConsumerOffsets,
         span_max: int,
-        *,
-        at_end: bool,
+        start_of: StartOf,
     ) -> list[ProcessQueue]:
         positions = {
-            queue.queue_id: queue.max_offset if at_end else queue.min_offset
+            queue.queue_id: start_of(queue)
             for queue in queues
             if offsets.find(self.group, topic, queue.queue_id) is None
         }

@@ -9,6 +9,7 @@ import itertools
 from collections import Counter
 from dataclasses import dataclass
 
+from mqservice.accounts.access import Principal, Scope
 from mqservice.accounts.models import Namespace
 from mqservice.groups.models import ConsumerGroup
 from mqservice.store import (
@@ -46,6 +47,18 @@ class Desk:
     topic: Topic
     group: ConsumerGroup
     clock: ManualClock
+
+    @property
+    def principal(self) -> Principal:
+        """Who orders tasks here."""
+        return Principal(
+            key_id="test",
+            tenant_id=self.namespace.tenant_id,
+            tenant=self.namespace.name,
+            namespace_id=None,
+            namespace=None,
+            scopes=frozenset(Scope),
+        )
 
     def make_topic(self, name: str) -> Topic:
         topic = Topic.objects.create(namespace=self.namespace, name=name, queue_count=1)
@@ -150,7 +163,7 @@ class Desk:
             target=target,
             rate=rate,
         )
-        return create_task(order, created_by="test", clock=self.clock)
+        return create_task(order, self.principal, self.clock)
 
     def _receive_request(self, topic: Topic, *, wait_ms: int) -> ReceiveRequest:
         return ReceiveRequest(

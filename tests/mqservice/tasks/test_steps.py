@@ -200,7 +200,7 @@ def test_cancelled_task_moves_no_more(desk: Desk) -> None:
     desk.give_up(*numbered(30))
     task = desk.order(rate=10)
     take_turn(task.public_id, desk.clock)
-    cancel_task(desk.namespace, task.public_id)
+    cancel_task(desk.principal, desk.namespace, task.public_id)
     desk.clock.advance(10_000)
     assert turns.find_due(desk.clock.now_ms()) == []
     take_turn(task.public_id, desk.clock)
@@ -219,7 +219,7 @@ def test_cancel_during_a_step_counts_what_was_under_way(
     real: Callable[..., bool] = turns.note if moment == "before" else turns.save
 
     def cancelled_first(*args: object) -> bool:
-        cancel_task(desk.namespace, task.public_id)
+        cancel_task(desk.principal, desk.namespace, task.public_id)
         return real(*args)
 
     monkeypatch.setattr(place, cancelled_first)
