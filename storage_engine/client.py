@@ -8,6 +8,7 @@ from __future__ import annotations
 from storage_engine.errors import (
     BadFrame,
     BadRequest,
+    CommitRefused,
     CursorInvalid,
     DiskFull,
     FilterInvalid,
@@ -28,6 +29,7 @@ from storage_engine.errors import (
     error_from_code,
 )
 from storage_engine.filters.message_filter import Filter, FilterKind, known_filter
+from storage_engine.groups.assignment import Strategy
 from storage_engine.groups.retry_record import DeadLetter, find_dead_letter, shown_record
 from storage_engine.records.message_id import new_message_id
 from storage_engine.records.record import Record, StoreMessage, encode_record
@@ -45,7 +47,7 @@ from storage_engine.wire.dead_letters import (
 from storage_engine.wire.deliveries import (
     Extend,
     LeaseRef,
-    MemberRef,
+    LeaveRequest,
     Nack,
     ReceiveHead,
     ReceiveRequest,
@@ -55,12 +57,21 @@ from storage_engine.wire.deliveries import (
     SubscribeRequest,
 )
 from storage_engine.wire.groups import (
+    Dispatch,
     GroupConfig,
     GroupList,
     GroupQueueStats,
     GroupRef,
     GroupStats,
     StartFrom,
+)
+from storage_engine.wire.offsets import (
+    OffsetCommitReply,
+    OffsetCommitRequest,
+    OffsetResetReply,
+    OffsetResetRequest,
+    QueueReset,
+    ResetTo,
 )
 from storage_engine.wire.protocol import CheckpointReply, StatsReply
 from storage_engine.wire.reads import (
@@ -89,9 +100,11 @@ __all__ = [
     "BadRequest",
     "CheckpointReply",
     "ClientConfig",
+    "CommitRefused",
     "CursorInvalid",
     "DeadLetter",
     "DiskFull",
+    "Dispatch",
     "Durability",
     "Extend",
     "Filter",
@@ -105,13 +118,17 @@ __all__ = [
     "GroupStats",
     "LeaseExpired",
     "LeaseRef",
+    "LeaveRequest",
     "LookUpHead",
     "LookUpRequest",
-    "MemberRef",
     "Nack",
     "OffsetAtTimeReply",
     "OffsetAtTimeRequest",
+    "OffsetCommitReply",
+    "OffsetCommitRequest",
     "OffsetOutOfRange",
+    "OffsetResetReply",
+    "OffsetResetRequest",
     "OutcomeUnknown",
     "PullHead",
     "PullRequest",
@@ -120,6 +137,7 @@ __all__ = [
     "PurgeRequest",
     "PutResult",
     "QueueNotFound",
+    "QueueReset",
     "QueueStats",
     "ReceiveHead",
     "ReceiveRequest",
@@ -129,6 +147,7 @@ __all__ = [
     "RedriveOutcome",
     "RedriveReply",
     "RedriveRequest",
+    "ResetTo",
     "SettleFailure",
     "SettleReply",
     "SettleRequest",
@@ -141,6 +160,7 @@ __all__ = [
     "StoreMessage",
     "StoreReadOnly",
     "StoreUnavailable",
+    "Strategy",
     "SubscribeRequest",
     "SubscriptionConflict",
     "SyncFailed",

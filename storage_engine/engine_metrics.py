@@ -64,7 +64,7 @@ def collect(config: StoreConfig, clock: Clock, watched: Watched, stats: StatsRep
         "messages_acked_total": ("Messages acknowledged.", stats.acked_count),
         "messages_skipped_total": (
             "Messages that a group's filter passed over.",
-            watched.delivery.skipped_count,
+            watched.delivery.looking.skipped_count,
         ),
         "deleted_segments_total": (
             "Segments deleted by retention.",

@@ -24,7 +24,7 @@ from storage_engine.put_path import Appended, holds_one_record
 from storage_engine.store import STORE_HOST, Store
 from storage_engine.wire.dead_letters import PurgeRequest, RedriveReply, RedriveRequest
 from storage_engine.wire.deliveries import (
-    MemberRef,
+    LeaveRequest,
     ReceiveHead,
     ReceiveRequest,
     SettleRequest,
@@ -41,6 +41,7 @@ from storage_engine.wire.frames import (
     encode_struct,
 )
 from storage_engine.wire.groups import GroupConfig, GroupList, GroupRef
+from storage_engine.wire.offsets import OffsetCommitRequest, OffsetResetRequest
 from storage_engine.wire.protocol import CancelRequest, Empty, HelloReply, HelloRequest, Op
 from storage_engine.wire.reads import LookUpRequest, OffsetAtTimeRequest, PullRequest
 from storage_engine.wire.struct import Wire
@@ -97,6 +98,7 @@ class _Connection(asyncio.BufferedProtocol):
         self._replies: list[bytes] = []
         self._reply_bytes = 0
         self._parked: dict[int, Parked] = {}
+        self._memberships: set[tuple[str, str, str]] = set()  # (group, topic, member)
         self._is_waiting_for_disk = False
         self._is_waiting_for_client = False
         self._calls: dict[int, Callable[[Wire], Wire]] = {
@@ -105,11 +107,17 @@ class _Connection(asyncio.BufferedProtocol):
             Op.SETTLE: lambda request: self._store.consumption.settle(
                 cast("SettleRequest", request)
             ),
-            Op.SUBSCRIBE: self._subscribe,
-            Op.UNSUBSCRIBE: self._unsubscribe,
             Op.OFFSET_AT_TIME: lambda request: self._store.queries.offset_at_time(
                 cast("OffsetAtTimeRequest", request)
             ),
+            Op.OFFSET_COMMIT: lambda request: self._store.consumption.offset_commit(
+                cast("OffsetCommitRequest", request)
+            ),
+            Op.OFFSET_RESET: lambda request: self._store.consumption.offset_reset(
+                cast("OffsetResetRequest", request)
+            ),
+            Op.SUBSCRIBE: self._subscribe,
+            Op.LEAVE: self._leave,
             Op.TOPIC_PUT: self._topic_put,
             Op.TOPIC_LIST: lambda request: TopicList(topics=self._store.catalog.topic_list()),
             Op.TOPIC_STATS: lambda request: self._store.topic_stats(
@@ -145,6 +153,9 @@ class _Connection(asyncio.BufferedProtocol):
         parked, self._parked = self._parked, {}
         for waiting in parked.values():
             self._store.consumption.cancel(waiting, answer=False)
+        memberships, self._memberships = self._memberships, set()
+        for membership in memberships:
+            self._store.consumption.delivery.leave(*membership)
 
     def pause_writing(self) -> None:
         self._is_waiting_for_client = True
@@ -292,6 +303,8 @@ class _Connection(asyncio.BufferedProtocol):
     def _receive(self, request_id: int, request: ReceiveRequest) -> None:
         if request_id in self._parked:
             raise BadRequest(f"request id {request_id} is in use")
+        if self._store.consumption.is_exclusive(request.group):
+            self._memberships.add((request.group, request.topic, request.member_id))
         parked = self._store.consumption.receive(request, partial(self._received, request_id))
         if parked is not None and not parked.is_done:
             self._parked[request_id] = parked
@@ -305,6 +318,19 @@ class _Connection(asyncio.BufferedProtocol):
         )
         records = self._store.read_records(delivered.records)
         self._reply(Op.RECEIVE, request_id, encode_records_reply(head, records))
+
+    def _subscribe(self, request: Wire) -> Wire:
+        assert isinstance(request, SubscribeRequest)
+        self._store.consumption.subscribe(request)
+        self._memberships.add((request.group, request.topic, request.member_id))
+        return Empty()
+
+    def _leave(self, request: Wire) -> Wire:
+        assert isinstance(request, LeaveRequest)
+        membership = request.group, request.topic, request.member_id
+        self._memberships.discard(membership)
+        self._store.consumption.delivery.leave(*membership)
+        return Empty()
 
     def _redriven(self, request_id: int, reply: RedriveReply) -> None:
         self._reply(Op.REDRIVE, request_id, encode_struct(reply))
@@ -326,14 +352,6 @@ class _Connection(asyncio.BufferedProtocol):
             body_bytes_max=config.body_bytes_max,
             store_host=STORE_HOST,
         )
-
-    def _subscribe(self, request: Wire) -> Wire:
-        self._store.consumption.subscribe(cast("SubscribeRequest", request))
-        return Empty()
-
-    def _unsubscribe(self, request: Wire) -> Wire:
-        self._store.consumption.delivery.unsubscribe(cast("MemberRef", request))
-        return Empty()
 
     def _topic_put(self, request: Wire) -> Wire:
         self._store.catalog.topic_put(cast("TopicConfig", request))

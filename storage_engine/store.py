@@ -230,7 +230,7 @@ class Store:
         Where there is no room for a checkpoint, the next start reads more.
         """
         self._refusal = ShuttingDown("the engine is stopping")
-        self.consumption.delivery.stop_looking()
+        self.consumption.delivery.looking.stop()
         self._prefaulter.stop()
         try:
             is_durable = await self.durability.stop()

@@ -30,6 +30,7 @@ _OPS: Final = {
     "ack": 7,
     "nack": 8,
     "extend": 9,
+    "dlq": 10,
     "unsub": 15,
     "ping": 16,
     "pong": 17,
@@ -58,6 +59,7 @@ class Codec(Protocol):
     name: ClassVar[str]
     Welcome: ClassVar[type[pushes.Welcome]]
     Lost: ClassVar[type[pushes.Lost]]
+    Flow: ClassVar[type[pushes.Flow]]
     Ok: ClassVar[type[pushes.Ok]]
     Err: ClassVar[type[pushes.Err]]
     Goaway: ClassVar[type[pushes.Goaway]]
@@ -89,6 +91,7 @@ class JsonCodec:
     name: ClassVar[str] = JSON_NAME
     Welcome: ClassVar[type[pushes.Welcome]] = pushes.JsonWelcome
     Lost: ClassVar[type[pushes.Lost]] = pushes.JsonLost
+    Flow: ClassVar[type[pushes.Flow]] = pushes.JsonFlow
     Ok: ClassVar[type[pushes.Ok]] = pushes.JsonOk
     Err: ClassVar[type[pushes.Err]] = pushes.JsonErr
     Goaway: ClassVar[type[pushes.Goaway]] = pushes.JsonGoaway
@@ -181,6 +184,7 @@ class PackCodec:
     name: ClassVar[str] = MSGPACK_NAME
     Welcome: ClassVar[type[pushes.Welcome]] = pushes.PackWelcome
     Lost: ClassVar[type[pushes.Lost]] = pushes.PackLost
+    Flow: ClassVar[type[pushes.Flow]] = pushes.PackFlow
     Ok: ClassVar[type[pushes.Ok]] = pushes.PackOk
     Err: ClassVar[type[pushes.Err]] = pushes.PackErr
     Goaway: ClassVar[type[pushes.Goaway]] = pushes.PackGoaway

@@ -17,6 +17,7 @@ from mqservice.delivery import frames, pushes
 from mqservice.delivery.decoding import Fault
 from mqservice.delivery.filters import filter_of
 from mqservice.delivery.limits import (
+    AUTO_EXTEND_MS_MAX,
     CREDIT_BYTES_MAX,
     CREDIT_MSGS_MAX,
     FRAME_BYTES_MAX,
@@ -146,6 +147,7 @@ class Commands:
         group = await self._group_route(command.group)
         lease_ms = group.lease_ms if command.lease_ms is None else command.lease_ms
         _check_lease("/lease_ms", lease_ms)
+        _check_auto_extend(command.auto_extend_ms)
         credit = command.credit or frames.Credit()
         _check_credit(credit.msgs, credit.bytes)
         subscription = Subscription(
@@ -154,6 +156,7 @@ class Commands:
             topic=topic,
             group=group,
             lease_ms=lease_ms,
+            auto_extend_ms=command.auto_extend_ms or 0,
             wanted=wanted,
             credit=frames.Credit(
                 min(credit.msgs, CREDIT_MSGS_MAX), min(credit.bytes, CREDIT_BYTES_MAX)
@@ -255,6 +258,15 @@ def _check_lease(pointer: str, lease_ms: int) -> None:
             pointer,
             "ILLEGAL_LEASE",
             f"a lease is {LEASE_MS_MIN} to {LEASE_MS_MAX} ms long, found {lease_ms}",
+        )
+
+
+def _check_auto_extend(auto_extend_ms: int | None) -> None:
+    if auto_extend_ms is not None and not 0 <= auto_extend_ms <= AUTO_EXTEND_MS_MAX:
+        raise Fault(
+            "/auto_extend_ms",
+            "ILLEGAL_LEASE",
+            f"leases are extended for 0 to {AUTO_EXTEND_MS_MAX} ms, found {auto_extend_ms}",
         )
 
 

@@ -78,7 +78,7 @@ class Subscribe(Command, frozen=True, kw_only=True):
     filter: FilterForm | None = None
     mode: str | None = None
     lease_ms: int | None = None
-    auto_extend_ms: None = None
+    auto_extend_ms: int | None = None
     credit: Credit | None = None
     from_: None = msgspec.field(default=None, name="from")
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from mqservice.delivery.filters import WantedFilter
 from mqservice.delivery.limits import WAIT_MS_MAX
-from mqservice.store import MemberRef, ReceiveRequest, Store, StoreError, SubscribeRequest
+from mqservice.store import LeaveRequest, ReceiveRequest, Store, StoreError, SubscribeRequest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,6 +62,6 @@ class Membership:
 
     async def leave(self) -> None:
         """Messages that are still held keep it a member; nothing else does from now on."""
-        request = MemberRef(group=self.group, topic=self.topic, member_id=self.member_id)
+        request = LeaveRequest(group=self.group, topic=self.topic, member_id=self.member_id)
         with contextlib.suppress(StoreError):
-            await self.store.unsubscribe(request)
+            await self.store.leave(request)

@@ -81,6 +81,13 @@ class Lost(msgspec.Struct, frozen=True):
     why: str
 
 
+class Flow(msgspec.Struct, frozen=True):
+    """Why a subscription gets no messages: ``credit`` is used up; or ``open`` again."""
+
+    sid: int
+    state: str
+
+
 class Ok(msgspec.Struct, frozen=True):
     """``r`` depends on the command."""
 
@@ -116,6 +123,10 @@ class JsonLost(Lost, frozen=True, tag_field="op", tag="lost"):
     pass
 
 
+class JsonFlow(Flow, frozen=True, tag_field="op", tag="flow"):
+    pass
+
+
 class JsonOk(Ok, frozen=True, tag_field="op", tag="ok"):
     pass
 
@@ -138,6 +149,10 @@ class PackMessages(msgspec.Struct, frozen=True, array_like=True, tag=6):
 
 
 class PackLost(Lost, frozen=True, array_like=True, tag=11):
+    pass
+
+
+class PackFlow(Flow, frozen=True, array_like=True, tag=12):
     pass
 
 

@@ -19,12 +19,11 @@ from typing import Final
 
 from mqservice.delivery import frames, pushes
 from mqservice.delivery.filters import WantedFilter
-from mqservice.delivery.held import Delivery, nack_of
+from mqservice.delivery.held import Delivery, Held, nack_of
 from mqservice.delivery.limits import (
     CREDIT_BYTES_MAX,
     CREDIT_MSGS_MAX,
     FRAME_MESSAGES_MAX,
-    LATE_TAG_COUNT_MAX,
 )
 from mqservice.delivery.membership import Membership
 from mqservice.delivery.owner import Session
@@ -65,6 +64,7 @@ class Subscription:
         topic: TopicRoute,
         group: GroupRoute,
         lease_ms: int,
+        auto_extend_ms: int,
         wanted: WantedFilter,
         credit: frames.Credit,
     ) -> None:
@@ -74,7 +74,7 @@ class Subscription:
         self._topic = topic
         self._group = group
         self._lease_ms = lease_ms
-        self._wanted = wanted
+        self._auto_extend_ms = auto_extend_ms
         self.membership = Membership(
             store=session.context.store,
             group=group.engine_name,
@@ -86,9 +86,8 @@ class Subscription:
         self._credit_msgs = credit.msgs
         self._credit_bytes = credit.bytes
         self._has_credit = asyncio.Event()
-        self._outstanding: dict[int, Delivery] = {}
-        self._late: dict[int, Delivery] = {}
-        self._next_tag = 1
+        self._held = Held()
+        self._flow = self._flow_told = "open"
         self._sent_upto = 0
         self._pushing: asyncio.Task[None] | None = None
         self._fetch: asyncio.Task[tuple[Received, int]] | None = None
@@ -97,12 +96,12 @@ class Subscription:
 
     @property
     def outstanding_count(self) -> int:
-        return len(self._outstanding)
+        return len(self._held.outstanding)
 
     @property
     def is_drained(self) -> bool:
         """Whether it pushes nothing more and the client holds nothing more."""
-        return not (self.is_fetching or self._outstanding)
+        return not (self.is_fetching or self._held.outstanding)
 
     @property
     def credit(self) -> frames.Credit:
@@ -182,17 +181,13 @@ class Subscription:
 
     def _register(self, received: Received) -> int:
         """Give tags to the messages; the first one is returned, the others follow it."""
-        head, records = received
-        generation, until_ms = head.lease_generation, head.lease_until_ms
-        first_tag = self._next_tag
-        deliveries = [
-            Delivery(r.topic, r.queue_id, generation, r.queue_offset, len(r.body), until_ms)
-            for r in records
-        ]
-        self._next_tag = first_tag + len(records)
-        self._outstanding.update(zip(range(first_tag, self._next_tag), deliveries, strict=True))
-        self._credit_msgs -= len(records)
-        self._credit_bytes -= sum([d.body_bytes for d in deliveries])
+        first_tag = self._held.next_tag
+        extend_until_ms = 0
+        if self._auto_extend_ms:
+            extend_until_ms = self._session.context.clock.now_ms() + self._auto_extend_ms
+        added = self._held.add(received, extend_until_ms)
+        self._credit_msgs -= added.msgs
+        self._credit_bytes -= added.body_bytes
         self._credit_changed()
         return first_tag
 
@@ -217,8 +212,9 @@ class Subscription:
 
     def add_credit(self, msgs: int, bytes_count: int) -> None:
         """Permits on top, up to the caps for what is free and outstanding together."""
-        outstanding_bytes = sum(d.body_bytes for d in self._outstanding.values())
-        self._credit_msgs = min(self._credit_msgs + msgs, CREDIT_MSGS_MAX - len(self._outstanding))
+        outstanding = self._held.outstanding
+        outstanding_bytes = sum(d.body_bytes for d in outstanding.values())
+        self._credit_msgs = min(self._credit_msgs + msgs, CREDIT_MSGS_MAX - len(outstanding))
         self._credit_bytes = min(
             self._credit_bytes + bytes_count, CREDIT_BYTES_MAX - outstanding_bytes
         )
@@ -229,6 +225,18 @@ class Subscription:
             self._has_credit.set()
         else:
             self._has_credit.clear()
+
+    def flow_change(self) -> str | None:
+        """What the client is to be told of why it gets messages or not; once each second.
+
+        A state that has passed by the next call is not told: credit is used up all the time.
+        """
+        state = "open" if self._has_credit.is_set() else "credit"
+        is_steady, self._flow = state == self._flow, state
+        if not is_steady or state == self._flow_told or not self.is_fetching:
+            return None
+        self._flow_told = state
+        return state
 
     # Settling -----------------------------------------------------------------------------------
 
@@ -248,12 +256,12 @@ class Subscription:
 
     def tags_upto(self, upto: int) -> list[int]:
         """Outstanding tags that are not greater than ``upto``, and those still being settled."""
-        outstanding = [tag for tag in self._outstanding if tag <= upto]
+        outstanding = [tag for tag in self._held.outstanding if tag <= upto]
         return outstanding + [tag for tag in self._settlement.settling if tag <= upto]
 
     def is_late(self, tag: int) -> bool:
         """Whether ``tag`` can still be settled although its credit has been returned."""
-        return tag in self._late
+        return self._held.is_late(tag)
 
     def _pending(self, tags: list[int]) -> list[int]:
         settling = self._settlement.settling
@@ -298,7 +306,7 @@ class Subscription:
         command = Command(command_id, "extended")
         found: list[tuple[int, Delivery]] = []
         for tag in tags:
-            delivery = self._outstanding.get(tag)
+            delivery = self._held.outstanding.get(tag)
             if delivery is None:
                 command.failures.append(pushes.TagFailure(tag, "LEASE_EXPIRED"))
             else:
@@ -307,52 +315,34 @@ class Subscription:
 
     def extended(self, tag: int, until_ms: int) -> None:
         """The engine has moved the end of a lease."""
-        delivery = self._outstanding.get(tag)
-        if delivery is not None:
-            self._outstanding[tag] = delivery._replace(lease_until_ms=until_ms)
+        self._held.extended(tag, until_ms)
 
     def remember_late(self, deliveries: Iterable[tuple[int, Delivery]]) -> None:
         """Keep what may still be settled although its credit has been returned."""
-        late = self._late
-        late.update(deliveries)
-        while len(late) > LATE_TAG_COUNT_MAX:
-            del late[next(iter(late))]
+        self._held.remember_late(deliveries)
 
-    def _take(self, tags: list[int], command: Command) -> list[tuple[int, Delivery]]:
-        """Take ``tags`` out of the outstanding ones and return their credit.
-
-        A tag that was settled before is passed over, so that settling twice is harmless.
-        """
-        outstanding, late = self._outstanding, self._late
-        taken: list[tuple[int, Delivery]] = []
-        body_bytes = 0
-        returned_count = 0
-        for tag in tags:
-            delivery = outstanding.pop(tag, None)
-            if delivery is not None:
-                body_bytes += delivery.body_bytes
-                returned_count += 1
-            else:
-                delivery = late.pop(tag, None)
-                if delivery is None:
-                    if not 0 < tag < self._next_tag:
-                        command.failures.append(pushes.TagFailure(tag, "UNKNOWN_TAG"))
-                    continue
-            taken.append((tag, delivery))
-        self._credit_msgs += returned_count
-        self._credit_bytes += body_bytes
+    def _take(self, tags: Iterable[int], command: Command) -> list[tuple[int, Delivery]]:
+        """Take ``tags`` out of the outstanding ones and return their credit."""
+        taken = self._held.take(tags, command.failures)
+        self._credit_msgs += taken.msgs
+        self._credit_bytes += taken.body_bytes
         self._credit_changed()
-        return taken
+        return taken.deliveries
 
     def expire(self, now_ms: int) -> list[int]:
         """Tags whose lease has ended by ``now_ms``; their credit is returned."""
-        if not self._outstanding:
-            return []
-        ended = [tag for tag, d in self._outstanding.items() if d.lease_until_ms <= now_ms]
+        ended = self._held.ended(now_ms)
         if ended:
-            taken = self._take(ended, Command(None, "acked"))
-            self.remember_late(taken)
+            self.remember_late(self._take(ended, Command(None, "acked")))
         return ended
+
+    def extend_by_itself(self, now_ms: int) -> None:
+        """Extend the leases that end soon, as long as the subscription asked for."""
+        if self._auto_extend_ms:
+            ahead_ms = max(self._lease_ms // 2, 2 * self._session.context.times.tick_ms)
+            tags = self._held.to_extend(now_ms, ahead_ms)
+            if tags:
+                self.extend(tags, self._lease_ms, None)
 
     async def stop_fetching(self) -> None:
         """Push nothing more; what was fetched and has not been sent is given back."""
@@ -369,7 +359,7 @@ class Subscription:
             await asyncio.wait({fetch})
             if not fetch.cancelled() and fetch.exception() is None:
                 self._register(fetch.result()[0])
-        unsent = [tag for tag in self._outstanding if tag > self._sent_upto]
+        unsent = [tag for tag in self._held.outstanding if tag > self._sent_upto]
         if unsent:
             self._release(unsent)
         await self.membership.leave()
@@ -378,7 +368,8 @@ class Subscription:
         """Give everything back at once."""
         await self.stop_fetching()
         await self._settlement.finish()
-        outstanding, self._outstanding = list(self._outstanding.values()), {}
+        outstanding = list(self._held.outstanding.values())
+        self._held.outstanding.clear()
         for start in range(0, len(outstanding), _NACK_COUNT_MAX):
             nacks = [
                 nack_of(delivery, 0, reason)

@@ -10,7 +10,8 @@ from mqservice.groups.queries import lag
 from mqservice.groups.services import GroupChange
 from mqservice.lib.durations import format_duration_ms
 from mqservice.lib.names import ENGINE_SEPARATOR
-from mqservice.lib.wire import moment, picked_duration_ms
+from mqservice.lib.timestamps import rfc3339
+from mqservice.lib.wire import moment, picked_duration_ms, time_ms
 from mqservice.store import GroupQueueStats
 
 
@@ -23,14 +24,16 @@ class GroupIn(Schema):
     model_config = ConfigDict(extra="forbid")
 
     start_from: StartFrom | None = None
+    start_time: str | None = None
     lease: str | None = None
     lease_ms: int | None = Field(default=None, strict=True)
     max_attempts: int | None = Field(default=None, strict=True)
 
     def change(self) -> GroupChange:
-        """Raises Problem when a duration cannot be read."""
+        """Raises Problem when a duration or the time cannot be read."""
         return GroupChange(
             start_from=self.start_from,
+            start_ms=None if self.start_time is None else time_ms("/start_time", self.start_time),
             lease_ms=picked_duration_ms("lease", self.lease, self.lease_ms),
             max_reconsume_times=None if self.max_attempts is None else self.max_attempts - 1,
         )
@@ -71,6 +74,7 @@ class GroupOut(Schema):
     name: str
     namespace: str
     start_from: StartFrom
+    start_time: str | None
     lease: str
     lease_ms: int
     max_attempts: int
@@ -84,6 +88,7 @@ class GroupOut(Schema):
             name=group.name,
             namespace=group.namespace.name,
             start_from=StartFrom(group.start_from),
+            start_time=rfc3339(group.start_ms) if group.start_from == StartFrom.TIMESTAMP else None,
             lease=format_duration_ms(group.lease_ms),
             lease_ms=group.lease_ms,
             max_attempts=group.max_reconsume_times + 1,
@@ -92,8 +97,8 @@ class GroupOut(Schema):
             lag=None
             if queues is None
             else LagOut(
-                total=sum(lag(queue) for queue in queues) if queues else None,
-                queues=[QueueLagOut.of(queue) for queue in queues],
+                total=sum(lag(queue) for queue in queues if not queue.retry_of) if queues else None,
+                queues=[QueueLagOut.of(queue) for queue in queues if not queue.retry_of],
             ),
         )
 

@@ -31,6 +31,7 @@ class GroupChange:
     """What to set; None leaves the setting as it is, or at its default on a new group."""
 
     start_from: StartFrom | None = None
+    start_ms: int | None = None
     lease_ms: int | None = None
     max_reconsume_times: int | None = None
 
@@ -60,6 +61,10 @@ def put_group(
     if group is None:
         group = ConsumerGroup(namespace=namespace, name=name)
     is_changed = _apply(change, group)
+    if group.start_from == StartFrom.TIMESTAMP and not group.start_ms:
+        raise _setting("/start_time", "give the time from which on the group reads")
+    if change.start_ms is not None and group.start_from != StartFrom.TIMESTAMP:
+        raise _setting("/start_time", "is for start_from: timestamp only")
     if is_new or is_changed:
         group.revision = 1 if is_new else group.revision + 1
         group.save()
@@ -73,6 +78,7 @@ def put_in_engine(group: ConsumerGroup) -> None:
     config = GroupConfig(
         group=group.engine_name,
         start_from=EngineStartFrom(group.start_from),
+        start_ms=group.start_ms if group.start_from == StartFrom.TIMESTAMP else 0,
         lease_ms=group.lease_ms,
         max_reconsume_times=group.max_reconsume_times,
     )
@@ -100,10 +106,15 @@ def _refuse_bad_change(change: GroupChange) -> None:
         raise Problem.of("ILLEGAL_SETTING", "a setting is out of its range", errors=faults)
 
 
+def _setting(pointer: str, detail: str) -> Problem:
+    item = ProblemItem(pointer, "ILLEGAL_SETTING", detail)
+    return Problem.of("ILLEGAL_SETTING", f"{pointer}: {detail}", errors=[item])
+
+
 def _apply(change: GroupChange, group: ConsumerGroup) -> bool:
     """Set what ``change`` gives; whether anything became different."""
     is_changed = False
-    for field in ("start_from", "lease_ms", "max_reconsume_times"):
+    for field in ("start_from", "start_ms", "lease_ms", "max_reconsume_times"):
         value = getattr(change, field)
         if value is not None and value != getattr(group, field):
             setattr(group, field, value)

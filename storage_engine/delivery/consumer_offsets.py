@@ -20,7 +20,7 @@ from typing import NamedTuple
 import msgspec
 
 from storage_engine.delivery.offset_journal import JournalEntry, OffsetJournal
-from storage_engine.delivery.offset_runs import OffsetRuns, Run
+from storage_engine.delivery.offset_runs import OffsetRuns, Run, runs_of
 from storage_engine.disk.files import Files
 from storage_engine.errors import StoreCorrupt, StoreError
 from storage_engine.layout import CONFIG_DIR, CONSUMER_OFFSET_FILE, JOURNAL_FILE
@@ -32,10 +32,13 @@ Table = dict[str, dict[int, int]]  # ``topic@group`` → queue id → a number
 
 
 class Snapshot(NamedTuple):
-    """Consumer offsets at one moment, and how often each was reset, where it was."""
+    """Consumer offsets at one moment; how often each was reset, where it was, and which leases
+    that ended.
+    """
 
     offsets: Table
     resets: Table
+    lease_floors: Table
 
 
 class Progress:
@@ -43,11 +46,14 @@ class Progress:
     ``skipped``, for those that a filter passed over; no offset is in both.
 
     ``reset_count``: how often the consumer offset was set to another place since it began.
+    ``lease_floor``: leases of a lower generation ended with the last of these resets; their
+    receipts are void, after a restart too.
     """
 
     __slots__ = (
         "consumer_offset",
         "group",
+        "lease_floor",
         "queue_id",
         "reset_count",
         "settled",
@@ -61,6 +67,7 @@ class Progress:
         self.queue_id = queue_id
         self.consumer_offset = consumer_offset
         self.reset_count = 0
+        self.lease_floor = 0
         self.settled: set[int] = set()
         self.skipped = OffsetRuns()
 
@@ -79,7 +86,10 @@ class Progress:
             if first > self.consumer_offset:
                 settled.update(range(first, end))
             elif end > self.consumer_offset:
-                if settled:
+                # The smaller of the two: a commit may pass over millions of messages.
+                if settled and len(settled) < end - self.consumer_offset:
+                    settled = self.settled = {offset for offset in settled if offset >= end}
+                elif settled:
                     settled.difference_update(range(self.consumer_offset, end))
                 self.consumer_offset = end
         if settled or self.skipped.count:
@@ -137,11 +147,13 @@ class Progress:
 class _OffsetFile(msgspec.Struct):
     """``consumerOffset.json``: ``topic@group`` → queue id → consumer offset.
 
-    ``resetTable`` is ours: how often that was reset, where it was.
+    ``resetTable`` and ``leaseFloorTable`` are ours: how often that was reset, where it was, and
+    from which lease generation on receipts count.
     """
 
     offsetTable: dict[str, dict[int, int]] = {}
     resetTable: dict[str, dict[int, int]] | msgspec.UnsetType = msgspec.UNSET
+    leaseFloorTable: dict[str, dict[int, int]] | msgspec.UnsetType = msgspec.UNSET
 
 
 class ConsumerOffsets:
@@ -172,9 +184,11 @@ class ConsumerOffsets:
         for name, offsets in saved.offsetTable.items():
             topic, _, group = name.rpartition("@")
             reset_counts = saved.resetTable.get(name, {}) if saved.resetTable else {}
+            floors = saved.leaseFloorTable.get(name, {}) if saved.leaseFloorTable else {}
             for queue_id, consumer_offset in offsets.items():
                 progress = self._add(group, topic, queue_id, consumer_offset)
                 progress.reset_count = reset_counts.get(queue_id, 0)
+                progress.lease_floor = floors.get(queue_id, 0)
         for entry in self._journal.open():
             self._replay(entry)
 
@@ -182,7 +196,9 @@ class ConsumerOffsets:
         progress = self.find(entry.group, entry.topic, entry.queue_id)
         if progress is None:
             progress = self._add(entry.group, entry.topic, entry.queue_id, 0)
-        if entry.is_reset:
+        if entry.is_lease_floor:
+            progress.lease_floor = entry.first
+        elif entry.is_reset:
             progress.reset(entry.first, entry.count)
         elif entry.is_position:
             progress.consumer_offset = max(progress.consumer_offset, entry.first)
@@ -274,21 +290,29 @@ class ConsumerOffsets:
                 is_changed = True
         return is_changed
 
-    def reset(self, positions: list[tuple[Progress, int]]) -> None:
+    def reset(self, positions: list[tuple[Progress, int]], *, lease_floor: int) -> None:
         """Let groups go on from other places; durable on return (one fdatasync); all or none.
 
-        Raises ``DiskFull``, ``SyncFailed``.
+        ``lease_floor``: leases of a lower generation end with it.
+
+        Raises ``DiskFull`` with nothing changed; ``SyncFailed`` with all of it done, which a power
+        cut may undo.
         """
-        before = [(each, each.consumer_offset, each.settled, each.skipped) for each, _ in positions]
+        before = [
+            (each, each.consumer_offset, each.settled, each.skipped, each.lease_floor)
+            for each, _ in positions
+        ]
         for progress, consumer_offset in positions:
             progress.settled, progress.skipped = set(), OffsetRuns()
             progress.reset(consumer_offset, progress.reset_count + 1)
+            progress.lease_floor = lease_floor
         try:
             self._journal.write_resets([progress for progress, _ in positions])
         except BaseException:
-            for progress, consumer_offset, settled, skipped in before:
+            for progress, consumer_offset, settled, skipped, floor in before:
                 progress.reset(consumer_offset, progress.reset_count - 1)
                 progress.settled, progress.skipped = settled, skipped
+                progress.lease_floor = floor
             raise
         for progress, _ in positions:
             self._skipped.pop(progress, None)  # it was of before: a filter shall look again
@@ -308,18 +332,26 @@ class ConsumerOffsets:
         """All consumer offsets as they are now."""
         offsets: Table = {}
         resets: Table = {}
+        floors: Table = {}
         for progress in self:
             name = _name(progress)
             offsets.setdefault(name, {})[progress.queue_id] = progress.consumer_offset
             if progress.reset_count:
                 resets.setdefault(name, {})[progress.queue_id] = progress.reset_count
-        return Snapshot(offsets, resets)
+                floors.setdefault(name, {})[progress.queue_id] = progress.lease_floor
+        return Snapshot(offsets, resets, floors)
 
     def write(self, taken: Snapshot) -> None:
         """Put a snapshot into ``consumerOffset.json``; durable on return. Any thread."""
         self._files.replace(
             self._path,
-            msgspec.json.encode(_OffsetFile(taken.offsets, taken.resets or msgspec.UNSET)),
+            msgspec.json.encode(
+                _OffsetFile(
+                    taken.offsets,
+                    taken.resets or msgspec.UNSET,
+                    taken.lease_floors or msgspec.UNSET,
+                )
+            ),
         )
 
     def finish(self, taken: Snapshot) -> int:
@@ -356,19 +388,3 @@ class ConsumerOffsets:
 
 def _name(progress: Progress) -> str:
     return f"{progress.topic}@{progress.group}"
-
-
-def runs_of(queue_offsets: Iterable[int]) -> list[Run]:
-    """Ascending offsets as (first, count) runs; ``[3, 4, 5, 9]`` gives ``[(3, 3), (9, 1)]``."""
-    runs: list[Run] = []
-    first = end = -1
-    for queue_offset in queue_offsets:
-        if queue_offset == end:
-            end += 1
-        else:
-            if end > first:
-                runs.append((first, end - first))
-            first, end = queue_offset, queue_offset + 1
-    if end > first:
-        runs.append((first, end - first))
-    return runs

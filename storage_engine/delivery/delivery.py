@@ -16,25 +16,33 @@ from __future__ import annotations
 
 import itertools
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Final
 
 from storage_engine.clock import Clock
 from storage_engine.config import StoreConfig
-from storage_engine.delivery.consumer_offsets import ConsumerOffsets, Progress
+from storage_engine.delivery.consumer_offsets import ConsumerOffsets
 from storage_engine.delivery.due_heap import DueHeap
 from storage_engine.delivery.failure import Failure
 from storage_engine.delivery.looking import Looking, SettlingLook
+from storage_engine.delivery.memberships import Memberships
 from storage_engine.delivery.process_queue import Lease, ProcessQueue
 from storage_engine.delivery.receive_limits import check_receive
 from storage_engine.delivery.settling import Settling
+from storage_engine.delivery.start_positions import (
+    OffsetAtTime,
+    StartOf,
+    min_offset_of,
+    start_at,
+    start_of,
+)
 from storage_engine.delivery.subscription import Delivered, Parked, Subscription
 from storage_engine.errors import StoreBusy, StoreError
 from storage_engine.filters.message_filter import EVERYTHING, known_filter
 from storage_engine.queues.consume_queue import ConsumeQueue
-from storage_engine.wire.deliveries import MemberRef, ReceiveRequest, SubscribeRequest
-from storage_engine.wire.groups import GroupConfig, GroupQueueStats, StartFrom
+from storage_engine.wire.deliveries import ReceiveRequest, SubscribeRequest
+from storage_engine.wire.groups import GroupConfig
 
 log = logging.getLogger(__name__)
 
@@ -42,10 +50,7 @@ _GENERATION_BITS: Final = 40  # of the counter; the epoch of this run of the eng
 
 
 class Delivery:
-    """See the module's docstring. Times of leases and waits are monotonic.
-
-    ``damaged``, ``properties`` and ``later`` are explained in ``looking.py``.
-    """
+    """See the module's docstring. Times of leases and waits are monotonic."""
 
     def __init__(
         self,
@@ -56,9 +61,11 @@ class Delivery:
         damaged: Callable[[list[tuple[int, int]]], list[int]],
         retries_before: Callable[[tuple[int, int]], int],
         fail: Callable[[Failure], None],
+        offset_at_time: OffsetAtTime,
         properties: Callable[[int, int], bytes | None],
         later: Callable[[Callable[[], None]], object],
     ) -> None:
+        self._offset_at_time = offset_at_time
         self._damaged = damaged
         self._retries_before = retries_before
         self._fail = fail
@@ -71,6 +78,8 @@ class Delivery:
         self._generations = itertools.count(first_generation)
         self._leases: DueHeap[Lease] = DueHeap(lambda lease: lease.count > 0)
         self._waits: DueHeap[Parked] = DueHeap(lambda parked: not parked.is_done)
+        self._delays: DueHeap[Subscription] = DueHeap(lambda subscription: True)
+        self._memberships = Memberships(clock, self.serve)
         self.parked_count = 0
         self.delivered_count = 0
         self.damaged_count = 0  # messages that nobody can ever read, passed over
@@ -85,9 +94,8 @@ class Delivery:
             self.serve,
         )
         self.settle = self._settling.settle
-        self._looking = Looking(clock, properties, damaged, self._pass_over, later, self.serve)
-        self.stop_looking = self._looking.stop
-        self.skipped_count = 0
+        skip = consumer_offsets.skip
+        self.looking = Looking(clock, properties, damaged, skip, later, self.serve)
 
     # Receiving ------------------------------------------------------------------------------
 
@@ -103,18 +111,21 @@ class Delivery:
         Raises:
             BadRequest: a limit of the request is out of range.
             StoreBusy: too many receives are parked.
-            FilterInvalid, SubscriptionConflict: see ``subscribe``.
+            FilterInvalid, SubscriptionConflict: see ``join``.
             DiskFull: the group's first position on a queue cannot be written.
         """
         check_receive(request, self._config)
-        subscription = self.subscribe(group, queues, request)
-        if subscription.parked:
+        subscription = self.join(group, queues, request)
+        subscription.config = group
+        if subscription.is_exclusive:
+            self._memberships.heard(subscription, request.member_id)
+        if subscription.parked and not subscription.is_exclusive:
             return self._answer_or_park(subscription, request, None, answer)
-        look = None if subscription.filter.is_all else self._looking.begin(subscription)
+        look = None if subscription.filter.is_all else self.looking.begin(subscription)
         delivered = self._take(subscription, request, look)
         parked = self._answer_or_park(subscription, request, delivered, answer)
         if look is not None:
-            self._looking.end(subscription, look)
+            self.looking.end(subscription, look)
         return parked
 
     def _answer_or_park(
@@ -135,53 +146,52 @@ class Delivery:
         answer(delivered or _NOTHING)
         return None
 
-    def subscribe(
+    def join(
         self,
         group: GroupConfig,
         queues: list[ConsumeQueue],
         request: ReceiveRequest | SubscribeRequest,
     ) -> Subscription:
-        """Hear of a member, and read through the filter that it brings.
+        """Hear of a member, and read through the filter that it brings; see ``Subscription.join``.
 
-        Raises:
-            FilterInvalid: the filter is none.
-            SubscriptionConflict: other members read the topic through another one.
-            DiskFull: the group's first position on a queue cannot be written.
+        Raises ``FilterInvalid``, ``SubscriptionConflict``, ``DiskFull``.
         """
         wanted = known_filter(request.filter, request.filter_kind) if request.filter else EVERYTHING
-        subscription = self._subscribe(group, request.topic, queues)
+        subscription = self.subscribe(group, request.topic, queues)
         if subscription.join(request.member_id, wanted, self._clock.monotonic_ms()):
             # Whoever waits is the same member, which does not want this any more.
             for parked in list(subscription.parked):
                 self._finish(parked, _NOTHING)
         return subscription
 
-    def unsubscribe(self, request: MemberRef) -> None:
-        """A member reads the topic no more."""
-        subscription = self._subscriptions.get((request.group, request.topic))
-        if subscription is not None:
-            subscription.members.leave(request.member_id)
-
-    def _subscribe(
-        self, group: GroupConfig, topic: str, queues: list[ConsumeQueue]
+    def subscribe(
+        self,
+        group: GroupConfig,
+        topic: str,
+        queues: list[ConsumeQueue],
+        positions: Mapping[int, int] | None = None,
     ) -> Subscription:
+        """The group on the topic, its positions fixed on all queues.
+
+        ``positions``: where it begins on queues that it has never read, by queue id; elsewhere by
+        the group's start position, or where a queue begins that was added later. Raises
+        ``DiskFull``, ``SyncFailed``.
+        """
         subscription = self._subscriptions.get((group.group, topic))
         if subscription is None:
-            subscription = Subscription(group.group, topic)
+            subscription = Subscription(group, topic)
             self._subscriptions[group.group, topic] = subscription
         if len(subscription.queues) < len(queues):
-            at_end = (
-                group.start_from is StartFrom.LATEST
-                and not self._consumer_offsets.has_started(group.group, topic)
-            )
-            self._add_queues(subscription, queues, at_end=at_end)
+            has_started = self._consumer_offsets.has_started(group.group, topic)
+            start = min_offset_of if has_started else start_of(group, self._offset_at_time)
+            self._add_queues(subscription, queues, start_at(positions or {}, start))
         return subscription
 
     def _add_queues(
-        self, subscription: Subscription, queues: list[ConsumeQueue], *, at_end: bool
+        self, subscription: Subscription, queues: list[ConsumeQueue], start: StartOf
     ) -> None:
         known = self._consumer_offsets, self._config.inflight_span_max
-        self._follow(subscription.add_queues(queues, *known, at_end=at_end))
+        self._follow(subscription.add_queues(queues, *known, start))
 
     def add_retry(self, subscription: Subscription, queue: ConsumeQueue) -> None:
         """Deliver from the queue of the retry topic too. Raises ``DiskFull``, ``SyncFailed``."""
@@ -199,7 +209,7 @@ class Delivery:
         for (_, name), subscription in self._subscriptions.items():
             if name == topic and subscription.parked:
                 try:
-                    self._add_queues(subscription, queues, at_end=False)
+                    self._add_queues(subscription, queues, min_offset_of)
                 except StoreError as exc:
                     log.warning("not yet", extra={"action": "queues_put_off", "reason": str(exc)})
 
@@ -211,7 +221,10 @@ class Delivery:
             lease, records, attempts = delivered
             damaged = self._damaged(records)
             if subscription.retry is not None:
-                self._count_retries(lease, subscription.retry, records, attempts, damaged)
+                lost = frozenset(damaged)
+                for at in subscription.retry.places_in(lease):
+                    if at not in lost:
+                        attempts[at] += self._retries_before(records[at])
             if damaged:
                 self._skip(lease, damaged)
                 lost = frozenset(damaged)
@@ -236,10 +249,6 @@ class Delivery:
             queue.forget(*runs[0])
         self.damaged_count += len(damaged)
 
-    def _pass_over(self, progress: Progress, first: int, count: int) -> None:
-        self._consumer_offsets.skip(progress, first, count)
-        self.skipped_count += count
-
     def _lease(
         self, subscription: Subscription, request: ReceiveRequest, look: SettlingLook | None
     ) -> tuple[Lease, list[tuple[int, int]], list[int]] | None:
@@ -248,7 +257,7 @@ class Delivery:
         records: list[tuple[int, int]] = []
         attempts: list[int] = []
         bytes_left = min(request.bytes_max, self._config.receive_bytes_max)
-        queues = subscription.sources
+        queues = subscription.sources_of(request.member_id)
         first = subscription.rotor
         for index in range(first, first + len(queues)):
             process_queue = queues[index % len(queues)]
@@ -256,11 +265,12 @@ class Delivery:
             count = min(request.messages_max - len(records), room)
             if count <= 0:
                 continue
-            # What is in the retry queue has matched before.
-            own = None if process_queue is subscription.retry else look
-            taken = process_queue.take(
-                lease, now_ms, count, bytes_left, is_first=not records, look=own
-            )
+            take, own = process_queue.take, look
+            if process_queue is subscription.retry:
+                own = None  # what is in there has matched before
+            elif subscription.config.is_ordered:
+                take = process_queue.take_in_order
+            taken = take(lease, now_ms, count, bytes_left, is_first=not records, look=own)
             if taken:
                 lease.parts.append((process_queue, [entry[0] for entry in taken]))
                 records += [(entry[1], entry[2]) for entry in taken]
@@ -268,7 +278,7 @@ class Delivery:
                 bytes_left -= sum([entry[2] for entry in taken])
                 if len(records) >= request.messages_max:
                     break
-        if records or (look is not None and look.is_spent):
+        if queues and (records or (look is not None and look.is_spent)):
             subscription.rotor = (first + 1) % len(queues)
         if not records:
             return None
@@ -276,36 +286,27 @@ class Delivery:
         self._leases.push(now_ms + request.lease_ms, lease)
         return lease, records, attempts
 
-    def _count_retries(
-        self,
-        lease: Lease,
-        retry: ProcessQueue,
-        records: list[tuple[int, int]],
-        attempts: list[int],
-        damaged: list[int],
-    ) -> None:
-        """Add to the attempts what came before the records from the retry queue."""
-        at = 0
-        for process_queue, queue_offsets in lease.parts:
-            end = at + len(queue_offsets)
-            for index in range(at, end) if process_queue is retry else ():
-                if index not in damaged:
-                    attempts[index] += self._retries_before(records[index])
-            at = end
-
     def serve(self, subscription: Subscription) -> None:
         """Give what is ready to those who wait, first come first served."""
         if not subscription.parked:
             return
-        look = None if subscription.filter.is_all else self._looking.begin(subscription)
-        while subscription.parked:
+        look = None if subscription.filter.is_all else self.looking.begin(subscription)
+        if subscription.is_exclusive:
+            self._serve_each(subscription, look)
+        while subscription.parked and not subscription.is_exclusive:
             waiting = next(iter(subscription.parked))
-            delivered = self._take(subscription, waiting.request, look)
-            if delivered is None:
+            if (delivered := self._take(subscription, waiting.request, look)) is None:
                 break
             self._finish(waiting, delivered)
         if look is not None:
-            self._looking.end(subscription, look)
+            self.looking.end(subscription, look)
+
+    def _serve_each(self, subscription: Subscription, look: SettlingLook | None) -> None:
+        """What is ready for one member of an exclusive group says nothing about the others."""
+        for waiting in list(subscription.parked):
+            delivered = None if waiting.is_done else self._take(subscription, waiting.request, look)
+            if delivered is not None:
+                self._finish(waiting, delivered)
 
     def _finish(self, parked: Parked, delivered: Delivered | None) -> None:
         parked.is_done = True
@@ -329,9 +330,15 @@ class Delivery:
         """Know a group's progress again after a start, so that receipts from before can be
         settled. ``retry_queue``: for messages of the topic, if one had failed.
         """
-        subscription = self._subscribe(group, topic, queues)
+        subscription = self.subscribe(group, topic, queues)
         if retry_queue is not None and subscription.retry is None:
             self.add_retry(subscription, retry_queue)
+
+    def leave(self, group: str, topic: str, member_id: str) -> None:
+        """See ``Memberships.leave``."""
+        subscription = self._subscriptions.get((group, topic))
+        if subscription is not None:
+            self._memberships.leave(subscription, member_id)
 
     # Time -----------------------------------------------------------------------------------
 
@@ -345,10 +352,17 @@ class Delivery:
                         # RocketMQ revives these at once; only a nack waits.
                         ended = process_queue, queue_offset, lease.generation, 0, "lease ended"
                         self._fail(Failure(*ended, lease.began_ms, self._clock.now_ms()))
+        for subscription in set(self._delays.pop_due(now_ms)):
+            self.serve(subscription)
+        self._memberships.tick(now_ms)
         for parked in self._waits.pop_due(now_ms):
             self._finish(parked, _NOTHING)
-        self._looking.tick()
+        self.looking.tick()
         self._consumer_offsets.write_skipped()
+
+    def ready_at(self, process_queue: ProcessQueue, ready_ms: int) -> None:
+        """Serve those who wait when a message of the queue is ready again (monotonic, ms)."""
+        self._delays.push(ready_ms, process_queue.owner)
 
     def moved(self, failures: list[Failure]) -> None:
         """Messages that failed have another place now, and are settled in the old one."""
@@ -363,6 +377,13 @@ class Delivery:
     def subscriptions(self) -> Iterable[Subscription]:
         return self._subscriptions.values()
 
+    def find(self, group: str, topic: str) -> Subscription | None:
+        return self._subscriptions.get((group, topic))
+
+    def new_floor(self) -> int:
+        """A generation that no lease has: those before are lower, those to come are higher."""
+        return next(self._generations)
+
     # Numbers --------------------------------------------------------------------------------
 
     @property
@@ -374,25 +395,6 @@ class Delivery:
         """Messages under a lease; costs a look at every queue of every group."""
         subscriptions = self._subscriptions.values()
         return sum([len(queue.inflight) for each in subscriptions for queue in each.sources])
-
-    def stats(self, group: str) -> list[GroupQueueStats]:
-        """Progress of a group on every queue it has read, by topic and queue id."""
-        found = []
-        for (name, _), subscription in sorted(self._subscriptions.items()):
-            if name != group:
-                continue
-            found += [
-                GroupQueueStats(
-                    topic=process_queue.queue.topic,
-                    queue_id=process_queue.queue.queue_id,
-                    min_offset=process_queue.queue.min_offset,
-                    max_offset=process_queue.queue.max_offset,
-                    consumer_offset=process_queue.progress.consumer_offset,
-                    inflight_count=len(process_queue.inflight),
-                )
-                for process_queue in subscription.sources
-            ]
-        return found
 
 
 _NOTHING = Delivered(0, 0, [], [])

@@ -142,13 +142,15 @@ class Looking:
         serve: Callable[[Subscription], None],
     ) -> None:
         self._clock = clock
-        self._reading = properties, damaged, skip
+        self._settle = skip
+        self._reading = properties, damaged, self._skip
         self._later = later
         self._serve = serve
         self._ms_left: float = _TICK_SHARE_MS
         self._waiting: dict[Subscription, None] = {}  # those that were not looked through, in turn
         self._has_turn = False
         self._is_over = False
+        self.skipped_count = 0
 
     def begin(self, subscription: Subscription) -> SettlingLook:
         """A look for one take, or for some that follow each other."""
@@ -173,6 +175,10 @@ class Looking:
         """Look no more: the files are about to be closed."""
         self._is_over = True
         self._waiting.clear()
+
+    def _skip(self, progress: Progress, first: int, count: int) -> None:
+        self._settle(progress, first, count)
+        self.skipped_count += count
 
     def _want_turn(self) -> None:
         if not self._has_turn and self._ms_left > 0:

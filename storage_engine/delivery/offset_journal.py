@@ -4,16 +4,18 @@
 
     offset  width  field
          0      4  crc        CRC-32 of the rest of the entry
-         4      1  kind       1 name, 2 settled, 3 position, 4 reset, 5 skipped
+          4      1  kind       1 name, 2 settled, 3 position, 4 reset, 5 lease floor, 6 skipped
          5      3  zeros
          8      4  name_id    which ``topic@group``, numbered from 0 in the order of kind 1
         12      4  queue_id   for kind 1: length of the name in bytes, which follows the entry
-        16      8  first      queue offset; for kinds 3 and 4: the consumer offset to go on from
-        24      4  count      offsets ``[first, first + count)`` are settled, of kind 5 because a
+        16      8  first      queue offset; for kinds 3 and 4: the consumer offset to go on from;
+                              for kind 5: receipts of a lower lease generation are void
+        24      4  count      offsets ``[first, first + count)`` are settled, of kind 6 because a
                               filter passed over them; for kind 4: which reset
 
-An entry that is cut short or fails its CRC ends the journal: it was being written when the machine
-stopped, and was not answered.
+A reset is two entries, the lease floor first: cut between them, nothing has moved, and receipts
+from before only cause a redelivery. An entry that is cut short or fails its CRC ends the journal:
+it was being written when the machine stopped, and was not answered.
 """
 
 from __future__ import annotations
@@ -48,11 +50,14 @@ _NAME: Final = 1
 _SETTLED: Final = 2
 _POSITION: Final = 3
 _RESET: Final = 4
-_SKIPPED: Final = 5
+_LEASE_FLOOR: Final = 5
+_SKIPPED: Final = 6
 
 
 class JournalEntry(msgspec.Struct, frozen=True):
-    """One replayed entry: settled offsets, or where a group began, or went on after a reset."""
+    """One replayed entry: settled offsets, or where a group began, or went on after a reset, or
+    (in ``first``) which leases that ended.
+    """
 
     group: str
     topic: str
@@ -61,6 +66,7 @@ class JournalEntry(msgspec.Struct, frozen=True):
     count: int
     is_position: bool = False
     is_reset: bool = False
+    is_lease_floor: bool = False
     is_skipped: bool = False
 
 
@@ -158,8 +164,11 @@ class OffsetJournal:
                 progress.consumer_offset,
                 progress.reset_count,
             )
+            parts.append(head)
+            if count:
+                parts.append(_entry(_LEASE_FLOOR, name_id, queue_id, progress.lease_floor, 0))
             kind = _RESET if count else _POSITION
-            parts += [head, _entry(kind, name_id, queue_id, offset, count)]
+            parts.append(_entry(kind, name_id, queue_id, offset, count))
         return b"".join(parts)
 
     def _settled_bytes(
@@ -224,7 +233,7 @@ def read_entries(content: bytes) -> tuple[list[JournalEntry], list[tuple[str, st
             names.append((group, topic))
         else:
             group, topic = names[name_id]
-            kinds = kind == _POSITION, kind == _RESET, kind == _SKIPPED
+            kinds = (kind == _POSITION, kind == _RESET, kind == _LEASE_FLOOR, kind == _SKIPPED)
             entries.append(JournalEntry(group, topic, queue_id, first, count, *kinds))
         at = end
     return entries, names, at

@@ -9,7 +9,7 @@ asking cost no more than a bisection.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 Run = tuple[int, int]  # (first queue offset, count)
 
@@ -80,3 +80,19 @@ class OffsetRuns:
 
     def clear(self) -> None:
         self.cut_from(0)
+
+
+def runs_of(queue_offsets: Iterable[int]) -> list[Run]:
+    """Ascending offsets as (first, count) runs; ``[3, 4, 5, 9]`` gives ``[(3, 3), (9, 1)]``."""
+    runs: list[Run] = []
+    first = end = -1
+    for queue_offset in queue_offsets:
+        if queue_offset == end:
+            end += 1
+        else:
+            if end > first:
+                runs.append((first, end - first))
+            first, end = queue_offset, queue_offset + 1
+    if end > first:
+        runs.append((first, end - first))
+    return runs

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import enum
 import heapq
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from storage_engine.delivery.consumer_offsets import Progress
@@ -214,6 +215,53 @@ class ProcessQueue:
                 queue_offset += 1
         self.position = queue_offset
 
+    def take_in_order(
+        self,
+        lease: Lease,
+        now_ms: int,
+        messages_max: int,
+        bytes_max: int,
+        *,
+        is_first: bool,
+        look: SettlingLook | None = None,
+    ) -> list[tuple[int, int, int, int]]:
+        """Lease the next batch of an ordered group, as ``take`` does, once the last one is settled.
+
+        What was given back comes first, when its delay is over, in the order of the queue.
+        """
+        if self.progress.consumer_offset < self.queue.min_offset:
+            self.forget_below_min()
+        taken: list[tuple[int, int, int, int]] = []
+        if self.inflight:
+            return taken
+        is_held_up = False
+        for queue_offset in sorted(self._again):
+            physical_offset, record_bytes, _ = self.queue.unit(queue_offset)
+            is_held_up = (
+                self._again[queue_offset][0] > now_ms
+                or len(taken) >= messages_max
+                or (record_bytes > bytes_max and not (is_first and not taken))
+            )
+            if is_held_up:
+                break
+            del self._again[queue_offset]
+            attempt = self._attempts.get(queue_offset, 0) + 1
+            self.inflight[queue_offset] = lease
+            taken.append((queue_offset, physical_offset, record_bytes, attempt))
+            bytes_max -= record_bytes
+        self._ready_heap = sorted((ready_ms, at) for at, (ready_ms, _) in self._again.items())
+        count = 0 if is_held_up else messages_max - len(taken)
+        if count and look is None:
+            self._take_new(taken, lease, count, bytes_max, is_first=is_first)
+        elif count and look is not None:
+            self._take_wanted(taken, lease, count, bytes_max, look, is_first=is_first)
+        lease.count += len(taken)
+        return taken
+
+    def attempts(self, queue_offset: int) -> int:
+        """Deliveries of a message in this place that have failed, since the engine's start."""
+        return self._attempts.get(queue_offset, 0)
+
     def can_settle(self, queue_offset: int, generation: int, first_generation: int) -> Verdict:
         """What becomes of an ack of a message by a receipt with a lease of that generation.
 
@@ -227,6 +275,8 @@ class ProcessQueue:
         moved = self._moved.get(queue_offset)
         if moved is not None:
             return Verdict.MOVED if moved[0] == generation else Verdict.EXPIRED
+        if generation < self.progress.lease_floor:
+            return Verdict.EXPIRED
         if self.progress.is_settled(queue_offset):
             return Verdict.SETTLED
         again = self._again.get(queue_offset)
@@ -244,6 +294,14 @@ class ProcessQueue:
             return Verdict.EXPIRED, retry, retry_offset
         is_settled = retry.progress.is_settled(retry_offset)
         return Verdict.SETTLED if is_settled else Verdict.SETTLE, retry, retry_offset
+
+    def places_in(self, lease: Lease) -> Iterator[int]:
+        """Which of the messages of a lease, counted from 0, are of this queue."""
+        at = 0
+        for process_queue, queue_offsets in lease.parts:
+            if process_queue is self:
+                yield from range(at, at + len(queue_offsets))
+            at += len(queue_offsets)
 
     def is_leased_beside(self, member_id: str) -> bool:
         """Whether anybody but this member holds messages; costs a look at all in flight."""
@@ -278,6 +336,26 @@ class ProcessQueue:
             for queue_offset in [offset for offset in known if offset < low]:
                 del known[queue_offset]
         self.position = max(self.position, low)
+
+    def forget_below(self, queue_offset: int) -> None:
+        """Drop what is known about messages below that have just been settled; none is in
+        flight.
+        """
+        for known in (self._again, self._attempts):
+            for offset in [offset for offset in known if offset < queue_offset]:
+                del known[offset]
+        self.position = max(self.position, queue_offset)
+
+    def begin_again(self) -> None:
+        """Go on where the consumer offset was reset to: whatever was in flight, given back or
+        moved is as if it had never been delivered. What has no lease settles nothing.
+        """
+        for lease in self.inflight.values():
+            lease.count -= 1
+        for known in (self.inflight, self._again, self._moved, self._attempts):
+            known.clear()
+        self._ready_heap.clear()
+        self.position = max(self.progress.consumer_offset, self.queue.min_offset)
 
     def moved(self, queue_offset: int, generation: int, retry_offset: int) -> None:
         """Remember where a message has gone that had a lease of that generation; -1: no more here.

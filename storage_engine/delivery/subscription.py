@@ -12,10 +12,13 @@ from typing import NamedTuple
 from storage_engine.delivery.consumer_offsets import ConsumerOffsets
 from storage_engine.delivery.members import Members
 from storage_engine.delivery.process_queue import ProcessQueue
+from storage_engine.delivery.readers import Readers
+from storage_engine.delivery.start_positions import StartOf, min_offset_of
 from storage_engine.errors import SubscriptionConflict
 from storage_engine.filters.message_filter import EVERYTHING, Filter
 from storage_engine.queues.consume_queue import ConsumeQueue
 from storage_engine.wire.deliveries import ReceiveRequest
+from storage_engine.wire.groups import Dispatch, GroupConfig
 
 
 class Delivered(NamedTuple):
@@ -48,33 +51,38 @@ class Subscription:
     """One group on one topic: its queues, and who waits for them.
 
     ``queues`` are the topic's, by queue id; ``retry`` is the queue of the group's retry topic for
-    messages of this topic, once one has failed; ``sources`` are all of them. ``filter`` is the one
-    of all members: with two, each message would be tested by whoever came first, and lost to the
-    other.
+    messages of this topic, once one has failed; ``sources`` are all of them. ``config`` is the
+    group's as the last receive found it; ``members`` count for an exclusive one only, ``readers``
+    for all. ``filter`` is the one of all readers: with two, each message would be tested by whoever
+    came first, and lost to the other.
     """
 
     __slots__ = (
+        "config",
         "filter",
         "group",
         "members",
         "parked",
         "queues",
+        "readers",
         "retry",
         "rotor",
         "sources",
         "topic",
     )
 
-    def __init__(self, group: str, topic: str) -> None:
-        self.group = group
+    def __init__(self, config: GroupConfig, topic: str) -> None:
+        self.config = config
+        self.group = config.group
+        self.members = Members()
+        self.readers = Readers()
+        self.filter = EVERYTHING
         self.topic = topic
         self.queues: list[ProcessQueue] = []
         self.retry: ProcessQueue | None = None
         self.sources: list[ProcessQueue] = []
         self.parked: OrderedDict[Parked, None] = OrderedDict()  # in order of arrival
         self.rotor = 0  # the queue to look at first, so that none starves
-        self.filter = EVERYTHING
-        self.members = Members()
 
     def join(self, member_id: str, wanted: Filter, now_ms: int) -> bool:
         """Hear of a member, and read through its filter; True when that is another than before.
@@ -90,27 +98,43 @@ class Subscription:
                     "for two minutes"
                 )
             self.filter = wanted
-        self.members.hear(member_id, now_ms)
+        self.readers.hear(member_id, now_ms)
         return is_other
 
     def _has_others(self, member_id: str, now_ms: int) -> bool:
         """Whether anybody else waits, holds messages, or was heard of lately."""
         return (
-            self.members.has_others(member_id, now_ms)
+            self.readers.has_others(member_id, now_ms)
             or any(parked.request.member_id != member_id for parked in self.parked)
             or any(process_queue.is_leased_beside(member_id) for process_queue in self.sources)
         )
 
+    @property
+    def is_exclusive(self) -> bool:
+        return self.config.dispatch is Dispatch.EXCLUSIVE
+
+    def sources_of(self, member_id: str) -> list[ProcessQueue]:
+        """What a member may read now. Retries have no order, so they are for all."""
+        if not self.is_exclusive:
+            return self.sources
+        mine = self.members.queues_of(member_id, len(self.queues), self.config.strategy)
+        found = [self.queues[queue_id] for queue_id in mine]
+        return [*found, self.retry] if self.retry and len(self.members) else found
+
     def add_queues(
-        self, queues: list[ConsumeQueue], offsets: ConsumerOffsets, span_max: int, *, at_end: bool
+        self,
+        queues: list[ConsumeQueue],
+        offsets: ConsumerOffsets,
+        span_max: int,
+        start_of: StartOf,
     ) -> list[ProcessQueue]:
         """Read the queues of the topic that are not read yet; those queues.
 
-        The group's positions there are fixed now, at the ends of the queues or where they begin.
-        Raises ``DiskFull``, ``SyncFailed``, with nothing changed.
+        The group's positions there are fixed now, where ``start_of`` says. Raises ``DiskFull``,
+        ``SyncFailed``, with nothing changed.
         """
         new = queues[len(self.queues) :]
-        added = self._read(self.topic, new, offsets, span_max, at_end=at_end)
+        added = self._read(self.topic, new, offsets, span_max, start_of)
         self.queues += added
         return self._sourced(added)
 
@@ -118,7 +142,7 @@ class Subscription:
         self, queue: ConsumeQueue, offsets: ConsumerOffsets, span_max: int
     ) -> list[ProcessQueue]:
         """Read the queue of the retry topic too. Raises ``DiskFull``, ``SyncFailed``."""
-        added = self._read(queue.topic, [queue], offsets, span_max, at_end=False)
+        added = self._read(queue.topic, [queue], offsets, span_max, min_offset_of)
         (self.retry,) = added
         return self._sourced(added)
 
@@ -128,11 +152,10 @@ class Subscription:
         queues: list[ConsumeQueue],
         offsets: ConsumerOffsets,
         span_max: int,
-        *,
-        at_end: bool,
+        start_of: StartOf,
     ) -> list[ProcessQueue]:
         positions = {
-            queue.queue_id: queue.max_offset if at_end else queue.min_offset
+            queue.queue_id: start_of(queue)
             for queue in queues
             if offsets.find(self.group, topic, queue.queue_id) is None
         }

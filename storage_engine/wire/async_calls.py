@@ -13,13 +13,19 @@ from typing import TypeVar
 from storage_engine.records.record import Record, decode_records
 from storage_engine.wire.dead_letters import PurgeReply, PurgeRequest, RedriveReply, RedriveRequest
 from storage_engine.wire.deliveries import (
-    MemberRef,
+    LeaveRequest,
     SettleReply,
     SettleRequest,
     SubscribeRequest,
 )
 from storage_engine.wire.frames import decode_look_up_reply, decode_pull_reply, decode_reply
 from storage_engine.wire.groups import GroupConfig, GroupList, GroupRef, GroupStats
+from storage_engine.wire.offsets import (
+    OffsetCommitReply,
+    OffsetCommitRequest,
+    OffsetResetReply,
+    OffsetResetRequest,
+)
 from storage_engine.wire.protocol import CheckpointReply, Empty, Op, StatsReply
 from storage_engine.wire.reads import (
     LookUpHead,
@@ -57,15 +63,18 @@ class AsyncCalls(abc.ABC):
     async def offset_at_time(self, request: OffsetAtTimeRequest) -> OffsetAtTimeReply:
         return await self._ask(Op.OFFSET_AT_TIME, request, OffsetAtTimeReply)
 
-    async def settle(self, request: SettleRequest) -> SettleReply:
-        return await self._ask(Op.SETTLE, request, SettleReply)
+    async def offset_commit(self, request: OffsetCommitRequest) -> OffsetCommitReply:
+        return await self._ask(Op.OFFSET_COMMIT, request, OffsetCommitReply)
+
+    async def offset_reset(self, request: OffsetResetRequest) -> OffsetResetReply:
+        return await self._ask(Op.OFFSET_RESET, request, OffsetResetReply)
 
     async def subscribe(self, request: SubscribeRequest) -> None:
         """Raises ``FilterInvalid``, ``SubscriptionConflict`` as the receives would."""
         await self._ask(Op.SUBSCRIBE, request, Empty)
 
-    async def unsubscribe(self, request: MemberRef) -> None:
-        await self._ask(Op.UNSUBSCRIBE, request, Empty)
+    async def settle(self, request: SettleRequest) -> SettleReply:
+        return await self._ask(Op.SETTLE, request, SettleReply)
 
     async def topic_put(self, request: TopicConfig) -> None:
         await self._ask(Op.TOPIC_PUT, request, Empty)
@@ -84,6 +93,9 @@ class AsyncCalls(abc.ABC):
 
     async def group_stats(self, request: GroupRef) -> GroupStats:
         return await self._ask(Op.GROUP_STATS, request, GroupStats)
+
+    async def leave(self, request: LeaveRequest) -> None:
+        await self._ask(Op.LEAVE, request, Empty)
 
     async def redrive(self, request: RedriveRequest) -> RedriveReply:
         """Send dead letters on their way again; answered when they are durable there."""

@@ -8,14 +8,6 @@ from storage_engine.filters.message_filter import FilterKind
 from storage_engine.wire.struct import Wire
 
 
-class MemberRef(Wire, frozen=True, kw_only=True):
-    """A member of a group that reads a topic no more; its leases stay as they are."""
-
-    group: str
-    topic: str
-    member_id: str
-
-
 class SubscribeRequest(Wire, frozen=True, kw_only=True):
     """A member of ``group`` that is about to read ``topic`` through a filter.
 
@@ -58,6 +50,16 @@ class ReceiveHead(Wire, frozen=True, kw_only=True):
     lease_generation: int
     lease_until_ms: int
     attempts: list[int]
+
+
+class LeaveRequest(Wire, frozen=True, kw_only=True):
+    """A member reads the topic no more: in an exclusive group others get its queues at once, in any
+    they may have another filter. Its leases stay as they are.
+    """
+
+    group: str
+    topic: str
+    member_id: str
 
 
 class LeaseRef(Wire, frozen=True, kw_only=True):

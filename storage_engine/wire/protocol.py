@@ -35,13 +35,19 @@ from typing import Final
 
 from storage_engine.wire.dead_letters import PurgeReply, PurgeRequest, RedriveReply, RedriveRequest
 from storage_engine.wire.deliveries import (
-    MemberRef,
+    LeaveRequest,
     ReceiveRequest,
     SettleReply,
     SettleRequest,
     SubscribeRequest,
 )
 from storage_engine.wire.groups import GroupConfig, GroupList, GroupRef, GroupStats
+from storage_engine.wire.offsets import (
+    OffsetCommitReply,
+    OffsetCommitRequest,
+    OffsetResetReply,
+    OffsetResetRequest,
+)
 from storage_engine.wire.reads import (
     LookUpRequest,
     OffsetAtTimeReply,
@@ -70,8 +76,10 @@ class Op(enum.IntEnum):
     SETTLE = 19
     LOOK_UP = 20
     OFFSET_AT_TIME = 21
-    SUBSCRIBE = 22
-    UNSUBSCRIBE = 23
+    OFFSET_COMMIT = 22
+    OFFSET_RESET = 23
+    LEAVE = 24
+    SUBSCRIBE = 25
     TOPIC_PUT = 32
     TOPIC_LIST = 33
     TOPIC_STATS = 34
@@ -150,8 +158,8 @@ REQUEST_TYPES: Final[dict[Op, type[Wire]]] = {
     Op.SETTLE: SettleRequest,
     Op.LOOK_UP: LookUpRequest,
     Op.OFFSET_AT_TIME: OffsetAtTimeRequest,
-    Op.SUBSCRIBE: SubscribeRequest,
-    Op.UNSUBSCRIBE: MemberRef,
+    Op.OFFSET_COMMIT: OffsetCommitRequest,
+    Op.OFFSET_RESET: OffsetResetRequest,
     Op.TOPIC_PUT: TopicConfig,
     Op.TOPIC_LIST: Empty,
     Op.TOPIC_STATS: TopicRef,
@@ -161,6 +169,8 @@ REQUEST_TYPES: Final[dict[Op, type[Wire]]] = {
     Op.CHECKPOINT: Empty,
     Op.STATS: Empty,
     Op.REDRIVE: RedriveRequest,
+    Op.LEAVE: LeaveRequest,
+    Op.SUBSCRIBE: SubscribeRequest,
     Op.PURGE: PurgeRequest,
 }
 REPLY_TYPES: Final[dict[Op, type[Wire]]] = {
@@ -169,8 +179,8 @@ REPLY_TYPES: Final[dict[Op, type[Wire]]] = {
     Op.CANCEL: Empty,
     Op.SETTLE: SettleReply,
     Op.OFFSET_AT_TIME: OffsetAtTimeReply,
-    Op.SUBSCRIBE: Empty,
-    Op.UNSUBSCRIBE: Empty,
+    Op.OFFSET_COMMIT: OffsetCommitReply,
+    Op.OFFSET_RESET: OffsetResetReply,
     Op.TOPIC_PUT: Empty,
     Op.TOPIC_LIST: TopicList,
     Op.TOPIC_STATS: TopicStats,
@@ -180,5 +190,7 @@ REPLY_TYPES: Final[dict[Op, type[Wire]]] = {
     Op.CHECKPOINT: CheckpointReply,
     Op.STATS: StatsReply,
     Op.REDRIVE: RedriveReply,
+    Op.LEAVE: Empty,
+    Op.SUBSCRIBE: Empty,
     Op.PURGE: PurgeReply,
 }

@@ -21,13 +21,7 @@ from storage_engine.errors import (
 from storage_engine.records.record import Record, decode_records
 from storage_engine.wire.client_types import PutResult, Received, put_bytes_max, put_results
 from storage_engine.wire.dead_letters import PurgeReply, PurgeRequest, RedriveReply, RedriveRequest
-from storage_engine.wire.deliveries import (
-    MemberRef,
-    ReceiveRequest,
-    SettleReply,
-    SettleRequest,
-    SubscribeRequest,
-)
+from storage_engine.wire.deliveries import ReceiveRequest, SettleReply, SettleRequest
 from storage_engine.wire.frames import (
     Frame,
     FrameDecoder,
@@ -41,6 +35,12 @@ from storage_engine.wire.frames import (
     encode_struct,
 )
 from storage_engine.wire.groups import GroupConfig, GroupList, GroupRef, GroupStats
+from storage_engine.wire.offsets import (
+    OffsetCommitReply,
+    OffsetCommitRequest,
+    OffsetResetReply,
+    OffsetResetRequest,
+)
 from storage_engine.wire.protocol import (
     CheckpointReply,
     Empty,
@@ -119,15 +119,14 @@ class StoreClient:
     def offset_at_time(self, request: OffsetAtTimeRequest) -> OffsetAtTimeReply:
         return self._ask(Op.OFFSET_AT_TIME, request, OffsetAtTimeReply)
 
+    def offset_commit(self, request: OffsetCommitRequest) -> OffsetCommitReply:
+        return self._ask(Op.OFFSET_COMMIT, request, OffsetCommitReply)
+
+    def offset_reset(self, request: OffsetResetRequest) -> OffsetResetReply:
+        return self._ask(Op.OFFSET_RESET, request, OffsetResetReply)
+
     def settle(self, request: SettleRequest) -> SettleReply:
         return self._ask(Op.SETTLE, request, SettleReply)
-
-    def subscribe(self, request: SubscribeRequest) -> None:
-        """Raises ``FilterInvalid``, ``SubscriptionConflict`` as the receives would."""
-        self._ask(Op.SUBSCRIBE, request, Empty)
-
-    def unsubscribe(self, request: MemberRef) -> None:
-        self._ask(Op.UNSUBSCRIBE, request, Empty)
 
     def topic_put(self, request: TopicConfig) -> None:
         self._ask(Op.TOPIC_PUT, request, Empty)

@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from storage_engine.delivery.members import MEMBER_EXPIRY_MS, Members
+from storage_engine.delivery.members import SILENCE_MS_MAX
+from storage_engine.delivery.readers import Readers
 from storage_engine.errors import SubscriptionConflict
-from storage_engine.wire.deliveries import MemberRef, SubscribeRequest
+from storage_engine.wire.deliveries import SubscribeRequest
 from tests.storage_engine.doubles import OpenStore, message
 
 
@@ -39,7 +40,7 @@ async def test_another_filter_is_refused_while_a_member_waits(tmp_path: Path) ->
 async def test_a_member_is_there_for_two_minutes_after_its_last_receive(tmp_path: Path) -> None:
     store = await opened(tmp_path)
     store.receive(member_id="one", tags="a")
-    store.clock.advance(MEMBER_EXPIRY_MS - 1)
+    store.clock.advance(SILENCE_MS_MAX - 1)
     with pytest.raises(SubscriptionConflict):
         store.receive(member_id="two", sql="a > 5")
     store.clock.advance(1)
@@ -50,11 +51,11 @@ async def test_a_member_is_there_for_two_minutes_after_its_last_receive(tmp_path
 
 
 async def test_a_parked_member_is_there_however_long_ago_it_was_heard_of(tmp_path: Path) -> None:
-    store = OpenStore(tmp_path, limits={"poll_wait_ms_max": 10 * MEMBER_EXPIRY_MS}).open()
+    store = OpenStore(tmp_path, limits={"poll_wait_ms_max": 10 * SILENCE_MS_MAX}).open()
     store.topic()
     store.group()
-    store.park(member_id="one", tags="a", wait_ms=10 * MEMBER_EXPIRY_MS)
-    store.clock.advance(2 * MEMBER_EXPIRY_MS)
+    store.park(member_id="one", tags="a", wait_ms=10 * SILENCE_MS_MAX)
+    store.clock.advance(2 * SILENCE_MS_MAX)
     with pytest.raises(SubscriptionConflict):
         store.receive(member_id="two", tags="b")
     await store.close()
@@ -63,8 +64,8 @@ async def test_a_parked_member_is_there_however_long_ago_it_was_heard_of(tmp_pat
 async def test_held_messages_keep_a_member_there_until_they_are_settled(tmp_path: Path) -> None:
     store = await opened(tmp_path)
     await store.put(message(b"x", tag="a"))
-    held = store.receive(member_id="one", tags="a", lease_ms=10 * MEMBER_EXPIRY_MS)
-    store.clock.advance(2 * MEMBER_EXPIRY_MS)
+    held = store.receive(member_id="one", tags="a", lease_ms=10 * SILENCE_MS_MAX)
+    store.clock.advance(2 * SILENCE_MS_MAX)
     with pytest.raises(SubscriptionConflict):
         store.receive(member_id="two", tags="b")
     store.ack(held)
@@ -94,8 +95,8 @@ async def test_a_member_that_left_is_there_no_more(tmp_path: Path) -> None:
     consumption.subscribe(announced)
     with pytest.raises(SubscriptionConflict):
         store.receive(member_id="two", tags="b")
-    consumption.delivery.unsubscribe(MemberRef(group="g", topic="t", member_id="one"))
-    consumption.delivery.unsubscribe(MemberRef(group="g", topic="none", member_id="one"))
+    consumption.delivery.leave("g", "t", "one")
+    consumption.delivery.leave("g", "none", "one")
     store.receive(member_id="two", tags="b")
     with pytest.raises(SubscriptionConflict):
         consumption.subscribe(announced)
@@ -106,7 +107,7 @@ async def test_a_message_on_its_way_to_the_retries_belongs_to_nobody(tmp_path: P
     store = await opened(tmp_path)
     await store.put(message(b"x", tag="a"))
     store.receive(member_id="one", tags="a", lease_ms=1_000)
-    store.clock.advance(MEMBER_EXPIRY_MS)
+    store.clock.advance(SILENCE_MS_MAX)
     store.store.consumption.delivery.tick()  # the lease has ended, its message moves later
     store.receive(member_id="two", tags="b")
     await store.close()
@@ -122,12 +123,12 @@ async def test_other_groups_and_topics_have_filters_of_their_own(tmp_path: Path)
 
 
 def test_members_are_forgotten_with_time_and_beyond_a_number() -> None:
-    members = Members()
+    readers = Readers()
     for number in range(5_000):
-        members.hear(f"m{number}", number)
-    assert len(members._heard_ms) == 1_000
-    members.hear("m4999", MEMBER_EXPIRY_MS + 4_998)
-    assert not members.has_others("m4999", MEMBER_EXPIRY_MS + 4_998)
-    assert members.has_others("other", MEMBER_EXPIRY_MS + 4_998)
-    members.leave("m4999")
-    assert not members.has_others("other", MEMBER_EXPIRY_MS + 4_998)
+        readers.hear(f"m{number}", number)
+    assert len(readers._heard_ms) == 1_000
+    readers.hear("m4999", SILENCE_MS_MAX + 4_998)
+    assert not readers.has_others("m4999", SILENCE_MS_MAX + 4_998)
+    assert readers.has_others("other", SILENCE_MS_MAX + 4_998)
+    readers.leave("m4999")
+    assert not readers.has_others("other", SILENCE_MS_MAX + 4_998)

@@ -51,6 +51,7 @@ _PUSHES: dict[int, tuple[str, list[str]]] = {
     2: ("welcome", ["id", "session", "resume_token", "resumed", "ping_ms", "pong_ms", "limits"]),
     6: ("msgs", ["sid", "m"]),
     11: ("lost", ["sid", "t", "why"]),
+    12: ("flow", ["sid", "state"]),
     16: ("ping", []),
     17: ("pong", []),
     18: ("ok", ["id", "r"]),

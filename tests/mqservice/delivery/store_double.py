@@ -12,9 +12,9 @@ from mqservice.store import (
     Extend,
     LeaseExpired,
     LeaseRef,
+    LeaveRequest,
     LookUpHead,
     LookUpRequest,
-    MemberRef,
     Nack,
     OffsetAtTimeReply,
     OffsetAtTimeRequest,
@@ -174,7 +174,7 @@ class StoreDouble:
         if not self.is_connected:
             raise StoreUnavailable("no engine answers")
 
-    async def unsubscribe(self, request: MemberRef) -> None:
+    async def leave(self, request: LeaveRequest) -> None:
         await self.subscribe(
             SubscribeRequest(group=request.group, topic=request.topic, member_id=request.member_id)
         )
