@@ -84,7 +84,10 @@ class Progress:
         for first, count in runs:
             end = first + count
             if first > self.consumer_offset:
-                settled.update(range(first, end))
+                added: Iterable[int] = range(first, end)
+                if self.skipped.count:
+                    added = [offset for offset in added if offset not in self.skipped]
+                settled.update(added)
             elif end > self.consumer_offset:
                 # The smaller of the two: a commit may pass over millions of messages.
                 if settled and len(settled) < end - self.consumer_offset:

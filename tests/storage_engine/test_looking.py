@@ -157,14 +157,16 @@ async def test_a_filter_bomb_is_cut_off_in_time_and_all_is_looked_at_in_the_end(
         put = await store.put(*[message(b"b", properties=hostile)] * 20)
         assert put.error is None
         assert min(put.offsets)[0] >= 0
-    slowest_ms = 0
-    for _ in range(400):
+    took_ms: list[int] = []
+    while len(took_ms) < 400:
         began_ms = clock.monotonic_ms()
         assert store.receive(1, sql=BOMBS[name]).bodies == []
-        slowest_ms = max(slowest_ms, clock.monotonic_ms() - began_ms)
+        took_ms.append(clock.monotonic_ms() - began_ms)
         store.store.tick()
     assert store.consumer_offset() == 200
-    assert slowest_ms < 100  # 5 ms and one message, where the machine has nothing else to do
+    # 5 ms and one message where the machine has nothing else to do; a few may meet a busy one.
+    assert sum(took_ms) < 200 * 50
+    assert sorted(took_ms)[-20] < 50
     await store.close()
 
 
