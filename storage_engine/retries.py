@@ -89,6 +89,11 @@ class Retries:
         failure.process_queue.hold(failure.queue_offset)
         self._waiting.append(failure)
 
+    def forget(self, is_gone: Callable[[Subscription], bool]) -> None:
+        """Let go of what waits for subscriptions that do not exist any more."""
+        left = [each for each in self._waiting if not is_gone(each.process_queue.owner)]
+        self._waiting = deque(left)
+
     @property
     def waiting_count(self) -> int:
         return len(self._waiting)

@@ -86,7 +86,7 @@ class Store:
         )
         self._puts = PutPath(config, self._commit_log, self._dispatcher)
         self.catalog = Catalog(config, self._files, clock, self._queues, self._puts.routes)
-        self.queries = Queries(config, self._commit_log, self.catalog, self._queues, self.indexer)
+        self.queries = Queries(config, self._commit_log, self.catalog, self.indexer)
         self.consumption: Consumption
         self.retention: Retention
         self._prefaulter: Prefaulter
@@ -156,6 +156,7 @@ class Store:
             self._commit_log,
             self._queues,
             self._consumer_offsets,
+            self._min_offsets,
             self._engine_puts,
             self.epoch,
             self.queries.queues_of,
@@ -182,7 +183,11 @@ class Store:
     def _new_retention(self) -> Retention:
         consumption = self.consumption
         forwarder = Forwarder(
-            self._commit_log, consumption.schedule, consumption.mover, self.durability.durable_to
+            self._commit_log,
+            consumption.schedule,
+            consumption.mover,
+            self.durability.durable_to,
+            consumption.deletions.is_orphan,
         )
         return Retention(
             self.config,
@@ -197,6 +202,7 @@ class Store:
             self._consumer_offsets,
             self.indexer,
             forwarder.forward,
+            consumption.deletions.purge,
             lambda: self._dispatcher.dispatched_offset,
         )
 

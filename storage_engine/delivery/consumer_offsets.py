@@ -12,7 +12,7 @@ only.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -35,6 +35,7 @@ class Snapshot(NamedTuple):
 
     offsets: Table
     resets: Table
+    first_reset_count: int
 
 
 class Progress:
@@ -94,11 +95,13 @@ class Progress:
 class _OffsetFile(msgspec.Struct):
     """``consumerOffset.json``: ``topic@group`` → queue id → consumer offset.
 
-    ``resetTable`` is ours: how often that was reset, where it was.
+    ``resetTable`` is ours: how often that was reset, where it was; ``firstResetCount`` too: what
+    new progress begins with.
     """
 
     offsetTable: dict[str, dict[int, int]] = {}
     resetTable: dict[str, dict[int, int]] | msgspec.UnsetType = msgspec.UNSET
+    firstResetCount: int | msgspec.UnsetType = msgspec.UNSET
 
 
 class ConsumerOffsets:
@@ -109,6 +112,10 @@ class ConsumerOffsets:
         self._path = store_path / CONFIG_DIR / CONSUMER_OFFSET_FILE
         self._table: dict[tuple[str, str], dict[int, Progress]] = {}
         self._journal = OffsetJournal(files, store_path / JOURNAL_FILE)
+        # Above that of all progress ever dropped: a record that settles a message of a deleted
+        # group must not settle one for a new group of the same name.
+        self._first_reset_count = 0
+        self._dropped: dict[tuple[str, str], None] = {}  # since the last snapshot
 
     def load(self) -> None:
         """Read the saved table and replay the journal over it.
@@ -130,10 +137,15 @@ class ConsumerOffsets:
             for queue_id, consumer_offset in offsets.items():
                 progress = self._add(group, topic, queue_id, consumer_offset)
                 progress.reset_count = reset_counts.get(queue_id, 0)
+        self._first_reset_count = saved.firstResetCount or 0
         for entry in self._journal.open():
             self._replay(entry)
 
     def _replay(self, entry: JournalEntry) -> None:
+        if entry.is_dropped:
+            self._table.pop((entry.group, entry.topic), None)
+            self._first_reset_count = max(self._first_reset_count, entry.count)
+            return
         progress = self.find(entry.group, entry.topic, entry.queue_id)
         if progress is None:
             progress = self._add(entry.group, entry.topic, entry.queue_id, 0)
@@ -162,11 +174,35 @@ class ConsumerOffsets:
         Durable on return (one fdatasync): begun again after a power cut, ``latest`` would be later
         and skip messages. Raises ``DiskFull``, ``SyncFailed``.
         """
-        self._journal.write_positions(group, topic, positions)
-        self._journal.sync()
+        begun = []
         for queue_id, consumer_offset in positions.items():
             assert self.find(group, topic, queue_id) is None
-            self._add(group, topic, queue_id, consumer_offset)
+            begun.append(Progress(group, topic, queue_id, consumer_offset))
+            begun[-1].reset_count = self._first_reset_count
+        if self._first_reset_count:
+            self._journal.write_resets(begun)
+        else:
+            self._journal.write_positions(group, topic, positions)
+        self._journal.sync()
+        by_queue = self._table.setdefault((group, topic), {})
+        by_queue.update({progress.queue_id: progress for progress in begun})
+
+    def drop(self, is_gone: Callable[[str, str], bool]) -> None:
+        """Forget the progress of (group, topic) that are gone; durable on return (one fdatasync).
+
+        Raises ``DiskFull``, ``SyncFailed``.
+        """
+        gone = [name for name in self._table if is_gone(*name)]
+        if not gone:
+            return
+        resets = [progress.reset_count for name in gone for progress in self._table[name].values()]
+        first_reset_count = max(self._first_reset_count, 1 + max(resets))
+        self._journal.write_dropped(gone, first_reset_count)
+        self._first_reset_count = first_reset_count
+        for name in gone:
+            del self._table[name]
+            self._dropped[name] = None
+        self._journal.sync()
 
     def settle(self, settled: list[tuple[Progress, list[Run]]]) -> None:
         """Journal, then apply; all or nothing. One write, no sync. Raises ``DiskFull``."""
@@ -179,6 +215,8 @@ class ConsumerOffsets:
 
         On a full disk only the records that took their place say so, until the next checkpoint.
         """
+        if self.find(progress.group, progress.topic, progress.queue_id) is not progress:
+            return  # the group or the topic was deleted while they were on their way
         try:
             self._journal.write_settled([(progress, runs)])
         except StoreError as exc:
@@ -239,13 +277,20 @@ class ConsumerOffsets:
             offsets.setdefault(name, {})[progress.queue_id] = progress.consumer_offset
             if progress.reset_count:
                 resets.setdefault(name, {})[progress.queue_id] = progress.reset_count
-        return Snapshot(offsets, resets)
+        self._dropped = {}
+        return Snapshot(offsets, resets, self._first_reset_count)
 
     def write(self, taken: Snapshot) -> None:
         """Put a snapshot into ``consumerOffset.json``; durable on return. Any thread."""
         self._files.replace(
             self._path,
-            msgspec.json.encode(_OffsetFile(taken.offsets, taken.resets or msgspec.UNSET)),
+            msgspec.json.encode(
+                _OffsetFile(
+                    taken.offsets,
+                    taken.resets or msgspec.UNSET,
+                    taken.first_reset_count or msgspec.UNSET,
+                )
+            ),
         )
 
     def finish(self, taken: Snapshot) -> int:
@@ -262,11 +307,12 @@ class ConsumerOffsets:
             if (
                 taken.offsets.get(name, {}).get(queue_id) != progress.consumer_offset
                 or taken.resets.get(name, {}).get(queue_id, 0) != progress.reset_count
+                or (progress.group, progress.topic) in self._dropped
             ):
                 moved.append(progress)
             if progress.settled:
                 above.append((progress, runs_of(sorted(progress.settled))))
-        self._journal.restart(moved, above)
+        self._journal.restart(moved, above, self._dropped, self._first_reset_count)
         return count
 
     def __iter__(self) -> Iterator[Progress]:

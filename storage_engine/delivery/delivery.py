@@ -16,7 +16,6 @@ from __future__ import annotations
 import itertools
 import logging
 from collections.abc import Callable, Iterable
-from functools import partial
 from typing import Final
 
 from storage_engine.clock import Clock
@@ -126,7 +125,7 @@ class Delivery:
     ) -> Subscription:
         subscription = self._subscriptions.get((group.group, topic))
         if subscription is None:
-            subscription = Subscription(group.group, topic)
+            subscription = Subscription(group.group, topic, self.serve, is_paused=group.is_paused)
             self._subscriptions[group.group, topic] = subscription
         if len(subscription.queues) < len(queues):
             at_end = (
@@ -151,7 +150,7 @@ class Delivery:
         for process_queue in added:
             owner, queue = process_queue.owner, process_queue.queue
             self._process_queues[owner.group, queue.topic, queue.queue_id] = process_queue
-            queue.arrivals.append(partial(self.serve, owner))
+            queue.arrivals.append(owner.arrived)
 
     def queues_added(self, topic: str, queues: list[ConsumeQueue]) -> None:
         """Let those who wait on a topic be woken by its new queues too."""
@@ -164,6 +163,8 @@ class Delivery:
 
     def _take(self, subscription: Subscription, request: ReceiveRequest) -> Delivered | None:
         """Lease what is ready; records that cannot be read as written are settled instead."""
+        if subscription.is_paused:
+            return None
         while (delivered := self._lease(subscription, request)) is not None:
             lease, records, attempts = delivered
             damaged = self._damaged(records)
@@ -249,6 +250,26 @@ class Delivery:
             if delivered is None:
                 return
             self._finish(waiting, delivered)
+
+    def group_changed(self, group: GroupConfig) -> None:
+        """Let a group that was paused wait, and one that goes on have what is ready."""
+        for subscription in self._subscriptions.values():
+            if subscription.group == group.group and subscription.is_paused != group.is_paused:
+                subscription.is_paused = group.is_paused
+                self.serve(subscription)
+
+    def drop(self, is_gone: Callable[[Subscription], bool], refusal: StoreError) -> None:
+        """Forget subscriptions with their leases; who waits is answered with ``refusal``."""
+        for subscription in [each for each in self._subscriptions.values() if is_gone(each)]:
+            del self._subscriptions[subscription.group, subscription.topic]
+            for source in subscription.sources:
+                queue = source.queue
+                del self._process_queues[subscription.group, queue.topic, queue.queue_id]
+                # Serving may go through the list just now.
+                queue.arrivals = [each for each in queue.arrivals if each != subscription.arrived]
+                source.drop_leases()
+            for parked in list(subscription.parked):
+                self._finish(parked, _NOTHING._replace(refusal=refusal))
 
     def _finish(self, parked: Parked, delivered: Delivered | None) -> None:
         parked.is_done = True

@@ -241,6 +241,12 @@ class ProcessQueue:
         self._again[queue_offset] = ready_ms, lease.generation
         heapq.heappush(self._ready_heap, (ready_ms, queue_offset))
 
+    def drop_leases(self) -> None:
+        """Let nothing be in flight: the group or the topic is gone."""
+        for lease in self.inflight.values():
+            lease.count -= 1
+        self.inflight.clear()
+
     def move(self, queue_offset: int, lease: Lease) -> None:
         """Put a message that is in flight under another lease."""
         self.inflight[queue_offset].count -= 1

@@ -7,21 +7,27 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 from storage_engine.delivery.consumer_offsets import ConsumerOffsets
 from storage_engine.delivery.process_queue import ProcessQueue
+from storage_engine.errors import StoreError
 from storage_engine.queues.consume_queue import ConsumeQueue
 from storage_engine.wire.deliveries import ReceiveRequest
 
 
 class Delivered(NamedTuple):
-    """What a receive got. ``records`` are (physical_offset, record_bytes); attempts run along."""
+    """What a receive got. ``records`` are (physical_offset, record_bytes); attempts run along.
+
+    ``refusal``: nothing, because what it waited for was deleted.
+    """
 
     lease_generation: int
     lease_until_ms: int
     records: list[tuple[int, int]]
     attempts: list[int]
+    refusal: StoreError | None = None
 
 
 class Parked:
@@ -45,14 +51,29 @@ class Subscription:
     """One group on one topic: its queues, and who waits for them.
 
     ``queues`` are the topic's, by queue id; ``retry`` is the queue of the group's retry topic for
-    messages of this topic, once one has failed; ``sources`` are all of them.
+    messages of this topic, once one has failed; ``sources`` are all of them. ``arrived`` stands in
+    each one's arrivals.
     """
 
-    __slots__ = ("group", "parked", "queues", "retry", "rotor", "sources", "topic")
+    __slots__ = (
+        "arrived",
+        "group",
+        "is_paused",
+        "parked",
+        "queues",
+        "retry",
+        "rotor",
+        "sources",
+        "topic",
+    )
 
-    def __init__(self, group: str, topic: str) -> None:
+    def __init__(
+        self, group: str, topic: str, serve: Callable[[Subscription], None], *, is_paused: bool
+    ) -> None:
         self.group = group
         self.topic = topic
+        self.arrived = partial(serve, self)
+        self.is_paused = is_paused
         self.queues: list[ProcessQueue] = []
         self.retry: ProcessQueue | None = None
         self.sources: list[ProcessQueue] = []

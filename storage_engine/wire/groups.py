@@ -16,13 +16,17 @@ class StartFrom(enum.StrEnum):
 
 
 class GroupConfig(Wire, frozen=True, kw_only=True):
-    """Consumer group as the engine knows it. ``group`` is the full name, ``namespace%name``."""
+    """Consumer group as the engine knows it. ``group`` is the full name, ``namespace%name``.
+
+    A paused group gets no messages; what it has can be settled.
+    """
 
     group: str
     start_from: StartFrom = StartFrom.EARLIEST
     lease_ms: int = 60_000
     max_reconsume_times: int = 16  # -1: for ever
     retry: RetryPolicy = LevelDelays()
+    is_paused: bool = False
 
 
 class GroupList(Wire, frozen=True, kw_only=True):
