@@ -168,6 +168,43 @@ async def test_a_move_under_way_when_the_group_goes_leaves_nothing(tmp_path: Pat
     await store.close()
 
 
+async def test_a_move_under_way_is_nothing_to_a_new_group_either(tmp_path: Path) -> None:
+    store = await begun(tmp_path / "s", b"a", b"b")
+    store.receive(1)
+    store.clock.advance(2_000)
+    store.store.tick()  # appended, not durable yet
+    delete_group(store)
+    store.group()
+    assert store.receive(1, lease_ms=60_000).bodies == [b"a"]
+    await store.settled()
+    store = killed(store)
+    assert store.receive().bodies == [b"a", b"b"]
+    await store.close()
+
+
+@pytest.mark.parametrize("is_made_again", [False, True])
+async def test_a_group_that_goes_while_a_checkpoint_is_written_stays_gone(
+    tmp_path: Path, is_made_again: bool
+) -> None:
+    # Given a checkpoint whose consumer offsets are of before the deletion
+    store = await begun(tmp_path / "s", b"a", b"b", b"c")
+    store.ack(store.receive(2))
+    offsets = store.store._consumer_offsets
+    taken = offsets.snapshot()
+    delete_group(store)
+    if is_made_again:
+        store.group()
+        store.ack(store.receive(1))
+    offsets.write(taken)
+    offsets.finish(taken)
+    # When the process dies
+    store = killed(store)
+    # Then only what came after the deletion counts
+    store.group()
+    assert store.receive().bodies == ([b"b", b"c"] if is_made_again else [b"a", b"b", b"c"])
+    await store.close()
+
+
 async def test_other_groups_keep_what_they_have(tmp_path: Path) -> None:
     store = await begun(tmp_path / "s", b"a", b"b")
     store.group("other")
