@@ -26,14 +26,25 @@ from storage_engine.errors import (
     TopicNotFound,
     error_from_code,
 )
+from storage_engine.groups.assignment import Strategy
+from storage_engine.groups.retry_record import DeadLetter, find_dead_letter, shown_record
 from storage_engine.records.message_id import new_message_id
 from storage_engine.records.record import Record, StoreMessage, encode_record
 from storage_engine.system_properties import SYSTEM_PROPERTIES
+from storage_engine.topic_names import dlq_topic_of
 from storage_engine.wire.async_client import AsyncStoreClient
 from storage_engine.wire.client_types import ClientConfig, PutResult, Received
+from storage_engine.wire.dead_letters import (
+    PurgeReply,
+    PurgeRequest,
+    RedriveOutcome,
+    RedriveReply,
+    RedriveRequest,
+)
 from storage_engine.wire.deliveries import (
     Extend,
     LeaseRef,
+    LeaveRequest,
     Nack,
     ReceiveHead,
     ReceiveRequest,
@@ -42,6 +53,7 @@ from storage_engine.wire.deliveries import (
     SettleRequest,
 )
 from storage_engine.wire.groups import (
+    Dispatch,
     GroupConfig,
     GroupList,
     GroupQueueStats,
@@ -77,7 +89,9 @@ __all__ = [
     "CheckpointReply",
     "ClientConfig",
     "CursorInvalid",
+    "DeadLetter",
     "DiskFull",
+    "Dispatch",
     "Durability",
     "Extend",
     "FilterInvalid",
@@ -89,6 +103,7 @@ __all__ = [
     "GroupStats",
     "LeaseExpired",
     "LeaseRef",
+    "LeaveRequest",
     "LookUpHead",
     "LookUpRequest",
     "Nack",
@@ -99,6 +114,8 @@ __all__ = [
     "PullHead",
     "PullRequest",
     "PullStatus",
+    "PurgeReply",
+    "PurgeRequest",
     "PutResult",
     "QueueNotFound",
     "QueueStats",
@@ -107,6 +124,9 @@ __all__ = [
     "Received",
     "Record",
     "RecordRefused",
+    "RedriveOutcome",
+    "RedriveReply",
+    "RedriveRequest",
     "SettleFailure",
     "SettleReply",
     "SettleRequest",
@@ -119,13 +139,17 @@ __all__ = [
     "StoreMessage",
     "StoreReadOnly",
     "StoreUnavailable",
+    "Strategy",
     "SyncFailed",
     "TopicConfig",
     "TopicList",
     "TopicNotFound",
     "TopicRef",
     "TopicStats",
+    "dlq_topic_of",
     "encode_record",
     "error_from_code",
+    "find_dead_letter",
     "new_message_id",
+    "shown_record",
 ]

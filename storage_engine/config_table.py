@@ -17,9 +17,10 @@ import msgspec
 from storage_engine.clock import Clock
 from storage_engine.disk.files import Files
 from storage_engine.errors import StoreCorrupt
+from storage_engine.groups.assignment import Strategy
 from storage_engine.groups.retry_policy import LevelDelays, RetryPolicy
 from storage_engine.layout import CONFIG_DIR, GROUPS_FILE, TOPICS_FILE
-from storage_engine.wire.groups import GroupConfig, StartFrom
+from storage_engine.wire.groups import Dispatch, GroupConfig, StartFrom
 from storage_engine.wire.topics import Durability, TopicConfig
 
 _PERM_READ_WRITE: Final = 6
@@ -28,6 +29,8 @@ _RETENTION_MS: Final = "reserve.time"  # RocketMQ 5 knows it from tiered storage
 _START_FROM: Final = "mq.start_from"
 _LEASE_MS: Final = "mq.lease_ms"
 _RETRY: Final = "mq.retry"
+_DISPATCH: Final = "mq.dispatch"
+_STRATEGY: Final = "mq.strategy"
 _RETRY_TOPICS: Final = "mq.retry_topics"
 
 TableT = TypeVar("TableT", bound=msgspec.Struct)
@@ -149,6 +152,9 @@ class GroupTable:
                 max_reconsume_times=row.retry_max_times,
                 retry=_retry_of(row.attributes.get(_RETRY)),
                 is_paused=not row.consume_enable,
+                dispatch=Dispatch(row.attributes.get(_DISPATCH, Dispatch.SHARED)),
+                strategy=Strategy(row.attributes.get(_STRATEGY, Strategy.AVG)),
+                is_ordered=row.consume_message_orderly,
             )
             topics = row.attributes.get(_RETRY_TOPICS, "")
             self.retry_topics[name] = topics.split(",") if topics else []
@@ -175,11 +181,14 @@ class GroupTable:
                 consume_enable=not group.is_paused,
                 consume_from_min_enable=group.start_from is StartFrom.EARLIEST,
                 retry_max_times=group.max_reconsume_times,
+                consume_message_orderly=group.is_ordered,
                 retry_queue_nums=max(len(topics.get(name, [])), 1),
                 attributes={
                     _START_FROM: group.start_from,
                     _LEASE_MS: str(group.lease_ms),
                     _RETRY: msgspec.json.encode(group.retry).decode(),
+                    _DISPATCH: group.dispatch,
+                    _STRATEGY: group.strategy,
                     _RETRY_TOPICS: ",".join(topics.get(name, [])),
                 },
             )

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from storage_engine.catalog import Catalog
 from storage_engine.clock import Clock
 from storage_engine.config import StoreConfig
+from storage_engine.dead_letters import DeadLetters
 from storage_engine.deletions import Deletions
 from storage_engine.delivery.consumer_offsets import ConsumerOffsets, Progress
 from storage_engine.delivery.delivery import Delivery
@@ -30,7 +31,7 @@ from storage_engine.retries import Retries
 from storage_engine.schedule import Schedule
 from storage_engine.topic_names import retry_topic_of
 from storage_engine.wire.deliveries import ReceiveRequest, SettleReply, SettleRequest
-from storage_engine.wire.groups import GroupConfig, GroupStats
+from storage_engine.wire.groups import Dispatch, GroupConfig, GroupStats
 
 
 class Consumption:
@@ -67,6 +68,7 @@ class Consumption:
             mover,
             lambda failures: self.delivery.moved(failures),
             lambda subscription, queue: self.delivery.add_retry(subscription, queue),
+            lambda process_queue, ready_ms: self.delivery.ready_at(process_queue, ready_ms),
         )
         self.delivery = Delivery(
             config, clock, consumer_offsets, epoch, damaged, self._retries_before, self.retries.fail
@@ -84,6 +86,7 @@ class Consumption:
             self._restore(progress)
         catalog.queues_added = self.delivery.queues_added
         catalog.group_changed = self.delivery.group_changed
+        self.dead_letters = DeadLetters(catalog, commit_log, queues, consumer_offsets, mover)
         self.schedule = Schedule(clock, commit_log, queues, consumer_offsets, mover, self._due)
         self.schedule.follow()
 
@@ -119,6 +122,11 @@ class Consumption:
         """
         group, queues = self._group(request.group), self._queues_of(request.topic)
         return self.delivery.receive(group, queues, request, answer)
+
+    def is_exclusive(self, group: str) -> bool:
+        """Whether each queue has one member of the group that reads it."""
+        known = self._catalog.groups.get(group)
+        return known is not None and known.dispatch is Dispatch.EXCLUSIVE
 
     def cancel(self, parked: Parked, *, answer: bool) -> None:
         """See ``Delivery.cancel``."""

@@ -86,7 +86,13 @@ class Store:
         )
         self._puts = PutPath(config, self._commit_log, self._dispatcher)
         self.catalog = Catalog(config, self._files, clock, self._queues, self._puts.routes)
-        self.queries = Queries(config, self._commit_log, self.catalog, self.indexer)
+        self.queries = Queries(
+            config,
+            self._commit_log,
+            self.catalog,
+            self.indexer,
+            lambda *place: self.consumption.dead_letters.is_gone(*place),
+        )
         self.consumption: Consumption
         self.retention: Retention
         self._prefaulter: Prefaulter
@@ -305,12 +311,13 @@ class Store:
     def pull(self, request: PullRequest) -> tuple[PullHead, list[tuple[int, int]]]:
         """Read at an offset; (head, records). Changes no delivery state.
 
-        Damaged records are passed over; when nothing else is left, as if none had matched.
+        Damaged records, and dead letters that are gone, are passed over; when nothing else is left,
+        as if none had matched.
         """
         head, records = self.queries.pull(request)
-        damaged = frozenset(self._damaged(records))
-        if damaged:
-            records = [record for at, record in enumerate(records) if at not in damaged]
+        hidden = {*self._damaged(records), *self.queries.gone(request, records)}
+        if hidden:
+            records = [record for at, record in enumerate(records) if at not in hidden]
             if not records:
                 head = msgspec.structs.replace(head, status=PullStatus.NO_MATCHED_MSG)
         return head, records

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Final
 
 from storage_engine.delivery.consumer_offsets import Progress
 from storage_engine.queues.consume_queue import ConsumeQueue
+from storage_engine.wire.groups import GroupQueueStats
 
 if TYPE_CHECKING:
     from storage_engine.delivery.subscription import Subscription
@@ -154,6 +155,43 @@ class ProcessQueue:
                 queue_offset += 1
         self.position = queue_offset
 
+    def take_in_order(
+        self, lease: Lease, now_ms: int, messages_max: int, bytes_max: int, *, is_first: bool
+    ) -> list[tuple[int, int, int, int]]:
+        """Lease the next batch of an ordered group, as ``take`` does, once the last one is settled.
+
+        What was given back comes first, when its delay is over, in the order of the queue.
+        """
+        if self.progress.consumer_offset < self.queue.min_offset:
+            self.forget_below_min()
+        taken: list[tuple[int, int, int, int]] = []
+        if self.inflight:
+            return taken
+        is_held_up = False
+        for queue_offset in sorted(self._again):
+            physical_offset, record_bytes, _ = self.queue.unit(queue_offset)
+            is_held_up = (
+                self._again[queue_offset][0] > now_ms
+                or len(taken) >= messages_max
+                or (record_bytes > bytes_max and not (is_first and not taken))
+            )
+            if is_held_up:
+                break
+            del self._again[queue_offset]
+            attempt = self._attempts.get(queue_offset, 0) + 1
+            self.inflight[queue_offset] = lease
+            taken.append((queue_offset, physical_offset, record_bytes, attempt))
+            bytes_max -= record_bytes
+        self._ready_heap = sorted((ready_ms, at) for at, (ready_ms, _) in self._again.items())
+        if not is_held_up and len(taken) < messages_max:
+            self._take_new(taken, lease, messages_max - len(taken), bytes_max, is_first=is_first)
+        lease.count += len(taken)
+        return taken
+
+    def attempts(self, queue_offset: int) -> int:
+        """Deliveries of a message in this place that have failed, since the engine's start."""
+        return self._attempts.get(queue_offset, 0)
+
     def can_settle(self, queue_offset: int, generation: int, first_generation: int) -> Verdict:
         """What becomes of an ack of a message by a receipt with a lease of that generation.
 
@@ -240,6 +278,17 @@ class ProcessQueue:
             self._attempts[queue_offset] = self._attempts.get(queue_offset, 0) + 1
         self._again[queue_offset] = ready_ms, lease.generation
         heapq.heappush(self._ready_heap, (ready_ms, queue_offset))
+
+    def stats(self) -> GroupQueueStats:
+        """How far the group is here."""
+        return GroupQueueStats(
+            topic=self.queue.topic,
+            queue_id=self.queue.queue_id,
+            min_offset=self.queue.min_offset,
+            max_offset=self.queue.max_offset,
+            consumer_offset=self.progress.consumer_offset,
+            inflight_count=len(self.inflight),
+        )
 
     def drop_leases(self) -> None:
         """Let nothing be in flight: the group or the topic is gone."""

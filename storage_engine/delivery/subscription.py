@@ -11,10 +11,12 @@ from functools import partial
 from typing import NamedTuple
 
 from storage_engine.delivery.consumer_offsets import ConsumerOffsets
+from storage_engine.delivery.members import Members
 from storage_engine.delivery.process_queue import ProcessQueue
 from storage_engine.errors import StoreError
 from storage_engine.queues.consume_queue import ConsumeQueue
 from storage_engine.wire.deliveries import ReceiveRequest
+from storage_engine.wire.groups import Dispatch, GroupConfig
 
 
 class Delivered(NamedTuple):
@@ -51,14 +53,16 @@ class Subscription:
     """One group on one topic: its queues, and who waits for them.
 
     ``queues`` are the topic's, by queue id; ``retry`` is the queue of the group's retry topic for
-    messages of this topic, once one has failed; ``sources`` are all of them. ``arrived`` stands in
-    each one's arrivals.
+    messages of this topic, once one has failed; ``sources`` are all of them. ``config`` is the
+    group's as the last receive found it; ``members`` count for an exclusive one only. ``arrived``
+    stands in each source's arrivals.
     """
 
     __slots__ = (
         "arrived",
+        "config",
         "group",
-        "is_paused",
+        "members",
         "parked",
         "queues",
         "retry",
@@ -68,17 +72,30 @@ class Subscription:
     )
 
     def __init__(
-        self, group: str, topic: str, serve: Callable[[Subscription], None], *, is_paused: bool
+        self, config: GroupConfig, topic: str, serve: Callable[[Subscription], None]
     ) -> None:
-        self.group = group
+        self.config = config
+        self.group = config.group
+        self.members = Members()
         self.topic = topic
         self.arrived = partial(serve, self)
-        self.is_paused = is_paused
         self.queues: list[ProcessQueue] = []
         self.retry: ProcessQueue | None = None
         self.sources: list[ProcessQueue] = []
         self.parked: OrderedDict[Parked, None] = OrderedDict()  # in order of arrival
         self.rotor = 0  # the queue to look at first, so that none starves
+
+    @property
+    def is_exclusive(self) -> bool:
+        return self.config.dispatch is Dispatch.EXCLUSIVE
+
+    def sources_of(self, member_id: str) -> list[ProcessQueue]:
+        """What a member may read now. Retries have no order, so they are for all."""
+        if not self.is_exclusive:
+            return self.sources
+        mine = self.members.queues_of(member_id, len(self.queues), self.config.strategy)
+        found = [self.queues[queue_id] for queue_id in mine]
+        return [*found, self.retry] if self.retry and len(self.members) else found
 
     def add_queues(
         self, queues: list[ConsumeQueue], offsets: ConsumerOffsets, span_max: int, *, at_end: bool

@@ -11,7 +11,8 @@ import abc
 from typing import TypeVar
 
 from storage_engine.records.record import Record, decode_records
-from storage_engine.wire.deliveries import SettleReply, SettleRequest
+from storage_engine.wire.dead_letters import PurgeReply, PurgeRequest, RedriveReply, RedriveRequest
+from storage_engine.wire.deliveries import LeaveRequest, SettleReply, SettleRequest
 from storage_engine.wire.frames import decode_look_up_reply, decode_pull_reply, decode_reply
 from storage_engine.wire.groups import GroupConfig, GroupList, GroupRef, GroupStats
 from storage_engine.wire.protocol import CheckpointReply, Empty, Op, StatsReply
@@ -77,6 +78,17 @@ class AsyncCalls(abc.ABC):
 
     async def group_stats(self, request: GroupRef) -> GroupStats:
         return await self._ask(Op.GROUP_STATS, request, GroupStats)
+
+    async def leave(self, request: LeaveRequest) -> None:
+        await self._ask(Op.LEAVE, request, Empty)
+
+    async def redrive(self, request: RedriveRequest) -> RedriveReply:
+        """Send dead letters on their way again; answered when they are durable there."""
+        return await self._ask(Op.REDRIVE, request, RedriveReply)
+
+    async def purge(self, request: PurgeRequest) -> PurgeReply:
+        """Drop dead letters."""
+        return await self._ask(Op.PURGE, request, PurgeReply)
 
     async def checkpoint(self) -> CheckpointReply:
         return await self._ask(Op.CHECKPOINT, Empty(), CheckpointReply)

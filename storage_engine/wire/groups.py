@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 
+from storage_engine.groups.assignment import Strategy
 from storage_engine.groups.retry_policy import LevelDelays, RetryPolicy
 from storage_engine.wire.struct import Wire
 
@@ -13,6 +14,13 @@ class StartFrom(enum.StrEnum):
 
     EARLIEST = "earliest"
     LATEST = "latest"
+
+
+class Dispatch(enum.StrEnum):
+    """Who reads a queue: any member at any time, or the one that it is assigned to."""
+
+    SHARED = "shared"
+    EXCLUSIVE = "exclusive"
 
 
 class GroupConfig(Wire, frozen=True, kw_only=True):
@@ -26,6 +34,9 @@ class GroupConfig(Wire, frozen=True, kw_only=True):
     lease_ms: int = 60_000
     max_reconsume_times: int = 16  # -1: for ever
     retry: RetryPolicy = LevelDelays()
+    dispatch: Dispatch = Dispatch.SHARED
+    strategy: Strategy = Strategy.AVG  # of exclusive dispatch
+    is_ordered: bool = False  # one batch at a time of each queue, retried in place
     is_paused: bool = False
 
 

@@ -33,7 +33,8 @@ import enum
 import struct
 from typing import Final
 
-from storage_engine.wire.deliveries import ReceiveRequest, SettleReply, SettleRequest
+from storage_engine.wire.dead_letters import PurgeReply, PurgeRequest, RedriveReply, RedriveRequest
+from storage_engine.wire.deliveries import LeaveRequest, ReceiveRequest, SettleReply, SettleRequest
 from storage_engine.wire.groups import GroupConfig, GroupList, GroupRef, GroupStats
 from storage_engine.wire.reads import (
     LookUpRequest,
@@ -63,6 +64,7 @@ class Op(enum.IntEnum):
     SETTLE = 19
     LOOK_UP = 20
     OFFSET_AT_TIME = 21
+    LEAVE = 24
     TOPIC_PUT = 32
     TOPIC_LIST = 33
     TOPIC_STATS = 34
@@ -72,6 +74,8 @@ class Op(enum.IntEnum):
     GROUP_STATS = 42
     GROUP_DELETE = 43
     CHECKPOINT = 48
+    REDRIVE = 56
+    PURGE = 57
     STATS = 49
 
 
@@ -151,6 +155,9 @@ REQUEST_TYPES: Final[dict[Op, type[Wire]]] = {
     Op.GROUP_DELETE: GroupRef,
     Op.CHECKPOINT: Empty,
     Op.STATS: Empty,
+    Op.REDRIVE: RedriveRequest,
+    Op.LEAVE: LeaveRequest,
+    Op.PURGE: PurgeRequest,
 }
 REPLY_TYPES: Final[dict[Op, type[Wire]]] = {
     Op.HELLO: HelloReply,
@@ -168,4 +175,7 @@ REPLY_TYPES: Final[dict[Op, type[Wire]]] = {
     Op.GROUP_DELETE: Empty,
     Op.CHECKPOINT: CheckpointReply,
     Op.STATS: StatsReply,
+    Op.REDRIVE: RedriveReply,
+    Op.LEAVE: Empty,
+    Op.PURGE: PurgeReply,
 }

@@ -20,6 +20,7 @@ from storage_engine.errors import (
 )
 from storage_engine.records.record import Record, decode_records
 from storage_engine.wire.client_types import PutResult, Received, put_bytes_max, put_results
+from storage_engine.wire.dead_letters import PurgeReply, PurgeRequest, RedriveReply, RedriveRequest
 from storage_engine.wire.deliveries import ReceiveRequest, SettleReply, SettleRequest
 from storage_engine.wire.frames import (
     Frame,
@@ -138,6 +139,12 @@ class StoreClient:
 
     def group_stats(self, request: GroupRef) -> GroupStats:
         return self._ask(Op.GROUP_STATS, request, GroupStats)
+
+    def redrive(self, request: RedriveRequest) -> RedriveReply:
+        return self._ask(Op.REDRIVE, request, RedriveReply)
+
+    def purge(self, request: PurgeRequest) -> PurgeReply:
+        return self._ask(Op.PURGE, request, PurgeReply)
 
     def checkpoint(self) -> CheckpointReply:
         return self._ask(Op.CHECKPOINT, Empty(), CheckpointReply)
