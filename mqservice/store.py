@@ -18,6 +18,8 @@ from typing import Protocol
 from django.conf import settings
 
 from storage_engine.client import (
+    DELAY_MS_MAX,
+    RETRY_DELAY_COUNT_MAX,
     SYSTEM_PROPERTIES,
     AsyncStoreClient,
     BadFrame,
@@ -28,6 +30,7 @@ from storage_engine.client import (
     DeadLetter,
     DiskFull,
     Durability,
+    ExponentialDelays,
     Extend,
     GroupConfig,
     GroupList,
@@ -37,6 +40,8 @@ from storage_engine.client import (
     GroupStats,
     LeaseExpired,
     LeaseRef,
+    LevelDelays,
+    ListDelays,
     LookUpHead,
     LookUpRequest,
     Nack,
@@ -60,6 +65,7 @@ from storage_engine.client import (
     RedriveOutcome,
     RedriveReply,
     RedriveRequest,
+    RetryPolicy,
     SettleFailure,
     SettleReply,
     SettleRequest,
@@ -86,6 +92,8 @@ from storage_engine.client import (
 )
 
 __all__ = [
+    "DELAY_MS_MAX",
+    "RETRY_DELAY_COUNT_MAX",
     "SYSTEM_PROPERTIES",
     "AsyncStoreClient",
     "BadFrame",
@@ -96,6 +104,7 @@ __all__ = [
     "DeadLetter",
     "DiskFull",
     "Durability",
+    "ExponentialDelays",
     "Extend",
     "GroupConfig",
     "GroupList",
@@ -105,6 +114,8 @@ __all__ = [
     "GroupStats",
     "LeaseExpired",
     "LeaseRef",
+    "LevelDelays",
+    "ListDelays",
     "LookUpHead",
     "LookUpRequest",
     "Nack",
@@ -128,6 +139,7 @@ __all__ = [
     "RedriveOutcome",
     "RedriveReply",
     "RedriveRequest",
+    "RetryPolicy",
     "SettleFailure",
     "SettleReply",
     "SettleRequest",
