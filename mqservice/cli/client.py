@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from types import TracebackType
-from typing import Final, Self, TypeVar
+from typing import Final, Self, TypeVar, overload
 from urllib.parse import quote, urlencode
 
 import httpx
@@ -176,6 +176,10 @@ class RestClient:
         )
         return _decode(answer, Topic)
 
+    async def delete_topic(self, name: str) -> None:
+        """Delete the topic with its messages."""
+        await self._request("DELETE", f"{self._root}/topics/{quote(name, safe='')}")
+
     async def produce(self, topic: str, message: Outgoing) -> Stored:
         """Store one message as JSON; raises what became of it otherwise."""
         answer = await self._request(
@@ -240,6 +244,26 @@ class RestClient:
         """The one message of that id."""
         path = f"{self._messages_path(topic)}/{quote(message_id, safe='')}"
         return parse_stored((await self._request("GET", path)).content)
+
+    @overload
+    async def call(
+        self, method: str, path: str, kind: type[Answer], *, content: bytes | None = None
+    ) -> Answer: ...
+
+    @overload
+    async def call(self, method: str, path: str) -> None: ...
+
+    async def call(
+        self,
+        method: str,
+        path: str,
+        kind: type[Answer] | None = None,
+        *,
+        content: bytes | None = None,
+    ) -> Answer | None:
+        """Any request of the control plane, with its path below the namespace's."""
+        answer = await self._request(method, f"{self._root}/{path}", content=content)
+        return None if kind is None else _decode(answer, kind)
 
     def _messages_path(self, topic: str) -> str:
         return f"{self._root}/topics/{quote(topic, safe='')}/messages"

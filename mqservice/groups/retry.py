@@ -42,8 +42,8 @@ def stored_levels() -> StoredPolicy:
 
 
 def stored_policy(policy: RetryPolicy) -> StoredPolicy:
-    """What the row holds."""
-    content: StoredPolicy = msgspec.to_builtins(policy)
+    """What the row holds: what JSON makes of it, so that it equals what is read back."""
+    content: StoredPolicy = msgspec.json.decode(msgspec.json.encode(policy))
     return content
 
 
