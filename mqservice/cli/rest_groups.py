@@ -16,7 +16,7 @@ from mqservice.cli.errors import AnswerMalformed
 LAG_UNKNOWN: Final = "?"
 
 
-class Retry(msgspec.Struct, kw_only=True):
+class Retry(msgspec.Struct, kw_only=True, omit_defaults=True):
     """A retry policy; only the fields of its kind are there."""
 
     policy: str
