@@ -122,6 +122,8 @@ class Catalog:
         known = self.groups.get(config.group)
         if known == config:
             return
+        if config.start_ms < 0:
+            raise BadRequest(f"start_ms is {config.start_ms}, it must be 0 or more")
         if known is None and len(self.groups) >= self._config.group_count_max:
             raise BadRequest(f"there are {self._config.group_count_max} groups already")
         self._groups.put(config)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from storage_engine.errors import (
     BadFrame,
     BadRequest,
+    CommitRefused,
     CursorInvalid,
     DiskFull,
     FilterInvalid,
@@ -69,6 +70,14 @@ from storage_engine.wire.groups import (
     GroupStats,
     StartFrom,
 )
+from storage_engine.wire.offsets import (
+    OffsetCommitReply,
+    OffsetCommitRequest,
+    OffsetResetReply,
+    OffsetResetRequest,
+    QueueReset,
+    ResetTo,
+)
 from storage_engine.wire.protocol import CheckpointReply, StatsReply
 from storage_engine.wire.reads import (
     LookUpHead,
@@ -98,6 +107,7 @@ __all__ = [
     "BadRequest",
     "CheckpointReply",
     "ClientConfig",
+    "CommitRefused",
     "CursorInvalid",
     "DeadLetter",
     "DiskFull",
@@ -122,7 +132,11 @@ __all__ = [
     "Nack",
     "OffsetAtTimeReply",
     "OffsetAtTimeRequest",
+    "OffsetCommitReply",
+    "OffsetCommitRequest",
     "OffsetOutOfRange",
+    "OffsetResetReply",
+    "OffsetResetRequest",
     "OutcomeUnknown",
     "PullHead",
     "PullRequest",
@@ -131,6 +145,7 @@ __all__ = [
     "PurgeRequest",
     "PutResult",
     "QueueNotFound",
+    "QueueReset",
     "QueueStats",
     "ReceiveHead",
     "ReceiveRequest",
@@ -140,6 +155,7 @@ __all__ = [
     "RedriveOutcome",
     "RedriveReply",
     "RedriveRequest",
+    "ResetTo",
     "RetryPolicy",
     "SettleFailure",
     "SettleReply",

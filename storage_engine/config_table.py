@@ -27,6 +27,7 @@ _PERM_READ_WRITE: Final = 6
 _DURABILITY: Final = "mq.durability"
 _RETENTION_MS: Final = "reserve.time"  # RocketMQ 5 knows it from tiered storage
 _START_FROM: Final = "mq.start_from"
+_START_MS: Final = "mq.start_ms"
 _LEASE_MS: Final = "mq.lease_ms"
 _RETRY: Final = "mq.retry"
 _DISPATCH: Final = "mq.dispatch"
@@ -148,6 +149,7 @@ class GroupTable:
             self.groups[name] = GroupConfig(
                 group=name,
                 start_from=StartFrom(row.attributes.get(_START_FROM, StartFrom.EARLIEST)),
+                start_ms=int(row.attributes.get(_START_MS, "0")),
                 lease_ms=int(row.attributes.get(_LEASE_MS, "60000")),
                 max_reconsume_times=row.retry_max_times,
                 retry=_retry_of(row.attributes.get(_RETRY)),
@@ -185,6 +187,7 @@ class GroupTable:
                 retry_queue_nums=max(len(topics.get(name, [])), 1),
                 attributes={
                     _START_FROM: group.start_from,
+                    **({_START_MS: str(group.start_ms)} if group.start_ms else {}),
                     _LEASE_MS: str(group.lease_ms),
                     _RETRY: msgspec.json.encode(group.retry).decode(),
                     _DISPATCH: group.dispatch,

@@ -1,6 +1,7 @@
 """All that happens to messages behind the log: deliveries, settles, retries, and the schedule.
 
     server ── receive, settle ──▶ [Consumption] ──▶ delivery ── failures ──▶ retries ──┐
+    server ── commit, reset ──────────┤
                                         └── tick ──▶ schedule ◀── delayed ── the log ◀─┘
 
 Puts these parts together and begins them where the last run ended. Loop thread only.
@@ -9,6 +10,7 @@ Puts these parts together and begins them where the last run ended. Loop thread 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 from storage_engine.catalog import Catalog
 from storage_engine.clock import Clock
@@ -20,9 +22,12 @@ from storage_engine.delivery.delivery import Delivery
 from storage_engine.delivery.subscription import Delivered, Parked
 from storage_engine.engine_puts import EnginePuts
 from storage_engine.errors import GroupNotFound, TopicNotFound
+from storage_engine.group_progress import GroupProgress
 from storage_engine.groups.retry_record import due_record
 from storage_engine.log.commit_log import CommitLog
 from storage_engine.moves import Mover, settling
+from storage_engine.offset_at_time import offset_at_time
+from storage_engine.offset_changes import OffsetChanges
 from storage_engine.queues.consume_queue import ConsumeQueue
 from storage_engine.queues.consume_queues import ConsumeQueues
 from storage_engine.queues.min_offsets import MinOffsets
@@ -32,6 +37,12 @@ from storage_engine.schedule import Schedule
 from storage_engine.topic_names import retry_topic_of
 from storage_engine.wire.deliveries import ReceiveRequest, SettleReply, SettleRequest
 from storage_engine.wire.groups import Dispatch, GroupConfig, GroupStats
+from storage_engine.wire.offsets import (
+    OffsetCommitReply,
+    OffsetCommitRequest,
+    OffsetResetReply,
+    OffsetResetRequest,
+)
 
 
 class Consumption:
@@ -70,8 +81,16 @@ class Consumption:
             lambda subscription, queue: self.delivery.add_retry(subscription, queue),
             lambda process_queue, ready_ms: self.delivery.ready_at(process_queue, ready_ms),
         )
+        at_time = partial(offset_at_time, commit_log)
         self.delivery = Delivery(
-            config, clock, consumer_offsets, epoch, damaged, self._retries_before, self.retries.fail
+            config,
+            clock,
+            consumer_offsets,
+            epoch,
+            damaged,
+            self._retries_before,
+            self.retries.fail,
+            at_time,
         )
         self.deletions = Deletions(
             catalog,
@@ -89,6 +108,12 @@ class Consumption:
         self.dead_letters = DeadLetters(catalog, commit_log, queues, consumer_offsets, mover)
         self.schedule = Schedule(clock, commit_log, queues, consumer_offsets, mover, self._due)
         self.schedule.follow()
+        self._progress = GroupProgress(
+            commit_log, self.delivery, self.schedule, self.deletions.is_orphan
+        )
+        self._offset_changes = OffsetChanges(
+            consumer_offsets, self.delivery, self.retries, self._progress, at_time
+        )
 
     def _restore(self, progress: Progress) -> None:
         group = self._catalog.groups.get(progress.group)
@@ -140,7 +165,17 @@ class Consumption:
     def group_stats(self, group: str) -> GroupStats:
         """Raises ``GroupNotFound``."""
         self._group(group)
-        return GroupStats(group=group, queues=self.delivery.stats(group))
+        return GroupStats(group=group, queues=self._progress.stats(group))
+
+    def offset_commit(self, request: OffsetCommitRequest) -> OffsetCommitReply:
+        """See ``OffsetChanges.commit``. Raises ``GroupNotFound``, ``TopicNotFound`` too."""
+        group, queues = self._group(request.group), self._queues_of(request.topic)
+        return self._offset_changes.commit(group, queues, request)
+
+    def offset_reset(self, request: OffsetResetRequest) -> OffsetResetReply:
+        """See ``OffsetChanges.reset``. Raises ``GroupNotFound``, ``TopicNotFound`` too."""
+        group, queues = self._group(request.group), self._queues_of(request.topic)
+        return self._offset_changes.reset(group, queues, request)
 
     def _group(self, name: str) -> GroupConfig:
         group = self._catalog.groups.get(name)

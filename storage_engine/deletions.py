@@ -22,7 +22,6 @@ from collections.abc import Callable
 from storage_engine.catalog import Catalog
 from storage_engine.delivery.consumer_offsets import ConsumerOffsets
 from storage_engine.delivery.delivery import Delivery
-from storage_engine.delivery.subscription import Subscription
 from storage_engine.errors import BadRequest, GroupNotFound, StoreError, TopicNotFound
 from storage_engine.groups.retry_record import REAL_TOPIC, RETRY_TOPIC
 from storage_engine.log.commit_log import CommitLog
@@ -108,14 +107,11 @@ class Deletions:
         deleted = {**self._min_offsets.deleted, **dict.fromkeys(topics, end_offset)}
         self._min_offsets.save(self._queues, emptied=frozenset(emptied), deleted=deleted)
 
-        def is_dropped(subscription: Subscription) -> bool:
-            return is_gone(subscription.group, subscription.topic)
-
         for queue in emptied:
             queue.empty()
-        self._retries.forget(is_dropped)
-        self._delivery.drop(is_dropped, refusal)
-        self._consumer_offsets.drop(is_gone)
+        dropped = self._delivery.drop(lambda each: is_gone(each.group, each.topic), refusal)
+        self._retries.forget(frozenset(dropped))
+        self._consumer_offsets.drop(is_gone, lease_floor=self._delivery.new_floor())
 
     def _queues_of(self, topic: str) -> list[ConsumeQueue]:
         return self._queues.by_topic.get(topic.encode(), [])

@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Container
+from functools import partial
 from typing import Final, NamedTuple
 
 from storage_engine.catalog import Catalog
@@ -109,10 +110,11 @@ class Retries:
         process_queue.hold(failure.queue_offset)
         self._waiting.append(failure)
 
-    def forget(self, is_gone: Callable[[Subscription], bool]) -> None:
-        """Let go of what waits for subscriptions that do not exist any more."""
-        left = [each for each in self._waiting if not is_gone(each.process_queue.owner)]
-        self._waiting = deque(left)
+    def forget(self, process_queues: Container[ProcessQueue]) -> None:
+        """Their messages begin again: what has failed there and waits here is moved no more."""
+        self._waiting = deque(
+            [each for each in self._waiting if each.process_queue not in process_queues]
+        )
 
     def _suspend(self, failure: Failure) -> None:
         delay_ms = SUSPEND_MS if failure.delay_ms is None else failure.delay_ms
@@ -151,13 +153,12 @@ class Retries:
                 taken.append(self._waiting.popleft())
             if not successors:
                 return True
-            places = self._mover.move(
-                [
-                    Move(each.record, each.failure.process_queue.progress, each.queue_offset)
-                    for each in successors
-                ],
-                lambda: self._moved([each.failure for each in successors]),
-            )
+            moves = [
+                Move(each.record, each.failure.process_queue.progress, each.queue_offset)
+                for each in successors
+            ]
+            reset_counts = [move.progress.reset_count for move in moves]
+            places = self._mover.move(moves, partial(self._published, successors, reset_counts))
         except StoreError as exc:
             self._waiting.extendleft(reversed(taken))
             log.warning("retries wait", extra={"action": "retries_stalled", "reason": str(exc)})
@@ -170,6 +171,17 @@ class Retries:
             self.dead_count += successor.is_dead
             self.retried_count += not successor.is_dead
         return True
+
+    def _published(self, successors: list[_Successor], reset_counts: list[int]) -> None:
+        """The new places are durable. After a reset the old ones are another delivery's."""
+        failures = [each.failure for each in successors]
+        self._moved(
+            [
+                failure
+                for failure, reset_count in zip(failures, reset_counts, strict=True)
+                if failure.process_queue.progress.reset_count == reset_count
+            ]
+        )
 
     def _successor_or_back(self, failure: Failure) -> _Successor | None:
         """The same; a message of an older store whose properties leave no room stays in place."""

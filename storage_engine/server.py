@@ -35,6 +35,7 @@ from storage_engine.wire.frames import (
     encode_struct,
 )
 from storage_engine.wire.groups import GroupConfig, GroupList, GroupRef
+from storage_engine.wire.offsets import OffsetCommitRequest, OffsetResetRequest
 from storage_engine.wire.protocol import CancelRequest, Empty, HelloReply, HelloRequest, Op
 from storage_engine.wire.reads import LookUpRequest, OffsetAtTimeRequest, PullRequest
 from storage_engine.wire.struct import Wire
@@ -102,6 +103,12 @@ class _Connection(asyncio.BufferedProtocol):
             ),
             Op.OFFSET_AT_TIME: lambda request: self._store.queries.offset_at_time(
                 cast("OffsetAtTimeRequest", request)
+            ),
+            Op.OFFSET_COMMIT: lambda request: self._store.consumption.offset_commit(
+                cast("OffsetCommitRequest", request)
+            ),
+            Op.OFFSET_RESET: lambda request: self._store.consumption.offset_reset(
+                cast("OffsetResetRequest", request)
             ),
             Op.LEAVE: self._leave,
             Op.TOPIC_PUT: self._topic_put,

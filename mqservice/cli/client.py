@@ -29,6 +29,7 @@ from mqservice.cli.messages import (
     parse_received,
     parse_stored,
 )
+from mqservice.cli.progress import GroupLag, Sought
 from mqservice.cli.target import Target
 
 TIMEOUT_MS_DEFAULT: Final = 30_000
@@ -264,6 +265,20 @@ class RestClient:
         """Any request of the control plane, with its path below the namespace's."""
         answer = await self._request(method, f"{self._root}/{path}", content=content)
         return None if kind is None else _decode(answer, kind)
+
+    async def seek(
+        self, group: str, topic: str, wanted: Mapping[str, object], *, is_dry_run: bool
+    ) -> Sought:
+        """Let a group go on from another place; ``wanted``: the API's ``to`` and ``queues``."""
+        content = msgspec.json.encode({"topic": topic, **wanted, "dry_run": is_dry_run})
+        path = f"{self._root}/groups/{quote(group, safe='')}:seek"
+        return _decode(await self._request("POST", path, content=content), Sought)
+
+    async def lag(self, group: str, topic: str | None) -> GroupLag:
+        """What a group has still to settle, of one topic or of all it has read."""
+        query = "" if topic is None else f"?{urlencode({'topic': topic})}"
+        path = f"{self._root}/groups/{quote(group, safe='')}/lag{query}"
+        return _decode(await self._request("GET", path), GroupLag)
 
     def _messages_path(self, topic: str) -> str:
         return f"{self._root}/topics/{quote(topic, safe='')}/messages"

@@ -25,6 +25,7 @@ class StartFrom(enum.StrEnum):
 
     EARLIEST = "earliest"
     LATEST = "latest"
+    TIMESTAMP = "timestamp"  # the first message stored at ``start_ms`` or later
 
 
 class ConsumerGroup(models.Model):
@@ -37,6 +38,7 @@ class ConsumerGroup(models.Model):
         choices=[(kind.value, kind.value) for kind in StartFrom],
         default=StartFrom.EARLIEST.value,
     )
+    start_ms = models.PositiveBigIntegerField(default=0)  # epoch; counts for TIMESTAMP only
     lease_ms = models.PositiveIntegerField(default=LEASE_MS_DEFAULT)
     max_reconsume_times = models.SmallIntegerField(default=RECONSUME_TIMES_DEFAULT)
     retry = models.JSONField(default=stored_levels)

@@ -20,6 +20,7 @@ from mqservice.groups.services import GroupChange
 from mqservice.lib.durations import format_duration_ms
 from mqservice.lib.json_fields import Fields, read_object
 from mqservice.lib.names import ENGINE_SEPARATOR
+from mqservice.lib.timestamps import rfc3339
 from mqservice.lib.wire import moment
 from mqservice.store import GroupQueueStats
 
@@ -35,6 +36,7 @@ def read_change(body: bytes) -> GroupChange:
     fields = read_object(body)
     change = GroupChange(
         start_from=fields.choice("start_from", StartFrom),
+        start_ms=fields.time_ms("start_time"),
         lease_ms=fields.duration_ms("lease", LEASE_MS_MIN, LEASE_MS_MAX),
         max_reconsume_times=_read_reconsume_times(fields),
         retry=read_retry(fields),
@@ -88,6 +90,7 @@ class GroupOut(Schema):
     name: str
     namespace: str
     start_from: StartFrom
+    start_time: str | None
     lease: str
     lease_ms: int
     max_attempts: int | None
@@ -103,6 +106,7 @@ class GroupOut(Schema):
             name=group.name,
             namespace=group.namespace.name,
             start_from=StartFrom(group.start_from),
+            start_time=rfc3339(group.start_ms) if group.start_from == StartFrom.TIMESTAMP else None,
             lease=format_duration_ms(group.lease_ms),
             lease_ms=group.lease_ms,
             max_attempts=group.max_reconsume_times + 1 or None,
@@ -113,8 +117,8 @@ class GroupOut(Schema):
             lag=None
             if queues is None
             else LagOut(
-                total=sum(lag(queue) for queue in queues) if queues else None,
-                queues=[QueueLagOut.of(queue) for queue in queues],
+                total=sum(lag(queue) for queue in queues if not queue.retry_of) if queues else None,
+                queues=[QueueLagOut.of(queue) for queue in queues if not queue.retry_of],
             ),
         )
 

@@ -20,7 +20,7 @@ from mqservice.groups.models import ConsumerGroup, StartFrom
 from mqservice.groups.queries import get_group
 from mqservice.groups.retry import policy_of, stored_policy
 from mqservice.lib.names import name_fault
-from mqservice.lib.problem import Problem
+from mqservice.lib.problem import Problem, ProblemItem
 from mqservice.store import (
     GroupConfig,
     GroupNotFound,
@@ -37,6 +37,7 @@ class GroupChange:
     """What to set, in range; None leaves it as it is, or at its default on a new group."""
 
     start_from: StartFrom | None = None
+    start_ms: int | None = None
     lease_ms: int | None = None
     max_reconsume_times: int | None = None
     retry: RetryPolicy | None = None
@@ -53,7 +54,8 @@ def put_group(
         revision: refuse with PRECONDITION_FAILED unless the group exists in this revision.
 
     Raises:
-        Problem: ILLEGAL_GROUP, PRECONDITION_FAILED, or what the engine's failure means.
+        Problem: ILLEGAL_GROUP, ILLEGAL_SETTING, PRECONDITION_FAILED, or what the engine's failure
+            means.
     """
     fault = name_fault(name)
     if fault is not None:
@@ -65,6 +67,10 @@ def put_group(
     if group is None:
         group = ConsumerGroup(namespace=namespace, name=name)
     is_changed = _apply(change, group)
+    if group.start_from == StartFrom.TIMESTAMP and not group.start_ms:
+        raise _setting("/start_time", "give the time from which on the group reads")
+    if change.start_ms is not None and group.start_from != StartFrom.TIMESTAMP:
+        raise _setting("/start_time", "is for start_from: timestamp only")
     if is_new or is_changed:
         group.revision = 1 if is_new else group.revision + 1
         group.save()
@@ -112,6 +118,7 @@ def put_in_engine(group: ConsumerGroup) -> None:
     config = GroupConfig(
         group=group.engine_name,
         start_from=EngineStartFrom(group.start_from),
+        start_ms=group.start_ms if group.start_from == StartFrom.TIMESTAMP else 0,
         lease_ms=group.lease_ms,
         max_reconsume_times=group.max_reconsume_times,
         retry=policy_of(group.retry),
@@ -134,12 +141,18 @@ def _refuse_other_revision(group: ConsumerGroup | None, revision: int | None) ->
         raise Problem.of("PRECONDITION_FAILED", "the group is not in the revision of If-Match")
 
 
+def _setting(pointer: str, detail: str) -> Problem:
+    item = ProblemItem(pointer, "ILLEGAL_SETTING", detail)
+    return Problem.of("ILLEGAL_SETTING", f"{pointer}: {detail}", errors=[item])
+
+
 def _apply(change: GroupChange, group: ConsumerGroup) -> bool:
     """Set what ``change`` gives; whether anything became different."""
     retry = None if change.retry is None else stored_policy(change.retry)
     is_changed = False
     for field, value in (
         ("start_from", change.start_from),
+        ("start_ms", change.start_ms),
         ("lease_ms", change.lease_ms),
         ("max_reconsume_times", change.max_reconsume_times),
         ("retry", retry),

@@ -17,6 +17,7 @@ import msgspec
 
 from mqservice.lib.durations import parse_duration_ms
 from mqservice.lib.problem import Problem, ProblemItem
+from mqservice.lib.timestamps import parse_rfc3339
 
 FAULTS_MAX: Final = 20
 ChoiceT = TypeVar("ChoiceT", bound=enum.StrEnum)
@@ -114,6 +115,19 @@ class Fields:
             self.out_of_range(place, f"must be {low_ms} ms to {high_ms} ms long, found {value}")
             return None
         return ms
+
+    def time_ms(self, name: str) -> int | None:
+        """Milliseconds since the epoch of an RFC 3339 time, never negative."""
+        value = self.find(name)
+        if value is None:
+            return None
+        try:
+            return max(0, parse_rfc3339(cast("str", value)))
+        except (ValueError, TypeError, OverflowError):
+            self.fault(
+                name, f"must be a time such as 2026-12-01T08:00:00.000Z, found {shown(value)}"
+            )
+            return None
 
     def object(self, name: str) -> Fields | None:
         """The fields of an object in this one."""

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import itertools
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from msgspec.structs import replace
@@ -28,11 +28,18 @@ from storage_engine.delivery.failure import Failure
 from storage_engine.delivery.process_queue import Lease, ProcessQueue
 from storage_engine.delivery.receive_limits import check_limits
 from storage_engine.delivery.settling import Settling
+from storage_engine.delivery.start_positions import (
+    OffsetAtTime,
+    StartOf,
+    min_offset_of,
+    start_at,
+    start_of,
+)
 from storage_engine.delivery.subscription import Delivered, Parked, Subscription
 from storage_engine.errors import StoreBusy, StoreError
 from storage_engine.queues.consume_queue import ConsumeQueue
 from storage_engine.wire.deliveries import ReceiveRequest
-from storage_engine.wire.groups import GroupConfig, GroupQueueStats, StartFrom
+from storage_engine.wire.groups import GroupConfig
 
 log = logging.getLogger(__name__)
 
@@ -51,7 +58,9 @@ class Delivery:
         damaged: Callable[[list[tuple[int, int]]], list[int]],
         retries_before: Callable[[tuple[int, int]], int],
         fail: Callable[[Failure], None],
+        offset_at_time: OffsetAtTime,
     ) -> None:
+        self._offset_at_time = offset_at_time
         self._damaged = damaged
         self._retries_before = retries_before
         self._fail = fail
@@ -99,7 +108,7 @@ class Delivery:
             DiskFull: the group's first position on a queue cannot be written.
         """
         check_limits(self._config, request)
-        subscription = self._subscribe(group, request.topic, queues)
+        subscription = self.subscribe(group, request.topic, queues)
         subscription.config = group
         if subscription.is_exclusive:
             self._heard(subscription, request.member_id)
@@ -116,26 +125,34 @@ class Delivery:
         answer(delivered or _NOTHING)
         return None
 
-    def _subscribe(
-        self, group: GroupConfig, topic: str, queues: list[ConsumeQueue]
+    def subscribe(
+        self,
+        group: GroupConfig,
+        topic: str,
+        queues: list[ConsumeQueue],
+        positions: Mapping[int, int] | None = None,
     ) -> Subscription:
+        """The group on the topic, its positions fixed on all queues.
+
+        ``positions``: where it begins on queues that it has never read, by queue id; elsewhere by
+        the group's start position, or where a queue begins that was added later. Raises
+        ``DiskFull``, ``SyncFailed``.
+        """
         subscription = self._subscriptions.get((group.group, topic))
         if subscription is None:
             subscription = Subscription(group, topic, self.serve)
             self._subscriptions[group.group, topic] = subscription
         if len(subscription.queues) < len(queues):
-            at_end = (
-                group.start_from is StartFrom.LATEST
-                and not self._consumer_offsets.has_started(group.group, topic)
-            )
-            self._add_queues(subscription, queues, at_end=at_end)
+            has_started = self._consumer_offsets.has_started(group.group, topic)
+            start = min_offset_of if has_started else start_of(group, self._offset_at_time)
+            self._add_queues(subscription, queues, start_at(positions or {}, start))
         return subscription
 
     def _add_queues(
-        self, subscription: Subscription, queues: list[ConsumeQueue], *, at_end: bool
+        self, subscription: Subscription, queues: list[ConsumeQueue], start: StartOf
     ) -> None:
         known = self._consumer_offsets, self._config.inflight_span_max
-        self._follow(subscription.add_queues(queues, *known, at_end=at_end))
+        self._follow(subscription.add_queues(queues, *known, start))
 
     def add_retry(self, subscription: Subscription, queue: ConsumeQueue) -> None:
         """Deliver from the queue of the retry topic too. Raises ``DiskFull``, ``SyncFailed``."""
@@ -153,7 +170,7 @@ class Delivery:
         for (_, name), subscription in self._subscriptions.items():
             if name == topic and subscription.parked:
                 try:
-                    self._add_queues(subscription, queues, at_end=False)
+                    self._add_queues(subscription, queues, min_offset_of)
                 except StoreError as exc:
                     log.warning("not yet", extra={"action": "queues_put_off", "reason": str(exc)})
 
@@ -164,8 +181,7 @@ class Delivery:
         while (delivered := self._lease(subscription, request)) is not None:
             lease, records, attempts = delivered
             damaged = self._damaged(records)
-            if subscription.retry is not None:
-                self._count_retries(lease, subscription.retry, records, attempts, damaged)
+            subscription.count_retries(lease, records, attempts, damaged, self._retries_before)
             if damaged:
                 self._skip(lease, damaged)
                 lost = frozenset(damaged)
@@ -224,23 +240,6 @@ class Delivery:
         self._leases.push(now_ms + request.lease_ms, lease)
         return lease, records, attempts
 
-    def _count_retries(
-        self,
-        lease: Lease,
-        retry: ProcessQueue,
-        records: list[tuple[int, int]],
-        attempts: list[int],
-        damaged: list[int],
-    ) -> None:
-        """Add to the attempts what came before the records from the retry queue."""
-        at = 0
-        for process_queue, queue_offsets in lease.parts:
-            end = at + len(queue_offsets)
-            for index in range(at, end) if process_queue is retry else ():
-                if index not in damaged:
-                    attempts[index] += self._retries_before(records[index])
-            at = end
-
     def serve(self, subscription: Subscription) -> None:
         """Give what is ready to those who wait, first come first served."""
         if subscription.is_exclusive:
@@ -262,8 +261,11 @@ class Delivery:
                 subscription.config = replace(config, is_paused=group.is_paused)
                 self.serve(subscription)
 
-    def drop(self, is_gone: Callable[[Subscription], bool], refusal: StoreError) -> None:
+    def drop(
+        self, is_gone: Callable[[Subscription], bool], refusal: StoreError
+    ) -> list[ProcessQueue]:
         """Forget subscriptions with their leases; who waits is answered with ``refusal``."""
+        dropped: list[ProcessQueue] = []
         for subscription in [each for each in self._subscriptions.values() if is_gone(each)]:
             del self._subscriptions[subscription.group, subscription.topic]
             self._exclusive.pop(subscription, None)
@@ -272,9 +274,11 @@ class Delivery:
                 del self._process_queues[subscription.group, queue.topic, queue.queue_id]
                 # Serving may go through the list just now.
                 queue.arrivals = [each for each in queue.arrivals if each != subscription.arrived]
-                source.drop_leases()
+                source.begin_again()
+            dropped += subscription.sources
             for parked in list(subscription.parked):
                 self._finish(parked, _NOTHING._replace(refusal=refusal))
+        return dropped
 
     def _serve_each(self, subscription: Subscription) -> None:
         """What is ready for one member of an exclusive group says nothing about the others."""
@@ -305,7 +309,7 @@ class Delivery:
         """Know a group's progress again after a start, so that receipts from before can be
         settled. ``retry_queue``: for messages of the topic, if one had failed.
         """
-        subscription = self._subscribe(group, topic, queues)
+        subscription = self.subscribe(group, topic, queues)
         if retry_queue is not None and subscription.retry is None:
             self.add_retry(subscription, retry_queue)
 
@@ -369,6 +373,13 @@ class Delivery:
     def subscriptions(self) -> Iterable[Subscription]:
         return self._subscriptions.values()
 
+    def find(self, group: str, topic: str) -> Subscription | None:
+        return self._subscriptions.get((group, topic))
+
+    def new_floor(self) -> int:
+        """A generation that no lease has: those before are lower, those to come are higher."""
+        return next(self._generations)
+
     # Numbers --------------------------------------------------------------------------------
 
     @property
@@ -380,15 +391,6 @@ class Delivery:
         """Messages under a lease; costs a look at every queue of every group."""
         subscriptions = self._subscriptions.values()
         return sum([len(queue.inflight) for each in subscriptions for queue in each.sources])
-
-    def stats(self, group: str) -> list[GroupQueueStats]:
-        """Progress of a group on every queue it has read, by topic and queue id."""
-        found = []
-        for (name, _), subscription in sorted(self._subscriptions.items()):
-            if name != group:
-                continue
-            found += [process_queue.stats() for process_queue in subscription.sources]
-        return found
 
 
 _NOTHING = Delivered(0, 0, [], [])

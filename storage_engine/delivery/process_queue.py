@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Final
 
 from storage_engine.delivery.consumer_offsets import Progress
 from storage_engine.queues.consume_queue import ConsumeQueue
-from storage_engine.wire.groups import GroupQueueStats
 
 if TYPE_CHECKING:
     from storage_engine.delivery.subscription import Subscription
@@ -205,6 +204,8 @@ class ProcessQueue:
         moved = self._moved.get(queue_offset)
         if moved is not None:
             return Verdict.MOVED if moved[0] == generation else Verdict.EXPIRED
+        if generation < self.progress.lease_floor:
+            return Verdict.EXPIRED
         if self.progress.is_settled(queue_offset):
             return Verdict.SETTLED
         again = self._again.get(queue_offset)
@@ -251,6 +252,26 @@ class ProcessQueue:
                 del known[queue_offset]
         self.position = max(self.position, low)
 
+    def forget_below(self, queue_offset: int) -> None:
+        """Drop what is known about messages below that have just been settled; none is in
+        flight.
+        """
+        for known in (self._again, self._attempts):
+            for offset in [offset for offset in known if offset < queue_offset]:
+                del known[offset]
+        self.position = max(self.position, queue_offset)
+
+    def begin_again(self) -> None:
+        """Go on where the consumer offset was reset to: whatever was in flight, given back or
+        moved is as if it had never been delivered. What has no lease settles nothing.
+        """
+        for lease in self.inflight.values():
+            lease.count -= 1
+        for known in (self.inflight, self._again, self._moved, self._attempts):
+            known.clear()
+        self._ready_heap.clear()
+        self.position = max(self.progress.consumer_offset, self.queue.min_offset)
+
     def moved(self, queue_offset: int, generation: int, retry_offset: int) -> None:
         """Remember where a message has gone that had a lease of that generation; -1: no more here.
 
@@ -278,23 +299,6 @@ class ProcessQueue:
             self._attempts[queue_offset] = self._attempts.get(queue_offset, 0) + 1
         self._again[queue_offset] = ready_ms, lease.generation
         heapq.heappush(self._ready_heap, (ready_ms, queue_offset))
-
-    def stats(self) -> GroupQueueStats:
-        """How far the group is here."""
-        return GroupQueueStats(
-            topic=self.queue.topic,
-            queue_id=self.queue.queue_id,
-            min_offset=self.queue.min_offset,
-            max_offset=self.queue.max_offset,
-            consumer_offset=self.progress.consumer_offset,
-            inflight_count=len(self.inflight),
-        )
-
-    def drop_leases(self) -> None:
-        """Let nothing be in flight: the group or the topic is gone."""
-        for lease in self.inflight.values():
-            lease.count -= 1
-        self.inflight.clear()
 
     def move(self, queue_offset: int, lease: Lease) -> None:
         """Put a message that is in flight under another lease."""

@@ -123,8 +123,11 @@ def read_offsets(store: Path, report: Report) -> Offsets:
                 del offsets[key]
             continue
         key = entry.group, entry.topic, entry.queue_id
-        reached = entry.first + (0 if entry.is_position or entry.is_reset else entry.count)
-        offsets[key] = max(offsets.get(key, 0), reached)
+        if entry.is_reset:
+            offsets[key] = entry.first
+        elif not entry.is_lease_floor:
+            reached = entry.first + (0 if entry.is_position else entry.count)
+            offsets[key] = max(offsets.get(key, 0), reached)
     return offsets
 
 

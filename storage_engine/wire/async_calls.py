@@ -15,6 +15,12 @@ from storage_engine.wire.dead_letters import PurgeReply, PurgeRequest, RedriveRe
 from storage_engine.wire.deliveries import LeaveRequest, SettleReply, SettleRequest
 from storage_engine.wire.frames import decode_look_up_reply, decode_pull_reply, decode_reply
 from storage_engine.wire.groups import GroupConfig, GroupList, GroupRef, GroupStats
+from storage_engine.wire.offsets import (
+    OffsetCommitReply,
+    OffsetCommitRequest,
+    OffsetResetReply,
+    OffsetResetRequest,
+)
 from storage_engine.wire.protocol import CheckpointReply, Empty, Op, StatsReply
 from storage_engine.wire.reads import (
     LookUpHead,
@@ -51,6 +57,12 @@ class AsyncCalls(abc.ABC):
 
     async def offset_at_time(self, request: OffsetAtTimeRequest) -> OffsetAtTimeReply:
         return await self._ask(Op.OFFSET_AT_TIME, request, OffsetAtTimeReply)
+
+    async def offset_commit(self, request: OffsetCommitRequest) -> OffsetCommitReply:
+        return await self._ask(Op.OFFSET_COMMIT, request, OffsetCommitReply)
+
+    async def offset_reset(self, request: OffsetResetRequest) -> OffsetResetReply:
+        return await self._ask(Op.OFFSET_RESET, request, OffsetResetReply)
 
     async def settle(self, request: SettleRequest) -> SettleReply:
         return await self._ask(Op.SETTLE, request, SettleReply)

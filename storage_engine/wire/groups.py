@@ -14,6 +14,7 @@ class StartFrom(enum.StrEnum):
 
     EARLIEST = "earliest"
     LATEST = "latest"
+    TIMESTAMP = "timestamp"  # the first message stored at ``start_ms`` or later
 
 
 class Dispatch(enum.StrEnum):
@@ -26,11 +27,13 @@ class Dispatch(enum.StrEnum):
 class GroupConfig(Wire, frozen=True, kw_only=True):
     """Consumer group as the engine knows it. ``group`` is the full name, ``namespace%name``.
 
-    A paused group gets no messages; what it has can be settled.
+    ``start_ms``: epoch ms, for ``StartFrom.TIMESTAMP``. A paused group gets no messages; what it
+    has can be settled.
     """
 
     group: str
     start_from: StartFrom = StartFrom.EARLIEST
+    start_ms: int = 0
     lease_ms: int = 60_000
     max_reconsume_times: int = 16  # -1: for ever
     retry: RetryPolicy = LevelDelays()
@@ -49,7 +52,13 @@ class GroupRef(Wire, frozen=True, kw_only=True):
 
 
 class GroupQueueStats(Wire, frozen=True, kw_only=True):
-    """Progress of a group on one queue. lag = max_offset - consumer_offset."""
+    """Progress of a group on one queue. lag = max_offset - consumer_offset.
+
+    ``ready_count``: neither settled nor in flight. ``oldest_stored_ms``: store time of the first
+    message that is not settled; None when there is none, or it cannot be read. ``retry_of``: empty,
+    or the topic whose failed messages wait in this queue; then ``scheduled_count`` are still in the
+    schedule on their way here, None when nobody knows.
+    """
 
     topic: str
     queue_id: int
@@ -57,6 +66,10 @@ class GroupQueueStats(Wire, frozen=True, kw_only=True):
     max_offset: int
     consumer_offset: int
     inflight_count: int
+    ready_count: int = 0
+    oldest_stored_ms: int | None = None
+    retry_of: str = ""
+    scheduled_count: int | None = None
 
 
 class GroupStats(Wire, frozen=True, kw_only=True):

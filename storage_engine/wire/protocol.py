@@ -36,6 +36,12 @@ from typing import Final
 from storage_engine.wire.dead_letters import PurgeReply, PurgeRequest, RedriveReply, RedriveRequest
 from storage_engine.wire.deliveries import LeaveRequest, ReceiveRequest, SettleReply, SettleRequest
 from storage_engine.wire.groups import GroupConfig, GroupList, GroupRef, GroupStats
+from storage_engine.wire.offsets import (
+    OffsetCommitReply,
+    OffsetCommitRequest,
+    OffsetResetReply,
+    OffsetResetRequest,
+)
 from storage_engine.wire.reads import (
     LookUpRequest,
     OffsetAtTimeReply,
@@ -64,6 +70,8 @@ class Op(enum.IntEnum):
     SETTLE = 19
     LOOK_UP = 20
     OFFSET_AT_TIME = 21
+    OFFSET_COMMIT = 22
+    OFFSET_RESET = 23
     LEAVE = 24
     TOPIC_PUT = 32
     TOPIC_LIST = 33
@@ -145,6 +153,8 @@ REQUEST_TYPES: Final[dict[Op, type[Wire]]] = {
     Op.SETTLE: SettleRequest,
     Op.LOOK_UP: LookUpRequest,
     Op.OFFSET_AT_TIME: OffsetAtTimeRequest,
+    Op.OFFSET_COMMIT: OffsetCommitRequest,
+    Op.OFFSET_RESET: OffsetResetRequest,
     Op.TOPIC_PUT: TopicConfig,
     Op.TOPIC_LIST: Empty,
     Op.TOPIC_STATS: TopicRef,
@@ -165,6 +175,8 @@ REPLY_TYPES: Final[dict[Op, type[Wire]]] = {
     Op.CANCEL: Empty,
     Op.SETTLE: SettleReply,
     Op.OFFSET_AT_TIME: OffsetAtTimeReply,
+    Op.OFFSET_COMMIT: OffsetCommitReply,
+    Op.OFFSET_RESET: OffsetResetReply,
     Op.TOPIC_PUT: Empty,
     Op.TOPIC_LIST: TopicList,
     Op.TOPIC_STATS: TopicStats,

@@ -35,6 +35,12 @@ from storage_engine.wire.frames import (
     encode_struct,
 )
 from storage_engine.wire.groups import GroupConfig, GroupList, GroupRef, GroupStats
+from storage_engine.wire.offsets import (
+    OffsetCommitReply,
+    OffsetCommitRequest,
+    OffsetResetReply,
+    OffsetResetRequest,
+)
 from storage_engine.wire.protocol import (
     CheckpointReply,
     Empty,
@@ -112,6 +118,12 @@ class StoreClient:
 
     def offset_at_time(self, request: OffsetAtTimeRequest) -> OffsetAtTimeReply:
         return self._ask(Op.OFFSET_AT_TIME, request, OffsetAtTimeReply)
+
+    def offset_commit(self, request: OffsetCommitRequest) -> OffsetCommitReply:
+        return self._ask(Op.OFFSET_COMMIT, request, OffsetCommitReply)
+
+    def offset_reset(self, request: OffsetResetRequest) -> OffsetResetReply:
+        return self._ask(Op.OFFSET_RESET, request, OffsetResetReply)
 
     def settle(self, request: SettleRequest) -> SettleReply:
         return self._ask(Op.SETTLE, request, SettleReply)

@@ -227,3 +227,30 @@ async def test_a_full_disk_refuses_and_the_same_call_finishes_later(tmp_path: Pa
     store.group()
     assert store.receive().bodies == [b"a"]
     await store.close()
+
+
+@WAYS
+async def test_receipts_of_the_old_group_settle_nothing_of_the_new_one(
+    tmp_path: Path, again: Restart
+) -> None:
+    store = await begun(tmp_path / "s", b"a", b"b")
+    old = store.receive()
+    delete_group(store)
+    store.group()
+    store.ack(store.receive(1))  # begins; a is its own
+    store = again(store)
+    reply = store.ack(old)
+    assert [failure.code for failure in reply.failures] == [LeaseExpired.code] * 2
+    assert store.receive().bodies == [b"b"]
+    await store.close()
+
+
+async def test_retries_of_the_old_group_are_not_counted_for_the_new_one(tmp_path: Path) -> None:
+    store = await begun(tmp_path / "s", b"a", b"b")
+    await nack(store, store.receive(1))
+    delete_group(store)
+    store.group()
+    await nack(store, store.receive(1))
+    stats = store.store.consumption.group_stats("g")
+    assert [queue.scheduled_count for queue in stats.queues if queue.retry_of] == [1]
+    await store.close()

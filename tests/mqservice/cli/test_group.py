@@ -1,143 +1,122 @@
-"""``mqservice group`` and ``mqservice topic delete``: what is asked for, and what is said of it."""
+"""``mqservice group`` against a service that does what the test tells it."""
 
 from __future__ import annotations
-
-from typing import Any  # documents as the API writes them
 
 import msgspec
 import pytest
 
-from tests.mqservice.cli.service_double import Answer, problem, service_double
+from tests.mqservice.cli.service_double import Answer, Json, problem, service_double
 from tests.mqservice.cli.test_commands import mqservice
 
-LEVELS = {"policy": "levels"}
 
-
-def group(name: str = "billing", **more: Any) -> dict[str, Any]:
-    plain = {
-        "name": name, "namespace": "acme", "start_from": "earliest", "lease": "1m",
-        "lease_ms": 60_000, "max_attempts": 17, "retry": LEVELS, "paused": False, "lag": None,
+def sought(*, is_dry_run: bool, **fields: object) -> Answer:
+    queue = {
+        "queue": 1, "min_offset": 2, "max_offset": 9, "from_offset": 7, "to_offset": 3,
+        "skipped": 0, "replayed": 4, "inflight": 2,
     }  # fmt: skip
-    return {**plain, **more}
+    body: Json = {
+        "group": "billing", "topic": "orders", "dry_run": is_dry_run, "skipped": 0, "replayed": 4,
+        "retry": {"waiting": 5, "scheduled": None}, "queues": [queue | fields],
+    }  # fmt: skip
+    return Answer(200, body)
 
 
-@pytest.mark.parametrize(
-    ("options", "settings"),
-    [
-        ((), {}),
-        (
-            ("--start-from", "latest", "--lease", "30s", "--max-attempts", "5"),
-            {"start_from": "latest", "lease": "30s", "max_attempts": 5},
-        ),
-        (("--max-attempts", "unlimited"), {"max_attempts": None}),
-        (("--retry", "levels"), {"retry": LEVELS}),
-        (
-            ("--delay", "10s", "--delay", "1m"),
-            {"retry": {"policy": "list", "delays": ["10s", "1m"]}},
-        ),
-        (
-            ("--retry-start", "5s", "--retry-factor", "3", "--retry-cap", "1h"),
-            {"retry": {"policy": "exponential", "start": "5s", "factor": 3.0, "cap": "1h"}},
-        ),
-        (("--retry", "exponential"), {"retry": {"policy": "exponential"}}),
-        # What does not fit together is the service's to refuse, with its place.
-        (("--retry", "levels", "--delay", "1s"), {"retry": {**LEVELS, "delays": ["1s"]}}),
-    ],
-)
-async def test_create_sends_what_was_given(
-    options: tuple[str, ...], settings: dict[str, Any]
-) -> None:
+async def test_seek_shows_what_it_would_do_and_asks_first() -> None:
     async with service_double() as double:
-        double.answers.append(Answer(201, group()))
-        ended = await mqservice("group", "create", "billing", "-n", "acme", *options, double=double)
-        assert (ended.code, ended.line) == (0, "group billing is there")
-        (request,) = double.requests
-        assert (request.method, request.path) == ("PUT", "/v1/ns/acme/groups/billing")
-        assert msgspec.json.decode(request.body) == settings
+        double.answers += [sought(is_dry_run=True), sought(is_dry_run=False)]
+        ended = await mqservice(
+            *("group", "seek", "billing", "orders", "--to", "3", "--queue", "1"),
+            double=double,
+            stdin=b"y\n",
+        )
+        assert (ended.code, ended.out) == (0, b"")
+        for shown in ("[2, 9)", "Go on from there?", "5 wait for a retry, ? are due later"):
+            assert shown in ended.err
+        assert "group billing goes on: 0 skipped, 4 replayed" in ended.err
+        assert {(each.method, each.path) for each in double.requests} == {
+            ("POST", "/v1/ns/-/groups/billing:seek")
+        }
+        assert [msgspec.json.decode(each.body) for each in double.requests] == [
+            {"topic": "orders", "to": {"offset": 3, "queue": 1}, "dry_run": is_dry_run}
+            for is_dry_run in (True, False)
+        ]
 
 
-async def test_update_changes_a_group_that_exists_and_makes_none() -> None:
+@pytest.mark.parametrize("answer", [b"n\n", b"\n", b""])
+async def test_a_seek_that_is_not_confirmed_changes_nothing(answer: bytes) -> None:
     async with service_double() as double:
-        double.answers.extend([Answer(200, group()), Answer(200, group())])
-        ended = await mqservice("group", "update", "billing", "--lease", "5m", double=double)
-        assert (ended.code, ended.line) == (0, "group billing is changed")
-        assert [request.method for request in double.requests] == ["GET", "PUT"]
-        double.answers.append(problem(404, "GROUP_NOT_FOUND"))
-        refused = await mqservice("group", "update", "none", "--lease", "5m", double=double)
-        assert refused.code == 1
-        assert "GROUP_NOT_FOUND" in refused.line
-        assert len(double.requests) == 3
+        double.answers += [sought(is_dry_run=True, from_offset=None, skipped=None, replayed=None)]
+        ended = await mqservice(
+            *("group", "seek", "billing", "orders", "--to", "earliest"), double=double, stdin=answer
+        )
+        assert ended.code == 1
+        assert len(double.requests) == 1
 
 
-@pytest.mark.parametrize(
-    "arguments", [("update", "billing"), ("create", "billing", "--max-attempts", "many")]
-)
-async def test_what_makes_no_sense_is_refused_before_anything_is_sent(
-    arguments: tuple[str, ...],
-) -> None:
+async def test_a_sure_seek_does_not_ask_and_a_dry_run_only_shows() -> None:
     async with service_double() as double:
-        ended = await mqservice("group", *arguments, double=double)
-        assert ended.code == 2
+        double.answers += [sought(is_dry_run=flag) for flag in (True, False, True)]
+        time = "2026-11-21T09:00:00Z"
+        seek = ("group", "seek", "billing", "orders", "--to", time, "--queue", "0", "--queue", "1")
+        sure = await mqservice(*seek, "--yes", double=double)
+        dry = await mqservice(*seek, "--dry-run", double=double)
+        assert (sure.code, dry.code) == (0, 0)
+        asked = [msgspec.json.decode(each.body) for each in double.requests]
+        assert [each["dry_run"] for each in asked] == [True, False, True]
+        assert {(each["to"]["time"], *each["queues"]) for each in asked} == {(time, 0, 1)}
+
+
+async def test_an_offset_without_its_queue_is_refused_before_anything_is_asked() -> None:
+    async with service_double() as double:
+        for queues in ((), ("--queue", "0", "--queue", "1")):
+            ended = await mqservice(
+                *("group", "seek", "billing", "orders", "--to", "3", *queues), double=double
+            )
+            assert ended.code == 2
+            assert "--queue" in ended.line
         assert double.requests == []
 
 
-async def test_every_fault_that_the_service_names_is_said() -> None:
+async def test_lag_shows_what_is_unknown_as_unknown() -> None:
+    queue = {
+        "queue": 0, "consumer_offset": 3, "max_offset": 9, "lag": 6, "lag_ms": 12_340, "ready": 4,
+        "inflight": 2, "oldest_stored_at": "2026-11-21T09:00:00.000Z",
+    }  # fmt: skip
+    known: Json = {
+        "topic": "orders", "lag": 6, "lag_ms": 12_340, "ready": 4, "inflight": 2,
+        "retry": {"waiting": 1, "scheduled": 7}, "queues": [queue],
+    }  # fmt: skip
+    unknown: Json = {
+        "topic": "new", "lag": None, "lag_ms": None, "ready": None, "inflight": None,
+        "retry": {"waiting": None, "scheduled": None}, "queues": [],
+    }  # fmt: skip
     async with service_double() as double:
-        errors = [
-            {"pointer": "/lease", "code": "BAD_REQUEST", "detail": "is no duration"},
-            {"pointer": "/max_attempts", "code": "ILLEGAL_SETTING", "detail": "too many"},
+        body = {"group": "billing", "topics": [known, unknown]}
+        double.answers += [
+            Answer(200, body),
+            Answer(200, body),
+            Answer(200, {**body, "topics": []}),
         ]
-        double.answers.append(problem(400, "BAD_REQUEST", errors=errors))
-        ended = await mqservice("group", "create", "g", "--lease", "x", double=double)
-        assert ended.code == 1
-        assert "/lease is no duration" in ended.line
-        assert "/max_attempts too many" in ended.line
+        ended = await mqservice("group", "lag", "billing", "--topic", "a&b", double=double)
+        assert (ended.code, "12.3 s" in ended.out.decode()) == (0, True)
+        assert "orders: 1 wait for a retry, 7 are due later" in ended.err
+        assert "new: ? wait for a retry, ? are due later" in ended.err
+        assert (double.requests[0].path, double.requests[0].query) == (
+            "/v1/ns/-/groups/billing/lag",
+            "topic=a%26b",
+        )
+        lines = (await mqservice("group", "lag", "billing", "--json", double=double)).out
+        topics = [msgspec.json.decode(line) for line in lines.splitlines()]
+        assert [topic["lag"] for topic in topics] == [6, None]
+        assert "unknown" in (await mqservice("group", "lag", "billing", double=double)).line
 
 
-async def test_show_and_list() -> None:
-    listed = group("listed", retry={"policy": "list", "delays": ["10s", "1m"]}, max_attempts=None)
-    growing = {"policy": "exponential", "start": "5s", "factor": 2.0, "cap": "2h"}
-    paused = group("paused", retry=growing, paused=True, lag={"total": 7, "queues": []})
+async def test_a_refusal_is_told_with_its_places() -> None:
     async with service_double() as double:
-        double.answers.append(Answer(200, paused))
-        shown = (await mqservice("group", "show", "paused", double=double)).out.decode()
-        assert all(text in shown for text in ("paused", "5s × 2, at most 2h", "7"))
-        double.answers.append(Answer(200, paused))
-        content = (await mqservice("group", "show", "paused", "--json", double=double)).out
-        assert msgspec.json.decode(content)["retry"] == growing
-        pages = [
-            Answer(200, {"groups": [listed], "next": "listed"}),
-            Answer(200, {"groups": [paused], "next": None}),
-        ]
-        double.answers.extend(pages * 2)
-        table = (await mqservice("group", "list", double=double)).out.decode()
-        assert all(text in table for text in ("listed", "paused"))
-        lines = (await mqservice("group", "list", "--json", double=double)).out.splitlines()
-        assert [msgspec.json.decode(line)["name"] for line in lines] == ["listed", "paused"]
-        assert double.requests[-1].query == "after=listed"
-
-
-@pytest.mark.parametrize("verb", ["pause", "resume"])
-async def test_pause_and_resume(verb: str) -> None:
-    async with service_double() as double:
-        double.answers.append(Answer(200, group(paused=verb == "pause")))
-        ended = await mqservice("group", verb, "billing", double=double)
-        assert ended.code == 0
-        (request,) = double.requests
-        assert (request.method, request.path) == ("POST", f"/v1/ns/-/groups/billing:{verb}")
-
-
-@pytest.mark.parametrize("kind", ["group", "topic"])
-async def test_delete_asks_first(kind: str) -> None:
-    async with service_double() as double:
-        declined = await mqservice(kind, "delete", "billing", double=double, stdin=b"n\n")
-        assert (declined.code, double.requests) == (1, [])
-        for arguments, stdin in ((("--yes",), b""), ((), b"y\n")):
-            double.answers.append(Answer(204, {}))
-            ended = await mqservice(
-                kind, "delete", "billing", *arguments, double=double, stdin=stdin
-            )
-            assert ended.code == 0
-            assert f"{kind} billing is deleted" in ended.err
-            request = double.requests[-1]
-            assert (request.method, request.path) == ("DELETE", f"/v1/ns/-/{kind}s/billing")
+        items = [{"pointer": "/to/offset", "code": "BAD_REQUEST", "detail": "not in [0, 5]"}]
+        double.answers += [problem(400, "BAD_REQUEST", errors=items)]
+        ended = await mqservice(
+            *("group", "seek", "billing", "orders", "--to", "9", "--queue", "0"), double=double
+        )
+        assert ended.code != 0
+        assert "/to/offset not in [0, 5]" in ended.line

@@ -10,7 +10,7 @@ import mqservice.groups.retry
 
 
 class Migration(migrations.Migration):
-    dependencies: ClassVar = [("groups", "0002_notify_changes")]
+    dependencies: ClassVar = [("groups", "0003_start_time")]
     operations: ClassVar = [
         migrations.AlterField(
             model_name="consumergroup",
