@@ -18,6 +18,8 @@ from typing import Protocol
 from django.conf import settings
 
 from storage_engine.client import (
+    DELAY_MS_MAX,
+    RETRY_DELAY_COUNT_MAX,
     SYSTEM_PROPERTIES,
     AsyncStoreClient,
     BadFrame,
@@ -29,6 +31,7 @@ from storage_engine.client import (
     DeadLetter,
     DiskFull,
     Durability,
+    ExponentialDelays,
     Extend,
     GroupConfig,
     GroupList,
@@ -38,6 +41,8 @@ from storage_engine.client import (
     GroupStats,
     LeaseExpired,
     LeaseRef,
+    LevelDelays,
+    ListDelays,
     LookUpHead,
     LookUpRequest,
     Nack,
@@ -67,6 +72,7 @@ from storage_engine.client import (
     RedriveReply,
     RedriveRequest,
     ResetTo,
+    RetryPolicy,
     SettleFailure,
     SettleReply,
     SettleRequest,
@@ -93,6 +99,8 @@ from storage_engine.client import (
 )
 
 __all__ = [
+    "DELAY_MS_MAX",
+    "RETRY_DELAY_COUNT_MAX",
     "SYSTEM_PROPERTIES",
     "AsyncStoreClient",
     "BadFrame",
@@ -104,6 +112,7 @@ __all__ = [
     "DeadLetter",
     "DiskFull",
     "Durability",
+    "ExponentialDelays",
     "Extend",
     "GroupConfig",
     "GroupList",
@@ -113,6 +122,8 @@ __all__ = [
     "GroupStats",
     "LeaseExpired",
     "LeaseRef",
+    "LevelDelays",
+    "ListDelays",
     "LookUpHead",
     "LookUpRequest",
     "Nack",
@@ -142,6 +153,7 @@ __all__ = [
     "RedriveReply",
     "RedriveRequest",
     "ResetTo",
+    "RetryPolicy",
     "SettleFailure",
     "SettleReply",
     "SettleRequest",

@@ -28,7 +28,15 @@ from storage_engine.errors import (
     error_from_code,
 )
 from storage_engine.groups.assignment import Strategy
+from storage_engine.groups.retry_policy import LIST_COUNT_MAX as RETRY_DELAY_COUNT_MAX
+from storage_engine.groups.retry_policy import (
+    ExponentialDelays,
+    LevelDelays,
+    ListDelays,
+    RetryPolicy,
+)
 from storage_engine.groups.retry_record import DeadLetter, find_dead_letter, shown_record
+from storage_engine.records.delay_levels import DELAY_MS_MAX
 from storage_engine.records.message_id import new_message_id
 from storage_engine.records.record import Record, StoreMessage, encode_record
 from storage_engine.system_properties import SYSTEM_PROPERTIES
@@ -91,6 +99,8 @@ from storage_engine.wire.topics import (
 )
 
 __all__ = [
+    "DELAY_MS_MAX",
+    "RETRY_DELAY_COUNT_MAX",
     "SYSTEM_PROPERTIES",
     "AsyncStoreClient",
     "BadFrame",
@@ -103,6 +113,7 @@ __all__ = [
     "DiskFull",
     "Dispatch",
     "Durability",
+    "ExponentialDelays",
     "Extend",
     "FilterInvalid",
     "GroupConfig",
@@ -114,6 +125,8 @@ __all__ = [
     "LeaseExpired",
     "LeaseRef",
     "LeaveRequest",
+    "LevelDelays",
+    "ListDelays",
     "LookUpHead",
     "LookUpRequest",
     "Nack",
@@ -143,6 +156,7 @@ __all__ = [
     "RedriveReply",
     "RedriveRequest",
     "ResetTo",
+    "RetryPolicy",
     "SettleFailure",
     "SettleReply",
     "SettleRequest",

@@ -90,7 +90,6 @@ class Store:
             config,
             self._commit_log,
             self.catalog,
-            self._queues,
             self.indexer,
             lambda *place: self.consumption.dead_letters.is_gone(*place),
         )
@@ -163,6 +162,7 @@ class Store:
             self._commit_log,
             self._queues,
             self._consumer_offsets,
+            self._min_offsets,
             self._engine_puts,
             self.epoch,
             self.queries.queues_of,
@@ -189,7 +189,11 @@ class Store:
     def _new_retention(self) -> Retention:
         consumption = self.consumption
         forwarder = Forwarder(
-            self._commit_log, consumption.schedule, consumption.mover, self.durability.durable_to
+            self._commit_log,
+            consumption.schedule,
+            consumption.mover,
+            self.durability.durable_to,
+            consumption.deletions.is_orphan,
         )
         return Retention(
             self.config,
@@ -204,6 +208,7 @@ class Store:
             self._consumer_offsets,
             self.indexer,
             forwarder.forward,
+            consumption.deletions.purge,
             lambda: self._dispatcher.dispatched_offset,
         )
 

@@ -12,13 +12,13 @@ only.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
 
-from storage_engine.delivery.offset_journal import JournalEntry, OffsetJournal
+from storage_engine.delivery.offset_journal import Beginning, JournalEntry, OffsetJournal
 from storage_engine.disk.files import Files
 from storage_engine.errors import StoreCorrupt, StoreError
 from storage_engine.layout import CONFIG_DIR, CONSUMER_OFFSET_FILE, JOURNAL_FILE
@@ -38,6 +38,7 @@ class Snapshot(NamedTuple):
     offsets: Table
     resets: Table
     lease_floors: Table
+    beginning: Beginning
 
 
 class Progress:
@@ -112,12 +113,14 @@ class _OffsetFile(msgspec.Struct):
     """``consumerOffset.json``: ``topic@group`` → queue id → consumer offset.
 
     ``resetTable`` and ``leaseFloorTable`` are ours: how often that was reset, where it was, and
-    from which lease generation on receipts count.
+    from which lease generation on receipts count. ``beginning`` too: with which of both new
+    progress begins.
     """
 
     offsetTable: dict[str, dict[int, int]] = {}
     resetTable: dict[str, dict[int, int]] | msgspec.UnsetType = msgspec.UNSET
     leaseFloorTable: dict[str, dict[int, int]] | msgspec.UnsetType = msgspec.UNSET
+    beginning: Beginning | msgspec.UnsetType = msgspec.UNSET
 
 
 class ConsumerOffsets:
@@ -128,6 +131,10 @@ class ConsumerOffsets:
         self._path = store_path / CONFIG_DIR / CONSUMER_OFFSET_FILE
         self._table: dict[tuple[str, str], dict[int, Progress]] = {}
         self._journal = OffsetJournal(files, store_path / JOURNAL_FILE)
+        # Above all progress ever dropped: what settles a message of a deleted group, a record or a
+        # receipt, must not settle one for a new group of the same name.
+        self._beginning = Beginning()
+        self._dropped: dict[tuple[str, str], None] = {}  # since the last snapshot
 
     def load(self) -> None:
         """Read the saved table and replay the journal over it.
@@ -151,10 +158,15 @@ class ConsumerOffsets:
                 progress = self._add(group, topic, queue_id, consumer_offset)
                 progress.reset_count = reset_counts.get(queue_id, 0)
                 progress.lease_floor = floors.get(queue_id, 0)
+        self._beginning = saved.beginning or Beginning()
         for entry in self._journal.open():
             self._replay(entry)
 
     def _replay(self, entry: JournalEntry) -> None:
+        if entry.is_dropped:
+            self._table.pop((entry.group, entry.topic), None)
+            self._beginning = Beginning(entry.count, entry.first)
+            return
         progress = self.find(entry.group, entry.topic, entry.queue_id)
         if progress is None:
             progress = self._add(entry.group, entry.topic, entry.queue_id, 0)
@@ -185,11 +197,38 @@ class ConsumerOffsets:
         Durable on return (one fdatasync): begun again after a power cut, ``latest`` would be later
         and skip messages. Raises ``DiskFull``, ``SyncFailed``.
         """
-        self._journal.write_positions(group, topic, positions)
-        self._journal.sync()
+        begun = []
         for queue_id, consumer_offset in positions.items():
             assert self.find(group, topic, queue_id) is None
-            self._add(group, topic, queue_id, consumer_offset)
+            begun.append(Progress(group, topic, queue_id, consumer_offset))
+            begun[-1].reset_count, begun[-1].lease_floor = self._beginning
+        if self._beginning.reset_count:
+            self._journal.write_resets(begun)
+        else:
+            self._journal.write_positions(group, topic, positions)
+        self._journal.sync()
+        by_queue = self._table.setdefault((group, topic), {})
+        by_queue.update({progress.queue_id: progress for progress in begun})
+
+    def drop(self, is_gone: Callable[[str, str], bool], *, lease_floor: int) -> None:
+        """Forget the progress of (group, topic) that are gone; durable on return (one fdatasync).
+
+        ``lease_floor``: leases of a lower generation count nowhere that anybody begins from now on.
+
+        Raises ``DiskFull``, ``SyncFailed``.
+        """
+        gone = [name for name in self._table if is_gone(*name)]
+        if not gone:
+            return
+        resets = [progress.reset_count for name in gone for progress in self._table[name].values()]
+        reset_count = max(self._beginning.reset_count, 1 + max(resets))
+        beginning = Beginning(reset_count, lease_floor)
+        self._journal.write_dropped(gone, beginning)
+        self._beginning = beginning
+        for name in gone:
+            del self._table[name]
+            self._dropped[name] = None
+        self._journal.sync()
 
     def settle(self, settled: list[tuple[Progress, list[Run]]]) -> None:
         """Journal, then apply; all or nothing. One write, no sync. Raises ``DiskFull``."""
@@ -202,6 +241,8 @@ class ConsumerOffsets:
 
         On a full disk only the records that took their place say so, until the next checkpoint.
         """
+        if self.find(progress.group, progress.topic, progress.queue_id) is not progress:
+            return  # the group or the topic was deleted while they were on their way
         try:
             self._journal.write_settled([(progress, runs)])
         except StoreError as exc:
@@ -271,7 +312,8 @@ class ConsumerOffsets:
             if progress.reset_count:
                 resets.setdefault(name, {})[progress.queue_id] = progress.reset_count
                 floors.setdefault(name, {})[progress.queue_id] = progress.lease_floor
-        return Snapshot(offsets, resets, floors)
+        self._dropped = {}
+        return Snapshot(offsets, resets, floors, self._beginning)
 
     def write(self, taken: Snapshot) -> None:
         """Put a snapshot into ``consumerOffset.json``; durable on return. Any thread."""
@@ -282,6 +324,7 @@ class ConsumerOffsets:
                     taken.offsets,
                     taken.resets or msgspec.UNSET,
                     taken.lease_floors or msgspec.UNSET,
+                    taken.beginning if any(taken.beginning) else msgspec.UNSET,
                 )
             ),
         )
@@ -300,11 +343,12 @@ class ConsumerOffsets:
             if (
                 taken.offsets.get(name, {}).get(queue_id) != progress.consumer_offset
                 or taken.resets.get(name, {}).get(queue_id, 0) != progress.reset_count
+                or (progress.group, progress.topic) in self._dropped
             ):
                 moved.append(progress)
             if progress.settled:
                 above.append((progress, runs_of(sorted(progress.settled))))
-        self._journal.restart(moved, above)
+        self._journal.restart(moved, above, self._dropped, self._beginning)
         return count
 
     def __iter__(self) -> Iterator[Progress]:

@@ -16,8 +16,9 @@ from __future__ import annotations
 import itertools
 import logging
 from collections.abc import Callable, Iterable, Mapping
-from functools import partial
 from typing import Final
+
+from msgspec.structs import replace
 
 from storage_engine.clock import Clock
 from storage_engine.config import SECOND_MS, StoreConfig
@@ -25,6 +26,7 @@ from storage_engine.delivery.consumer_offsets import ConsumerOffsets
 from storage_engine.delivery.due_heap import DueHeap
 from storage_engine.delivery.failure import Failure
 from storage_engine.delivery.process_queue import Lease, ProcessQueue
+from storage_engine.delivery.receive_limits import check_limits
 from storage_engine.delivery.settling import Settling
 from storage_engine.delivery.start_positions import (
     OffsetAtTime,
@@ -34,7 +36,7 @@ from storage_engine.delivery.start_positions import (
     start_of,
 )
 from storage_engine.delivery.subscription import Delivered, Parked, Subscription
-from storage_engine.errors import BadRequest, StoreBusy, StoreError
+from storage_engine.errors import StoreBusy, StoreError
 from storage_engine.queues.consume_queue import ConsumeQueue
 from storage_engine.wire.deliveries import ReceiveRequest
 from storage_engine.wire.groups import GroupConfig
@@ -105,21 +107,7 @@ class Delivery:
             StoreBusy: too many receives are parked.
             DiskFull: the group's first position on a queue cannot be written.
         """
-        config = self._config
-        if not 1 <= request.messages_max <= config.receive_messages_max:
-            raise BadRequest(
-                f"messages_max is {request.messages_max}, "
-                f"1 to {config.receive_messages_max} is allowed"
-            )
-        if not config.lease_ms_min <= request.lease_ms <= config.lease_ms_max:
-            raise BadRequest(
-                f"lease_ms is {request.lease_ms}, "
-                f"{config.lease_ms_min} to {config.lease_ms_max} is allowed"
-            )
-        if not 0 <= request.wait_ms <= config.poll_wait_ms_max:
-            raise BadRequest(
-                f"wait_ms is {request.wait_ms}, 0 to {config.poll_wait_ms_max} is allowed"
-            )
+        check_limits(self._config, request)
         subscription = self.subscribe(group, request.topic, queues)
         subscription.config = group
         if subscription.is_exclusive:
@@ -127,7 +115,7 @@ class Delivery:
         has_turn = subscription.is_exclusive or not subscription.parked
         delivered = self._take(subscription, request) if has_turn else None
         if delivered is None and request.wait_ms > 0:
-            if self.parked_count >= config.parked_count_max:
+            if self.parked_count >= self._config.parked_count_max:
                 raise StoreBusy(f"{self.parked_count} receives are parked already")
             parked = Parked(request, subscription, answer)
             subscription.parked[parked] = None
@@ -152,7 +140,7 @@ class Delivery:
         """
         subscription = self._subscriptions.get((group.group, topic))
         if subscription is None:
-            subscription = Subscription(group, topic)
+            subscription = Subscription(group, topic, self.serve)
             self._subscriptions[group.group, topic] = subscription
         if len(subscription.queues) < len(queues):
             has_started = self._consumer_offsets.has_started(group.group, topic)
@@ -175,7 +163,7 @@ class Delivery:
         for process_queue in added:
             owner, queue = process_queue.owner, process_queue.queue
             self._process_queues[owner.group, queue.topic, queue.queue_id] = process_queue
-            queue.arrivals.append(partial(self.serve, owner))
+            queue.arrivals.append(owner.arrived)
 
     def queues_added(self, topic: str, queues: list[ConsumeQueue]) -> None:
         """Let those who wait on a topic be woken by its new queues too."""
@@ -188,11 +176,12 @@ class Delivery:
 
     def _take(self, subscription: Subscription, request: ReceiveRequest) -> Delivered | None:
         """Lease what is ready; records that cannot be read as written are settled instead."""
+        if subscription.config.is_paused:
+            return None
         while (delivered := self._lease(subscription, request)) is not None:
             lease, records, attempts = delivered
             damaged = self._damaged(records)
-            if subscription.retry is not None:
-                self._count_retries(lease, subscription.retry, records, attempts, damaged)
+            subscription.count_retries(lease, records, attempts, damaged, self._retries_before)
             if damaged:
                 self._skip(lease, damaged)
                 lost = frozenset(damaged)
@@ -251,23 +240,6 @@ class Delivery:
         self._leases.push(now_ms + request.lease_ms, lease)
         return lease, records, attempts
 
-    def _count_retries(
-        self,
-        lease: Lease,
-        retry: ProcessQueue,
-        records: list[tuple[int, int]],
-        attempts: list[int],
-        damaged: list[int],
-    ) -> None:
-        """Add to the attempts what came before the records from the retry queue."""
-        at = 0
-        for process_queue, queue_offsets in lease.parts:
-            end = at + len(queue_offsets)
-            for index in range(at, end) if process_queue is retry else ():
-                if index not in damaged:
-                    attempts[index] += self._retries_before(records[index])
-            at = end
-
     def serve(self, subscription: Subscription) -> None:
         """Give what is ready to those who wait, first come first served."""
         if subscription.is_exclusive:
@@ -279,6 +251,34 @@ class Delivery:
             if delivered is None:
                 return
             self._finish(waiting, delivered)
+
+    def group_changed(self, group: GroupConfig) -> None:
+        """Let a group that was paused wait, and one that goes on have what is ready."""
+        for subscription in self._subscriptions.values():
+            config = subscription.config
+            if config.group == group.group and config.is_paused != group.is_paused:
+                # The rest of it becomes valid with the next receive.
+                subscription.config = replace(config, is_paused=group.is_paused)
+                self.serve(subscription)
+
+    def drop(
+        self, is_gone: Callable[[Subscription], bool], refusal: StoreError
+    ) -> list[ProcessQueue]:
+        """Forget subscriptions with their leases; who waits is answered with ``refusal``."""
+        dropped: list[ProcessQueue] = []
+        for subscription in [each for each in self._subscriptions.values() if is_gone(each)]:
+            del self._subscriptions[subscription.group, subscription.topic]
+            self._exclusive.pop(subscription, None)
+            for source in subscription.sources:
+                queue = source.queue
+                del self._process_queues[subscription.group, queue.topic, queue.queue_id]
+                # Serving may go through the list just now.
+                queue.arrivals = [each for each in queue.arrivals if each != subscription.arrived]
+                source.begin_again()
+            dropped += subscription.sources
+            for parked in list(subscription.parked):
+                self._finish(parked, _NOTHING._replace(refusal=refusal))
+        return dropped
 
     def _serve_each(self, subscription: Subscription) -> None:
         """What is ready for one member of an exclusive group says nothing about the others."""
