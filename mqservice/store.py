@@ -18,6 +18,8 @@ from typing import Protocol
 from django.conf import settings
 
 from storage_engine.client import (
+    DELAY_MS_MAX,
+    RETRY_DELAY_COUNT_MAX,
     SYSTEM_PROPERTIES,
     AsyncStoreClient,
     BadFrame,
@@ -29,6 +31,7 @@ from storage_engine.client import (
     DeadLetter,
     DiskFull,
     Durability,
+    ExponentialDelays,
     Extend,
     FilterInvalid,
     FilterKind,
@@ -41,6 +44,8 @@ from storage_engine.client import (
     LeaseExpired,
     LeaseRef,
     LeaveRequest,
+    LevelDelays,
+    ListDelays,
     LookUpHead,
     LookUpRequest,
     Nack,
@@ -70,6 +75,7 @@ from storage_engine.client import (
     RedriveReply,
     RedriveRequest,
     ResetTo,
+    RetryPolicy,
     SettleFailure,
     SettleReply,
     SettleRequest,
@@ -99,6 +105,8 @@ from storage_engine.client import (
 )
 
 __all__ = [
+    "DELAY_MS_MAX",
+    "RETRY_DELAY_COUNT_MAX",
     "SYSTEM_PROPERTIES",
     "AsyncStoreClient",
     "BadFrame",
@@ -110,6 +118,7 @@ __all__ = [
     "DeadLetter",
     "DiskFull",
     "Durability",
+    "ExponentialDelays",
     "Extend",
     "FilterInvalid",
     "FilterKind",
@@ -122,6 +131,8 @@ __all__ = [
     "LeaseExpired",
     "LeaseRef",
     "LeaveRequest",
+    "LevelDelays",
+    "ListDelays",
     "LookUpHead",
     "LookUpRequest",
     "Nack",
@@ -151,6 +162,7 @@ __all__ = [
     "RedriveReply",
     "RedriveRequest",
     "ResetTo",
+    "RetryPolicy",
     "SettleFailure",
     "SettleReply",
     "SettleRequest",

@@ -30,7 +30,15 @@ from storage_engine.errors import (
 )
 from storage_engine.filters.message_filter import Filter, FilterKind, known_filter
 from storage_engine.groups.assignment import Strategy
+from storage_engine.groups.retry_policy import LIST_COUNT_MAX as RETRY_DELAY_COUNT_MAX
+from storage_engine.groups.retry_policy import (
+    ExponentialDelays,
+    LevelDelays,
+    ListDelays,
+    RetryPolicy,
+)
 from storage_engine.groups.retry_record import DeadLetter, find_dead_letter, shown_record
+from storage_engine.records.delay_levels import DELAY_MS_MAX
 from storage_engine.records.message_id import new_message_id
 from storage_engine.records.record import Record, StoreMessage, encode_record
 from storage_engine.system_properties import SYSTEM_PROPERTIES
@@ -94,6 +102,8 @@ from storage_engine.wire.topics import (
 )
 
 __all__ = [
+    "DELAY_MS_MAX",
+    "RETRY_DELAY_COUNT_MAX",
     "SYSTEM_PROPERTIES",
     "AsyncStoreClient",
     "BadFrame",
@@ -106,6 +116,7 @@ __all__ = [
     "DiskFull",
     "Dispatch",
     "Durability",
+    "ExponentialDelays",
     "Extend",
     "Filter",
     "FilterInvalid",
@@ -119,6 +130,8 @@ __all__ = [
     "LeaseExpired",
     "LeaseRef",
     "LeaveRequest",
+    "LevelDelays",
+    "ListDelays",
     "LookUpHead",
     "LookUpRequest",
     "Nack",
@@ -148,6 +161,7 @@ __all__ = [
     "RedriveReply",
     "RedriveRequest",
     "ResetTo",
+    "RetryPolicy",
     "SettleFailure",
     "SettleReply",
     "SettleRequest",

@@ -104,7 +104,13 @@ class TopicTable:
 
     def put(self, config: TopicConfig) -> None:
         """Add or change one topic; durable on return (two fsyncs). Raises ``DiskFull``."""
-        topics = {**self.topics, config.topic: config}
+        self._save({**self.topics, config.topic: config})
+
+    def remove(self, topic: str) -> None:
+        """Forget a topic; durable on return (two fsyncs). Raises ``DiskFull``."""
+        self._save({name: config for name, config in self.topics.items() if name != topic})
+
+    def _save(self, topics: dict[str, TopicConfig]) -> None:
         rows = {
             name: _TopicRow(
                 topic_name=name,
@@ -147,6 +153,7 @@ class GroupTable:
                 lease_ms=int(row.attributes.get(_LEASE_MS, "60000")),
                 max_reconsume_times=row.retry_max_times,
                 retry=_retry_of(row.attributes.get(_RETRY)),
+                is_paused=not row.consume_enable,
                 dispatch=Dispatch(row.attributes.get(_DISPATCH, Dispatch.SHARED)),
                 strategy=Strategy(row.attributes.get(_STRATEGY, Strategy.AVG)),
                 is_ordered=row.consume_message_orderly,
@@ -162,9 +169,18 @@ class GroupTable:
         groups = {**self.groups, config.group: config}
         topics = dict(self.retry_topics)
         topics[config.group] = retry_topics or topics.get(config.group, [])
+        self._save(groups, topics)
+
+    def remove(self, group: str) -> None:
+        """Forget a group; durable on return (two fsyncs). Raises ``DiskFull``."""
+        groups = {name: config for name, config in self.groups.items() if name != group}
+        self._save(groups, {name: self.retry_topics[name] for name in groups})
+
+    def _save(self, groups: dict[str, GroupConfig], topics: dict[str, list[str]]) -> None:
         rows = {
             name: _GroupRow(
                 group_name=name,
+                consume_enable=not group.is_paused,
                 consume_from_min_enable=group.start_from is StartFrom.EARLIEST,
                 retry_max_times=group.max_reconsume_times,
                 consume_message_orderly=group.is_ordered,

@@ -16,8 +16,10 @@ from storage_engine.catalog import Catalog
 from storage_engine.clock import Clock
 from storage_engine.config import StoreConfig
 from storage_engine.dead_letters import DeadLetters
-from storage_engine.delivery.consumer_offsets import ConsumerOffsets, Progress
+from storage_engine.deletions import Deletions
+from storage_engine.delivery.consumer_offsets import ConsumerOffsets
 from storage_engine.delivery.delivery import Delivery
+from storage_engine.delivery.progress import Progress
 from storage_engine.delivery.subscription import Delivered, Parked
 from storage_engine.engine_puts import EnginePuts
 from storage_engine.errors import GroupNotFound, TopicNotFound
@@ -29,6 +31,7 @@ from storage_engine.offset_at_time import offset_at_time
 from storage_engine.offset_changes import OffsetChanges
 from storage_engine.queues.consume_queue import ConsumeQueue
 from storage_engine.queues.consume_queues import ConsumeQueues
+from storage_engine.queues.min_offsets import MinOffsets
 from storage_engine.records.record_parts import parts_of, reconsume_times_of
 from storage_engine.retries import Retries
 from storage_engine.schedule import Schedule
@@ -64,6 +67,7 @@ class Consumption:
         commit_log: CommitLog,
         queues: ConsumeQueues,
         consumer_offsets: ConsumerOffsets,
+        min_offsets: MinOffsets,
         puts: EnginePuts,
         epoch: int,
         queues_of: Callable[[str], list[ConsumeQueue]],
@@ -71,7 +75,6 @@ class Consumption:
         later: Callable[[Callable[[], None]], object],
     ) -> None:
         self._catalog = catalog
-        self._queues = queues
         self._queues_of = queues_of
         self._commit_log = commit_log
         self.mover = mover = Mover(puts, consumer_offsets)
@@ -98,21 +101,34 @@ class Consumption:
             commit_log.properties,
             later,
         )
+        self.deletions = Deletions(
+            catalog,
+            commit_log,
+            queues,
+            min_offsets,
+            consumer_offsets,
+            self.delivery,
+            self.retries,
+        )
         for progress in list(consumer_offsets):
             self._restore(progress)
         catalog.queues_added = self.delivery.queues_added
+        catalog.group_changed = self.delivery.group_changed
         self.dead_letters = DeadLetters(catalog, commit_log, queues, consumer_offsets, mover)
         self.schedule = Schedule(clock, commit_log, queues, consumer_offsets, mover, self._due)
         self.schedule.follow()
-        self._progress = GroupProgress(commit_log, self.delivery, self.schedule)
+        self._progress = GroupProgress(
+            commit_log, self.delivery, self.schedule, self.deletions.is_orphan
+        )
         self._offset_changes = OffsetChanges(
             consumer_offsets, self.delivery, self.retries, self._progress, at_time
         )
 
     def _restore(self, progress: Progress) -> None:
-        queues = self._queues.by_topic.get(progress.topic.encode())
         group = self._catalog.groups.get(progress.group)
-        if queues and group and progress.topic != retry_topic_of(progress.group):
+        is_known = progress.topic in self._catalog.topics
+        if group and is_known and progress.topic != retry_topic_of(progress.group):
+            queues = self._catalog.queues_of(progress.topic)
             retry_queue = self._catalog.known_retry_queue(group, progress.topic)
             self.delivery.restore(group, progress.topic, queues, retry_queue)
 
@@ -120,9 +136,12 @@ class Consumption:
         """The record that a scheduled one becomes; ``TopicNotFound``: it has nowhere to go."""
         due = due_record(record, settles=settling(progress, queue_offset))
         parts = parts_of(due)
-        queues = self._queues.by_topic.get(parts.topic, [])
+        topic = parts.topic.decode()
+        if self.deletions.is_orphan(record):
+            raise TopicNotFound(f"{topic} is not the one that it was scheduled for")
+        queues = self._catalog.queues_of(topic) if topic in self._catalog.topics else []
         if parts.queue_id >= len(queues):
-            raise TopicNotFound(f"{parts.topic.decode()} has no queue {parts.queue_id}")
+            raise TopicNotFound(f"{topic} has no queue {parts.queue_id}")
         return due
 
     def _retries_before(self, record: tuple[int, int]) -> int:

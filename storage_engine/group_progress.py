@@ -9,6 +9,7 @@ scheduled messages; with more of them, how many are the group's is unknown. Loop
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from typing import Final
 
 from storage_engine.delivery.delivery import Delivery
@@ -28,12 +29,19 @@ _SCHEDULED_BYTES_MAX: Final = 8 * 1024 * 1024
 
 
 class GroupProgress:
-    """See the module's docstring."""
+    """See the module's docstring. ``is_orphan``: what a scheduled record was for was deleted."""
 
-    def __init__(self, commit_log: CommitLog, delivery: Delivery, schedule: Schedule) -> None:
+    def __init__(
+        self,
+        commit_log: CommitLog,
+        delivery: Delivery,
+        schedule: Schedule,
+        is_orphan: Callable[[bytes], bool],
+    ) -> None:
         self._commit_log = commit_log
         self._delivery = delivery
         self._schedule = schedule
+        self._is_orphan = is_orphan
 
     def stats(self, group: str) -> list[GroupQueueStats]:
         """Progress of a group on every queue that it has read, by topic and queue id.
@@ -116,7 +124,7 @@ class GroupProgress:
                 except StoreCorrupt:
                     continue
                 queue_id = scheduled_queue_of(record, retry_topic)
-                if queue_id is not None:
+                if queue_id is not None and not self._is_orphan(record):
                     found[queue_id] += 1
         return found
 

@@ -17,7 +17,6 @@ from storage_engine.log.commit_log import CommitLog
 from storage_engine.offset_at_time import offset_at_time
 from storage_engine.pull import pull
 from storage_engine.queues.consume_queue import ConsumeQueue
-from storage_engine.queues.consume_queues import ConsumeQueues
 from storage_engine.topic_names import DLQ_PREFIX
 from storage_engine.wire.reads import (
     LookUpHead,
@@ -38,7 +37,6 @@ class Queries:
         clock: Clock,
         commit_log: CommitLog,
         catalog: Catalog,
-        queues: ConsumeQueues,
         indexer: Indexer,
         is_gone: IsGone,
     ) -> None:
@@ -46,7 +44,6 @@ class Queries:
         self._clock = clock
         self._commit_log = commit_log
         self._catalog = catalog
-        self._queues = queues
         self._indexer = indexer
         self._is_gone = is_gone
 
@@ -92,7 +89,7 @@ class Queries:
         """Raises ``TopicNotFound``."""
         if topic not in self._catalog.topics:
             raise TopicNotFound(f"topic {topic} does not exist")
-        return self._queues.by_topic[topic.encode()]
+        return self._catalog.queues_of(topic)
 
     def _queue_of(self, topic: str, queue_id: int) -> ConsumeQueue:
         queues = self.queues_of(topic)

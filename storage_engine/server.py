@@ -128,6 +128,8 @@ class _Connection(asyncio.BufferedProtocol):
             Op.GROUP_STATS: lambda request: self._store.consumption.group_stats(
                 cast("GroupRef", request).group
             ),
+            Op.TOPIC_DELETE: self._topic_delete,
+            Op.GROUP_DELETE: self._group_delete,
             Op.PURGE: lambda request: self._store.consumption.dead_letters.purge(
                 cast("PurgeRequest", request)
             ),
@@ -311,6 +313,10 @@ class _Connection(asyncio.BufferedProtocol):
 
     def _received(self, request_id: int, delivered: Delivered) -> None:
         self._parked.pop(request_id, None)
+        if delivered.refusal is not None:
+            error = delivered.refusal
+            self._reply(Op.RECEIVE, request_id, encode_error(error), error.code)
+            return
         head = ReceiveHead(
             lease_generation=delivered.lease_generation,
             lease_until_ms=delivered.lease_until_ms,
@@ -359,6 +365,14 @@ class _Connection(asyncio.BufferedProtocol):
 
     def _group_put(self, request: Wire) -> Wire:
         self._store.catalog.group_put(cast("GroupConfig", request))
+        return Empty()
+
+    def _topic_delete(self, request: Wire) -> Wire:
+        self._store.consumption.deletions.topic_delete(cast("TopicRef", request).topic)
+        return Empty()
+
+    def _group_delete(self, request: Wire) -> Wire:
+        self._store.consumption.deletions.group_delete(cast("GroupRef", request).group)
         return Empty()
 
 

@@ -91,7 +91,6 @@ class Store:
             clock,
             self._commit_log,
             self.catalog,
-            self._queues,
             self.indexer,
             lambda *place: self.consumption.dead_letters.is_gone(*place),
         )
@@ -164,6 +163,7 @@ class Store:
             self._commit_log,
             self._queues,
             self._consumer_offsets,
+            self._min_offsets,
             self._engine_puts,
             self.epoch,
             self.queries.queues_of,
@@ -191,7 +191,11 @@ class Store:
     def _new_retention(self) -> Retention:
         consumption = self.consumption
         forwarder = Forwarder(
-            self._commit_log, consumption.schedule, consumption.mover, self.durability.durable_to
+            self._commit_log,
+            consumption.schedule,
+            consumption.mover,
+            self.durability.durable_to,
+            consumption.deletions.is_orphan,
         )
         return Retention(
             self.config,
@@ -206,6 +210,7 @@ class Store:
             self._consumer_offsets,
             self.indexer,
             forwarder.forward,
+            consumption.deletions.purge,
             lambda: self._dispatcher.dispatched_offset,
         )
 

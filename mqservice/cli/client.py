@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from types import TracebackType
-from typing import Final, Self, TypeVar
+from typing import Final, Self, TypeVar, overload
 from urllib.parse import quote, urlencode
 
 import httpx
@@ -178,6 +178,10 @@ class RestClient:
         )
         return _decode(answer, Topic)
 
+    async def delete_topic(self, name: str) -> None:
+        """Delete the topic with its messages."""
+        await self._request("DELETE", f"{self._root}/topics/{quote(name, safe='')}")
+
     async def produce(self, topic: str, message: Outgoing) -> Stored:
         """Store one message as JSON; raises what became of it otherwise."""
         answer = await self._request(
@@ -263,6 +267,26 @@ class RestClient:
         """The first ``limit`` messages that a task did not move."""
         path = f"{self._root}/tasks/{quote(task_id, safe='')}/failures?limit={limit}"
         return _decode(await self._request("GET", path), TaskFailurePage)
+
+    @overload
+    async def call(
+        self, method: str, path: str, kind: type[Answer], *, content: bytes | None = None
+    ) -> Answer: ...
+
+    @overload
+    async def call(self, method: str, path: str) -> None: ...
+
+    async def call(
+        self,
+        method: str,
+        path: str,
+        kind: type[Answer] | None = None,
+        *,
+        content: bytes | None = None,
+    ) -> Answer | None:
+        """Any request of the control plane, with its path below the namespace's."""
+        answer = await self._request(method, f"{self._root}/{path}", content=content)
+        return None if kind is None else _decode(answer, kind)
 
     async def seek(
         self, group: str, topic: str, wanted: Mapping[str, object], *, is_dry_run: bool

@@ -19,7 +19,7 @@ from mqservice.cli.errors import ClientError, UsageRefused
 from mqservice.cli.progress import Retries, Sought, TopicLag
 from mqservice.cli.target import BaseUrlOption, KeyOption, NamespaceOption, Target, find_target
 
-app = typer.Typer(no_args_is_help=True, help="Progress of consumer groups.")
+app = typer.Typer(no_args_is_help=True, help="Consumer groups: settings, pauses, progress.")
 
 DECLINED: Final = 1
 _ENDS: Final = ("earliest", "latest")

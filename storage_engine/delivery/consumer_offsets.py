@@ -13,14 +13,15 @@ Loop thread only.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
 
-from storage_engine.delivery.offset_journal import JournalEntry, OffsetJournal
+from storage_engine.delivery.offset_journal import Beginning, JournalEntry, OffsetJournal
 from storage_engine.delivery.offset_runs import OffsetRuns, Run, runs_of
+from storage_engine.delivery.progress import Progress
 from storage_engine.disk.files import Files
 from storage_engine.errors import StoreCorrupt, StoreError
 from storage_engine.layout import CONFIG_DIR, CONSUMER_OFFSET_FILE, JOURNAL_FILE
@@ -39,124 +40,21 @@ class Snapshot(NamedTuple):
     offsets: Table
     resets: Table
     lease_floors: Table
-
-
-class Progress:
-    """One group on one queue. ``settled`` holds offsets above ``consumer_offset`` only, and so does
-    ``skipped``, for those that a filter passed over; no offset is in both.
-
-    ``reset_count``: how often the consumer offset was set to another place since it began.
-    ``lease_floor``: leases of a lower generation ended with the last of these resets; their
-    receipts are void, after a restart too.
-    """
-
-    __slots__ = (
-        "consumer_offset",
-        "group",
-        "lease_floor",
-        "queue_id",
-        "reset_count",
-        "settled",
-        "skipped",
-        "topic",
-    )
-
-    def __init__(self, group: str, topic: str, queue_id: int, consumer_offset: int) -> None:
-        self.group = group
-        self.topic = topic
-        self.queue_id = queue_id
-        self.consumer_offset = consumer_offset
-        self.reset_count = 0
-        self.lease_floor = 0
-        self.settled: set[int] = set()
-        self.skipped = OffsetRuns()
-
-    def is_settled(self, queue_offset: int) -> bool:
-        return (
-            queue_offset < self.consumer_offset
-            or queue_offset in self.settled
-            or queue_offset in self.skipped
-        )
-
-    def apply(self, runs: Iterable[Run]) -> None:
-        """Settle runs of offsets; those settled before change nothing."""
-        settled = self.settled
-        for first, count in runs:
-            end = first + count
-            if first > self.consumer_offset:
-                added: Iterable[int] = range(first, end)
-                if self.skipped.count:
-                    added = [offset for offset in added if offset not in self.skipped]
-                settled.update(added)
-            elif end > self.consumer_offset:
-                # The smaller of the two: a commit may pass over millions of messages.
-                if settled and len(settled) < end - self.consumer_offset:
-                    settled = self.settled = {offset for offset in settled if offset >= end}
-                elif settled:
-                    settled.difference_update(range(self.consumer_offset, end))
-                self.consumer_offset = end
-        if settled or self.skipped.count:
-            self._pass_settled()
-
-    def skip(self, first: int, count: int) -> None:
-        """Settle one run of offsets that a filter passed over."""
-        end = first + count
-        settled = self.settled
-        if settled:
-            run = range(first, end)
-            is_short = count < len(settled)
-            settled.difference_update(run if is_short else [at for at in settled if at in run])
-        if first > self.consumer_offset:
-            self.skipped.add(first, end)
-        elif end > self.consumer_offset:
-            self.consumer_offset = end
-            if settled or self.skipped.count:
-                self._pass_settled()
-
-    def _pass_settled(self) -> None:
-        settled, skipped, offset = self.settled, self.skipped, self.consumer_offset
-        while True:
-            while offset in settled:
-                settled.remove(offset)
-                offset += 1
-            end = skipped.end_of(offset)
-            if end == offset:
-                break
-            offset = end
-        skipped.cut_below(offset)
-        self.consumer_offset = offset
-
-    def reset(self, consumer_offset: int, reset_count: int) -> None:
-        """Go on from another place; what was settled above it is to be delivered again."""
-        self.consumer_offset = consumer_offset
-        self.reset_count = reset_count
-        self.settled.clear()
-        self.skipped.clear()
-
-    def clamp(self, max_offset: int) -> bool:
-        """Forget everything at or above ``max_offset``; True when there was something."""
-        is_beyond = (
-            self.consumer_offset > max_offset
-            or any(offset >= max_offset for offset in self.settled)
-            or self.skipped.count_below(max_offset) < self.skipped.count
-        )
-        if is_beyond:
-            self.consumer_offset = min(self.consumer_offset, max_offset)
-            self.settled = {offset for offset in self.settled if offset < max_offset}
-            self.skipped.cut_from(max_offset)
-        return is_beyond
+    beginning: Beginning
 
 
 class _OffsetFile(msgspec.Struct):
     """``consumerOffset.json``: ``topic@group`` → queue id → consumer offset.
 
     ``resetTable`` and ``leaseFloorTable`` are ours: how often that was reset, where it was, and
-    from which lease generation on receipts count.
+    from which lease generation on receipts count. ``beginning`` too: with which of both new
+    progress begins.
     """
 
     offsetTable: dict[str, dict[int, int]] = {}
     resetTable: dict[str, dict[int, int]] | msgspec.UnsetType = msgspec.UNSET
     leaseFloorTable: dict[str, dict[int, int]] | msgspec.UnsetType = msgspec.UNSET
+    beginning: Beginning | msgspec.UnsetType = msgspec.UNSET
 
 
 class ConsumerOffsets:
@@ -169,6 +67,10 @@ class ConsumerOffsets:
         self._journal = OffsetJournal(files, store_path / JOURNAL_FILE)
         # Passed over by filters and not journaled yet.
         self._skipped: dict[Progress, list[Run]] = {}
+        # Above all progress ever dropped: what settles a message of a deleted group, a record or a
+        # receipt, must not settle one for a new group of the same name.
+        self._beginning = Beginning()
+        self._dropped: dict[tuple[str, str], None] = {}  # since the last snapshot
 
     def load(self) -> None:
         """Read the saved table and replay the journal over it.
@@ -192,10 +94,15 @@ class ConsumerOffsets:
                 progress = self._add(group, topic, queue_id, consumer_offset)
                 progress.reset_count = reset_counts.get(queue_id, 0)
                 progress.lease_floor = floors.get(queue_id, 0)
+        self._beginning = saved.beginning or Beginning()
         for entry in self._journal.open():
             self._replay(entry)
 
     def _replay(self, entry: JournalEntry) -> None:
+        if entry.is_dropped:
+            self._table.pop((entry.group, entry.topic), None)
+            self._beginning = Beginning(entry.count, entry.first)
+            return
         progress = self.find(entry.group, entry.topic, entry.queue_id)
         if progress is None:
             progress = self._add(entry.group, entry.topic, entry.queue_id, 0)
@@ -228,11 +135,41 @@ class ConsumerOffsets:
         Durable on return (one fdatasync): begun again after a power cut, ``latest`` would be later
         and skip messages. Raises ``DiskFull``, ``SyncFailed``.
         """
-        self._journal.write_positions(group, topic, positions)
-        self._journal.sync()
+        begun = []
         for queue_id, consumer_offset in positions.items():
             assert self.find(group, topic, queue_id) is None
-            self._add(group, topic, queue_id, consumer_offset)
+            begun.append(Progress(group, topic, queue_id, consumer_offset))
+            begun[-1].reset_count, begun[-1].lease_floor = self._beginning
+        if self._beginning.reset_count:
+            self._journal.write_resets(begun)
+        else:
+            self._journal.write_positions(group, topic, positions)
+        self._journal.sync()
+        by_queue = self._table.setdefault((group, topic), {})
+        by_queue.update({progress.queue_id: progress for progress in begun})
+
+    def drop(self, is_gone: Callable[[str, str], bool], *, lease_floor: int) -> None:
+        """Forget the progress of (group, topic) that are gone; durable on return (one fdatasync).
+
+        ``lease_floor``: leases of a lower generation count nowhere that anybody begins from now on.
+
+        Raises ``DiskFull``, ``SyncFailed``.
+        """
+        gone = [name for name in self._table if is_gone(*name)]
+        if not gone:
+            return
+        resets = [progress.reset_count for name in gone for progress in self._table[name].values()]
+        reset_count = max(self._beginning.reset_count, 1 + max(resets))
+        beginning = Beginning(reset_count, lease_floor)
+        self._journal.write_dropped(gone, beginning)
+        self._beginning = beginning
+        for name in gone:
+            del self._table[name]
+            self._dropped[name] = None
+        # Journaled after this, they would begin it anew.
+        kept = [each for each in self._skipped.items() if not is_gone(each[0].group, each[0].topic)]
+        self._skipped = dict(kept)
+        self._journal.sync()
 
     def settle(self, settled: list[tuple[Progress, list[Run]]]) -> None:
         """Journal, then apply; all or nothing. One write, no sync. Raises ``DiskFull``."""
@@ -270,6 +207,8 @@ class ConsumerOffsets:
 
         On a full disk only the records that took their place say so, until the next checkpoint.
         """
+        if self.find(progress.group, progress.topic, progress.queue_id) is not progress:
+            return  # the group or the topic was deleted while they were on their way
         try:
             self._journal.write_settled([(progress, runs)])
         except StoreError as exc:
@@ -342,7 +281,8 @@ class ConsumerOffsets:
             if progress.reset_count:
                 resets.setdefault(name, {})[progress.queue_id] = progress.reset_count
                 floors.setdefault(name, {})[progress.queue_id] = progress.lease_floor
-        return Snapshot(offsets, resets, floors)
+        self._dropped = {}
+        return Snapshot(offsets, resets, floors, self._beginning)
 
     def write(self, taken: Snapshot) -> None:
         """Put a snapshot into ``consumerOffset.json``; durable on return. Any thread."""
@@ -353,6 +293,7 @@ class ConsumerOffsets:
                     taken.offsets,
                     taken.resets or msgspec.UNSET,
                     taken.lease_floors or msgspec.UNSET,
+                    taken.beginning if any(taken.beginning) else msgspec.UNSET,
                 )
             ),
         )
@@ -372,13 +313,14 @@ class ConsumerOffsets:
             if (
                 taken.offsets.get(name, {}).get(queue_id) != progress.consumer_offset
                 or taken.resets.get(name, {}).get(queue_id, 0) != progress.reset_count
+                or (progress.group, progress.topic) in self._dropped
             ):
                 moved.append(progress)
             if progress.settled:
                 above.append((progress, runs_of(sorted(progress.settled))))
             if progress.skipped:
                 skipped[progress] = list(progress.skipped)
-        self._journal.restart(moved, above, skipped)
+        self._journal.restart(moved, above, skipped, self._dropped, self._beginning)
         return count
 
     def __iter__(self) -> Iterator[Progress]:

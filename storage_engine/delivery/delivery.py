@@ -17,18 +17,20 @@ from __future__ import annotations
 import itertools
 import logging
 from collections.abc import Callable, Iterable, Mapping
-from functools import partial
 from typing import Final
+
+from msgspec.structs import replace
 
 from storage_engine.clock import Clock
 from storage_engine.config import StoreConfig
 from storage_engine.delivery.consumer_offsets import ConsumerOffsets
 from storage_engine.delivery.due_heap import DueHeap
 from storage_engine.delivery.failure import Failure
+from storage_engine.delivery.leasing import Leasing
 from storage_engine.delivery.looking import Looking, SettlingLook
 from storage_engine.delivery.memberships import Memberships
 from storage_engine.delivery.process_queue import Lease, ProcessQueue
-from storage_engine.delivery.receive_limits import check_receive
+from storage_engine.delivery.receive_limits import check_limits
 from storage_engine.delivery.settling import Settling
 from storage_engine.delivery.start_positions import (
     OffsetAtTime,
@@ -66,8 +68,6 @@ class Delivery:
         later: Callable[[Callable[[], None]], object],
     ) -> None:
         self._offset_at_time = offset_at_time
-        self._damaged = damaged
-        self._retries_before = retries_before
         self._fail = fail
         self._config = config
         self._clock = clock
@@ -81,8 +81,8 @@ class Delivery:
         self._delays: DueHeap[Subscription] = DueHeap(lambda subscription: True)
         self._memberships = Memberships(clock, self.serve)
         self.parked_count = 0
-        self.delivered_count = 0
-        self.damaged_count = 0  # messages that nobody can ever read, passed over
+        reading = damaged, retries_before, self._generations, self._leases.push
+        self._leasing = Leasing(config, clock, consumer_offsets, *reading)
         self._settling = Settling(
             config,
             clock,
@@ -114,7 +114,7 @@ class Delivery:
             FilterInvalid, SubscriptionConflict: see ``join``.
             DiskFull: the group's first position on a queue cannot be written.
         """
-        check_receive(request, self._config)
+        check_limits(self._config, request)
         subscription = self.join(group, queues, request)
         subscription.config = group
         if subscription.is_exclusive:
@@ -122,7 +122,7 @@ class Delivery:
         if subscription.parked and not subscription.is_exclusive:
             return self._answer_or_park(subscription, request, None, answer)
         look = None if subscription.filter.is_all else self.looking.begin(subscription)
-        delivered = self._take(subscription, request, look)
+        delivered = self._leasing.take(subscription, request, look)
         parked = self._answer_or_park(subscription, request, delivered, answer)
         if look is not None:
             self.looking.end(subscription, look)
@@ -179,7 +179,7 @@ class Delivery:
         """
         subscription = self._subscriptions.get((group.group, topic))
         if subscription is None:
-            subscription = Subscription(group, topic)
+            subscription = Subscription(group, topic, self.serve)
             self._subscriptions[group.group, topic] = subscription
         if len(subscription.queues) < len(queues):
             has_started = self._consumer_offsets.has_started(group.group, topic)
@@ -202,7 +202,7 @@ class Delivery:
         for process_queue in added:
             owner, queue = process_queue.owner, process_queue.queue
             self._process_queues[owner.group, queue.topic, queue.queue_id] = process_queue
-            queue.arrivals.append(partial(self.serve, owner))
+            queue.arrivals.append(owner.arrived)
 
     def queues_added(self, topic: str, queues: list[ConsumeQueue]) -> None:
         """Let those who wait on a topic be woken by its new queues too."""
@@ -213,79 +213,6 @@ class Delivery:
                 except StoreError as exc:
                     log.warning("not yet", extra={"action": "queues_put_off", "reason": str(exc)})
 
-    def _take(
-        self, subscription: Subscription, request: ReceiveRequest, look: SettlingLook | None
-    ) -> Delivered | None:
-        """Lease what is ready; records that cannot be read as written are settled instead."""
-        while (delivered := self._lease(subscription, request, look)) is not None:
-            lease, records, attempts = delivered
-            damaged = self._damaged(records)
-            if subscription.retry is not None:
-                lost = frozenset(damaged)
-                for at in subscription.retry.places_in(lease):
-                    if at not in lost:
-                        attempts[at] += self._retries_before(records[at])
-            if damaged:
-                self._skip(lease, damaged)
-                lost = frozenset(damaged)
-                records = [entry for at, entry in enumerate(records) if at not in lost]
-                attempts = [entry for at, entry in enumerate(attempts) if at not in lost]
-            if records:
-                self.delivered_count += len(records)
-                until_ms = self._clock.now_ms() + request.lease_ms
-                return Delivered(lease.generation, until_ms, records, attempts)
-        return None
-
-    def _skip(self, lease: Lease, damaged: list[int]) -> None:
-        """Settle messages of a lease, given by their place in it, that nobody can ever read."""
-        places = [(queue, offset) for queue, offsets in lease.parts for offset in offsets]
-        settled = [(queue, [(offset, 1)]) for queue, offset in (places[at] for at in damaged)]
-        try:
-            self._consumer_offsets.settle([(queue.progress, runs) for queue, runs in settled])
-        except StoreError as exc:  # they stay under the lease, and are looked at again after it
-            log.warning("damaged stay", extra={"action": "damaged_put_off", "reason": str(exc)})
-            return
-        for queue, runs in settled:
-            queue.forget(*runs[0])
-        self.damaged_count += len(damaged)
-
-    def _lease(
-        self, subscription: Subscription, request: ReceiveRequest, look: SettlingLook | None
-    ) -> tuple[Lease, list[tuple[int, int]], list[int]] | None:
-        now_ms = self._clock.monotonic_ms()
-        lease = Lease(0, request.member_id, self._clock.now_ms())
-        records: list[tuple[int, int]] = []
-        attempts: list[int] = []
-        bytes_left = min(request.bytes_max, self._config.receive_bytes_max)
-        queues = subscription.sources_of(request.member_id)
-        first = subscription.rotor
-        for index in range(first, first + len(queues)):
-            process_queue = queues[index % len(queues)]
-            room = self._config.inflight_count_max - len(process_queue.inflight)
-            count = min(request.messages_max - len(records), room)
-            if count <= 0:
-                continue
-            take, own = process_queue.take, look
-            if process_queue is subscription.retry:
-                own = None  # what is in there has matched before
-            elif subscription.config.is_ordered:
-                take = process_queue.take_in_order
-            taken = take(lease, now_ms, count, bytes_left, is_first=not records, look=own)
-            if taken:
-                lease.parts.append((process_queue, [entry[0] for entry in taken]))
-                records += [(entry[1], entry[2]) for entry in taken]
-                attempts += [entry[3] for entry in taken]
-                bytes_left -= sum([entry[2] for entry in taken])
-                if len(records) >= request.messages_max:
-                    break
-        if queues and (records or (look is not None and look.is_spent)):
-            subscription.rotor = (first + 1) % len(queues)
-        if not records:
-            return None
-        lease.generation = next(self._generations)
-        self._leases.push(now_ms + request.lease_ms, lease)
-        return lease, records, attempts
-
     def serve(self, subscription: Subscription) -> None:
         """Give what is ready to those who wait, first come first served."""
         if not subscription.parked:
@@ -295,16 +222,46 @@ class Delivery:
             self._serve_each(subscription, look)
         while subscription.parked and not subscription.is_exclusive:
             waiting = next(iter(subscription.parked))
-            if (delivered := self._take(subscription, waiting.request, look)) is None:
+            if (delivered := self._leasing.take(subscription, waiting.request, look)) is None:
                 break
             self._finish(waiting, delivered)
         if look is not None:
             self.looking.end(subscription, look)
 
+    def group_changed(self, group: GroupConfig) -> None:
+        """Let a group that was paused wait, and one that goes on have what is ready."""
+        for subscription in self._subscriptions.values():
+            config = subscription.config
+            if config.group == group.group and config.is_paused != group.is_paused:
+                # The rest of it becomes valid with the next receive.
+                subscription.config = replace(config, is_paused=group.is_paused)
+                self.serve(subscription)
+
+    def drop(
+        self, is_gone: Callable[[Subscription], bool], refusal: StoreError
+    ) -> list[ProcessQueue]:
+        """Forget subscriptions with their leases; who waits is answered with ``refusal``."""
+        dropped: list[ProcessQueue] = []
+        for subscription in [each for each in self._subscriptions.values() if is_gone(each)]:
+            del self._subscriptions[subscription.group, subscription.topic]
+            self._memberships.forget(subscription)
+            for source in subscription.sources:
+                queue = source.queue
+                del self._process_queues[subscription.group, queue.topic, queue.queue_id]
+                # Serving may go through the list just now.
+                queue.arrivals = [each for each in queue.arrivals if each != subscription.arrived]
+                source.begin_again()
+            dropped += subscription.sources
+            for parked in list(subscription.parked):
+                self._finish(parked, _NOTHING._replace(refusal=refusal))
+        return dropped
+
     def _serve_each(self, subscription: Subscription, look: SettlingLook | None) -> None:
         """What is ready for one member of an exclusive group says nothing about the others."""
         for waiting in list(subscription.parked):
-            delivered = None if waiting.is_done else self._take(subscription, waiting.request, look)
+            if waiting.is_done:
+                continue
+            delivered = self._leasing.take(subscription, waiting.request, look)
             if delivered is not None:
                 self._finish(waiting, delivered)
 
@@ -385,6 +342,15 @@ class Delivery:
         return next(self._generations)
 
     # Numbers --------------------------------------------------------------------------------
+
+    @property
+    def delivered_count(self) -> int:
+        return self._leasing.delivered_count
+
+    @property
+    def damaged_count(self) -> int:
+        """Messages that nobody can ever read, passed over."""
+        return self._leasing.damaged_count
 
     @property
     def acked_count(self) -> int:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Final
 
 from storage_engine.clock import Clock
-from storage_engine.delivery.consumer_offsets import Progress
+from storage_engine.delivery.progress import Progress
 from storage_engine.filters.message_filter import Filter
 from storage_engine.queues.consume_queue import Unit
 

@@ -35,6 +35,10 @@ class Memberships:
         if subscription.members.leave(member_id):
             self._serve(subscription)
 
+    def forget(self, subscription: Subscription) -> None:
+        """Of a group or topic that is no more."""
+        self._exclusive.pop(subscription, None)
+
     def tick(self, now_ms: int) -> None:
         """Whoever waits is there; who has long been silent is not. Every second is enough."""
         if now_ms < self._next_ms:

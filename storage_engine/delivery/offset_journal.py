@@ -4,14 +4,17 @@
 
     offset  width  field
          0      4  crc        CRC-32 of the rest of the entry
-          4      1  kind       1 name, 2 settled, 3 position, 4 reset, 5 lease floor, 6 skipped
+          4      1  kind       1 name, 2 settled, 3 position, 4 reset, 5 lease floor, 6 dropped,
+                              7 skipped
          5      3  zeros
          8      4  name_id    which ``topic@group``, numbered from 0 in the order of kind 1
         12      4  queue_id   for kind 1: length of the name in bytes, which follows the entry
         16      8  first      queue offset; for kinds 3 and 4: the consumer offset to go on from;
-                              for kind 5: receipts of a lower lease generation are void
-        24      4  count      offsets ``[first, first + count)`` are settled, of kind 6 because a
-                              filter passed over them; for kind 4: which reset
+                              for kind 5: receipts of a lower lease generation are void;
+                              for kind 6: the same, of progress that begins from then on
+        24      4  count      offsets ``[first, first + count)`` are settled, of kind 7 because a
+                              filter passed over them; for kind 4: which reset;
+                              for kind 6: the same, of progress that begins from then on
 
 A reset is two entries, the lease floor first: cut between them, nothing has moved, and receipts
 from before only cause a redelivery. An entry that is cut short or fails its CRC ends the journal:
@@ -25,7 +28,7 @@ import struct
 import threading
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 from isal.isal_zlib import crc32
@@ -34,7 +37,7 @@ from storage_engine.disk.files import Files
 from storage_engine.errors import SyncFailed
 
 if TYPE_CHECKING:
-    from storage_engine.delivery.consumer_offsets import Progress
+    from storage_engine.delivery.progress import Progress
 
     Runs = list[tuple[int, int]]
 
@@ -51,12 +54,24 @@ _SETTLED: Final = 2
 _POSITION: Final = 3
 _RESET: Final = 4
 _LEASE_FLOOR: Final = 5
-_SKIPPED: Final = 6
+_DROPPED: Final = 6
+_SKIPPED: Final = 7
+
+
+class Beginning(NamedTuple):
+    """What progress begins with, so that nothing of what was dropped before can change it."""
+
+    reset_count: int = 0
+    lease_floor: int = 0
+
+
+_AT_FIRST: Final = Beginning()
 
 
 class JournalEntry(msgspec.Struct, frozen=True):
     """One replayed entry: settled offsets, or where a group began, or went on after a reset, or
-    (in ``first``) which leases that ended.
+    (in ``first``) which leases that ended; or that the group or the topic was deleted, which
+    concerns all queues.
     """
 
     group: str
@@ -67,6 +82,7 @@ class JournalEntry(msgspec.Struct, frozen=True):
     is_position: bool = False
     is_reset: bool = False
     is_lease_floor: bool = False
+    is_dropped: bool = False
     is_skipped: bool = False
 
 
@@ -122,18 +138,33 @@ class OffsetJournal:
         known_count = len(self._names)
         self._append(self._position_bytes(reset, self._names), known_count)
 
+    def write_dropped(self, dropped: Iterable[tuple[str, str]], beginning: Beginning) -> None:
+        """Append which (group, topic) are no more, and how others begin; one write.
+
+        Raises ``DiskFull``.
+        """
+        known_count = len(self._names)
+        self._append(_dropped_bytes(dropped, beginning, self._names), known_count)
+
     def restart(
         self,
         moved: list[Progress],
         settled: list[tuple[Progress, Runs]],
         skipped: dict[Progress, Runs] | None = None,
+        dropped: Iterable[tuple[str, str]] = (),
+        beginning: Beginning = _AT_FIRST,
     ) -> None:
         """Replace the journal by one that holds only this; durable on return.
 
-        ``moved``: consumer offsets to keep; ``settled`` and ``skipped``: runs above them.
+        ``moved``: consumer offsets to keep; ``settled`` and ``skipped``: runs above them;
+        ``dropped``: who is no more, or began anew.
         """
         names: dict[tuple[str, str], int] = {}
-        parts = [self._position_bytes(moved, names), self._settled_bytes(settled, names, _SETTLED)]
+        parts = [
+            _dropped_bytes(dropped, beginning, names),
+            self._position_bytes(moved, names),
+            self._settled_bytes(settled, names, _SETTLED),
+        ]
         if skipped:
             parts.append(self._settled_bytes(skipped.items(), names, _SKIPPED))
         aside = self._path.with_name(self._path.name + NEXT_SUFFIX)
@@ -233,7 +264,7 @@ def read_entries(content: bytes) -> tuple[list[JournalEntry], list[tuple[str, st
             names.append((group, topic))
         else:
             group, topic = names[name_id]
-            kinds = (kind == _POSITION, kind == _RESET, kind == _LEASE_FLOOR, kind == _SKIPPED)
+            kinds = [kind == each for each in (_POSITION, _RESET, _LEASE_FLOOR, _DROPPED, _SKIPPED)]
             entries.append(JournalEntry(group, topic, queue_id, first, count, *kinds))
         at = end
     return entries, names, at
@@ -248,6 +279,16 @@ def _name_bytes(name: tuple[str, str], names: dict[tuple[str, str], int]) -> tup
     name_id = names[name] = len(names)
     rest = _REST.pack(_NAME, name_id, len(text), 0, 0) + text
     return _CRC.pack(crc32(rest)) + rest, name_id
+
+
+def _dropped_bytes(
+    dropped: Iterable[tuple[str, str]], beginning: Beginning, names: dict[tuple[str, str], int]
+) -> bytes:
+    parts = []
+    for name in dropped:
+        head, name_id = _name_bytes(name, names)
+        parts += [head, _entry(_DROPPED, name_id, 0, beginning.lease_floor, beginning.reset_count)]
+    return b"".join(parts)
 
 
 def _entry(kind: int, name_id: int, queue_id: int, first: int, count: int) -> bytes:

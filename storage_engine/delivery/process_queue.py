@@ -16,10 +16,9 @@ from __future__ import annotations
 
 import enum
 import heapq
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
-from storage_engine.delivery.consumer_offsets import Progress
+from storage_engine.delivery.progress import Progress
 from storage_engine.queues.consume_queue import ConsumeQueue
 
 if TYPE_CHECKING:
@@ -294,14 +293,6 @@ class ProcessQueue:
             return Verdict.EXPIRED, retry, retry_offset
         is_settled = retry.progress.is_settled(retry_offset)
         return Verdict.SETTLED if is_settled else Verdict.SETTLE, retry, retry_offset
-
-    def places_in(self, lease: Lease) -> Iterator[int]:
-        """Which of the messages of a lease, counted from 0, are of this queue."""
-        at = 0
-        for process_queue, queue_offsets in lease.parts:
-            if process_queue is self:
-                yield from range(at, at + len(queue_offsets))
-            at += len(queue_offsets)
 
     def is_leased_beside(self, member_id: str) -> bool:
         """Whether anybody but this member holds messages; costs a look at all in flight."""

@@ -1,4 +1,7 @@
-"""What a receive may ask for; a pure function of the request and the configuration."""
+"""Whether what a receive asks for is within the store's limits; pure.
+
+server ── ReceiveRequest ──▶ [check_limits] ──▶ delivery
+"""
 
 from __future__ import annotations
 
@@ -7,16 +10,12 @@ from storage_engine.errors import BadRequest
 from storage_engine.wire.deliveries import ReceiveRequest
 
 
-def check_receive(request: ReceiveRequest, config: StoreConfig) -> None:
-    """Raises ``BadRequest`` that names the limit which is out of range."""
-    if not 1 <= request.messages_max <= config.receive_messages_max:
-        raise BadRequest(
-            f"messages_max is {request.messages_max}, 1 to {config.receive_messages_max} is allowed"
-        )
-    if not config.lease_ms_min <= request.lease_ms <= config.lease_ms_max:
-        raise BadRequest(
-            f"lease_ms is {request.lease_ms}, "
-            f"{config.lease_ms_min} to {config.lease_ms_max} is allowed"
-        )
-    if not 0 <= request.wait_ms <= config.poll_wait_ms_max:
-        raise BadRequest(f"wait_ms is {request.wait_ms}, 0 to {config.poll_wait_ms_max} is allowed")
+def check_limits(config: StoreConfig, request: ReceiveRequest) -> None:
+    """Raises ``BadRequest`` when a limit of the request is out of range."""
+    for name, value, low, high in (
+        ("messages_max", request.messages_max, 1, config.receive_messages_max),
+        ("lease_ms", request.lease_ms, config.lease_ms_min, config.lease_ms_max),
+        ("wait_ms", request.wait_ms, 0, config.poll_wait_ms_max),
+    ):
+        if not low <= value <= high:
+            raise BadRequest(f"{name} is {value}, {low} to {high} is allowed")

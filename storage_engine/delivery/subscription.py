@@ -7,14 +7,15 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 from storage_engine.delivery.consumer_offsets import ConsumerOffsets
 from storage_engine.delivery.members import Members
-from storage_engine.delivery.process_queue import ProcessQueue
+from storage_engine.delivery.process_queue import Lease, ProcessQueue
 from storage_engine.delivery.readers import Readers
 from storage_engine.delivery.start_positions import StartOf, min_offset_of
-from storage_engine.errors import SubscriptionConflict
+from storage_engine.errors import StoreError, SubscriptionConflict
 from storage_engine.filters.message_filter import EVERYTHING, Filter
 from storage_engine.queues.consume_queue import ConsumeQueue
 from storage_engine.wire.deliveries import ReceiveRequest
@@ -22,12 +23,16 @@ from storage_engine.wire.groups import Dispatch, GroupConfig
 
 
 class Delivered(NamedTuple):
-    """What a receive got. ``records`` are (physical_offset, record_bytes); attempts run along."""
+    """What a receive got. ``records`` are (physical_offset, record_bytes); attempts run along.
+
+    ``refusal``: nothing, because what it waited for was deleted.
+    """
 
     lease_generation: int
     lease_until_ms: int
     records: list[tuple[int, int]]
     attempts: list[int]
+    refusal: StoreError | None = None
 
 
 class Parked:
@@ -54,10 +59,11 @@ class Subscription:
     messages of this topic, once one has failed; ``sources`` are all of them. ``config`` is the
     group's as the last receive found it; ``members`` count for an exclusive one only, ``readers``
     for all. ``filter`` is the one of all readers: with two, each message would be tested by whoever
-    came first, and lost to the other.
+    came first, and lost to the other. ``arrived`` stands in each source's arrivals.
     """
 
     __slots__ = (
+        "arrived",
         "config",
         "filter",
         "group",
@@ -71,13 +77,16 @@ class Subscription:
         "topic",
     )
 
-    def __init__(self, config: GroupConfig, topic: str) -> None:
+    def __init__(
+        self, config: GroupConfig, topic: str, serve: Callable[[Subscription], None]
+    ) -> None:
         self.config = config
         self.group = config.group
         self.members = Members()
         self.readers = Readers()
         self.filter = EVERYTHING
         self.topic = topic
+        self.arrived = partial(serve, self)
         self.queues: list[ProcessQueue] = []
         self.retry: ProcessQueue | None = None
         self.sources: list[ProcessQueue] = []
@@ -171,3 +180,20 @@ class Subscription:
     def _sourced(self, added: list[ProcessQueue]) -> list[ProcessQueue]:
         self.sources = [*self.queues, self.retry] if self.retry else self.queues.copy()
         return added
+
+    def count_retries(
+        self,
+        lease: Lease,
+        records: list[tuple[int, int]],
+        attempts: list[int],
+        damaged: list[int],
+        retries_before: Callable[[tuple[int, int]], int],
+    ) -> None:
+        """Add to the attempts what came before the records from the retry queue."""
+        at = 0
+        for process_queue, queue_offsets in lease.parts if self.retry is not None else ():
+            end = at + len(queue_offsets)
+            for index in range(at, end) if process_queue is self.retry else ():
+                if index not in damaged:
+                    attempts[index] += retries_before(records[index])
+            at = end

@@ -117,6 +117,11 @@ def read_offsets(store: Path, report: Report) -> Offsets:
         what = f"{len(content) - end} bytes from here on are no whole entry of {ENTRY_BYTES}"
         report.add(Kind.JOURNAL_DAMAGED, JOURNAL_FILE, end, what)
     for entry in entries:
+        if entry.is_dropped:
+            gone = [key for key in offsets if key[:2] == (entry.group, entry.topic)]
+            for key in gone:
+                del offsets[key]
+            continue
         key = entry.group, entry.topic, entry.queue_id
         if entry.is_reset:
             offsets[key] = entry.first

@@ -82,6 +82,9 @@ class AsyncCalls(abc.ABC):
     async def topic_list(self) -> TopicList:
         return await self._ask(Op.TOPIC_LIST, Empty(), TopicList)
 
+    async def topic_delete(self, request: TopicRef) -> None:
+        await self._ask(Op.TOPIC_DELETE, request, Empty)
+
     async def topic_stats(self, request: TopicRef) -> TopicStats:
         return await self._ask(Op.TOPIC_STATS, request, TopicStats)
 
@@ -90,6 +93,9 @@ class AsyncCalls(abc.ABC):
 
     async def group_list(self) -> GroupList:
         return await self._ask(Op.GROUP_LIST, Empty(), GroupList)
+
+    async def group_delete(self, request: GroupRef) -> None:
+        await self._ask(Op.GROUP_DELETE, request, Empty)
 
     async def group_stats(self, request: GroupRef) -> GroupStats:
         return await self._ask(Op.GROUP_STATS, request, GroupStats)

@@ -27,7 +27,8 @@ class Dispatch(enum.StrEnum):
 class GroupConfig(Wire, frozen=True, kw_only=True):
     """Consumer group as the engine knows it. ``group`` is the full name, ``namespace%name``.
 
-    ``start_ms``: epoch ms, for ``StartFrom.TIMESTAMP``.
+    ``start_ms``: epoch ms, for ``StartFrom.TIMESTAMP``. A paused group gets no messages; what it
+    has can be settled.
     """
 
     group: str
@@ -39,6 +40,7 @@ class GroupConfig(Wire, frozen=True, kw_only=True):
     dispatch: Dispatch = Dispatch.SHARED
     strategy: Strategy = Strategy.AVG  # of exclusive dispatch
     is_ordered: bool = False  # one batch at a time of each queue, retried in place
+    is_paused: bool = False
 
 
 class GroupList(Wire, frozen=True, kw_only=True):

@@ -83,9 +83,11 @@ class Op(enum.IntEnum):
     TOPIC_PUT = 32
     TOPIC_LIST = 33
     TOPIC_STATS = 34
+    TOPIC_DELETE = 35
     GROUP_PUT = 40
     GROUP_LIST = 41
     GROUP_STATS = 42
+    GROUP_DELETE = 43
     CHECKPOINT = 48
     REDRIVE = 56
     PURGE = 57
@@ -163,9 +165,11 @@ REQUEST_TYPES: Final[dict[Op, type[Wire]]] = {
     Op.TOPIC_PUT: TopicConfig,
     Op.TOPIC_LIST: Empty,
     Op.TOPIC_STATS: TopicRef,
+    Op.TOPIC_DELETE: TopicRef,
     Op.GROUP_PUT: GroupConfig,
     Op.GROUP_LIST: Empty,
     Op.GROUP_STATS: GroupRef,
+    Op.GROUP_DELETE: GroupRef,
     Op.CHECKPOINT: Empty,
     Op.STATS: Empty,
     Op.REDRIVE: RedriveRequest,
@@ -184,9 +188,11 @@ REPLY_TYPES: Final[dict[Op, type[Wire]]] = {
     Op.TOPIC_PUT: Empty,
     Op.TOPIC_LIST: TopicList,
     Op.TOPIC_STATS: TopicStats,
+    Op.TOPIC_DELETE: Empty,
     Op.GROUP_PUT: Empty,
     Op.GROUP_LIST: GroupList,
     Op.GROUP_STATS: GroupStats,
+    Op.GROUP_DELETE: Empty,
     Op.CHECKPOINT: CheckpointReply,
     Op.STATS: StatsReply,
     Op.REDRIVE: RedriveReply,

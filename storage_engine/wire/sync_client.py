@@ -134,6 +134,9 @@ class StoreClient:
     def topic_list(self) -> TopicList:
         return self._ask(Op.TOPIC_LIST, Empty(), TopicList)
 
+    def topic_delete(self, request: TopicRef) -> None:
+        self._ask(Op.TOPIC_DELETE, request, Empty)
+
     def topic_stats(self, request: TopicRef) -> TopicStats:
         return self._ask(Op.TOPIC_STATS, request, TopicStats)
 
@@ -142,6 +145,9 @@ class StoreClient:
 
     def group_list(self) -> GroupList:
         return self._ask(Op.GROUP_LIST, Empty(), GroupList)
+
+    def group_delete(self, request: GroupRef) -> None:
+        self._ask(Op.GROUP_DELETE, request, Empty)
 
     def group_stats(self, request: GroupRef) -> GroupStats:
         return self._ask(Op.GROUP_STATS, request, GroupStats)

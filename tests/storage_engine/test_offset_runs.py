@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storage_engine.delivery.consumer_offsets import Progress
 from storage_engine.delivery.offset_runs import OffsetRuns
+from storage_engine.delivery.progress import Progress
 
 SPANS = st.tuples(st.integers(0, 40), st.integers(1, 9)).map(lambda at: (at[0], at[0] + at[1]))
 

@@ -156,3 +156,32 @@ def test_dead_letters_are_redriven_by_beat_and_worker(service: Service) -> None:
     assert listed() == []
     taken = mqservice(service, "consume", topic, "-g", facts.group, "--ack", "-c", "3", "-q")
     assert sorted(taken.split()) == [b"a", b"b", b"c"]
+
+
+def test_a_group_is_made_changed_paused_and_deleted(service: Service) -> None:
+    name = f"cli-{os.urandom(4).hex()}"
+    mqservice(service, "topic", "create", name, "--queues", "1")
+    mqservice(service, "group", "create", name, "--max-attempts", "unlimited", "--delay", "5s")
+    mqservice(service, "group", "update", name, "--lease", "2m", "--retry", "exponential")
+    mqservice(service, "group", "pause", name)
+
+    def shown() -> dict[str, object]:
+        found: dict[str, object] = msgspec.json.decode(
+            mqservice(service, "group", "show", name, "--json")
+        )
+        return found
+
+    group = shown()
+    assert (group["max_attempts"], group["lease"], group["paused"]) == (None, "2m", True)
+    assert group["retry"] == {"policy": "exponential", "start": "5s", "factor": 2.0, "cap": "2h"}
+    mqservice(service, "produce", name, "one")
+    consume = ("consume", name, "-g", name, "--ack", "--idle-exit", "1s", "-q")
+    assert mqservice(service, *consume) == b""
+    mqservice(service, "group", "resume", name)
+    assert mqservice(service, *consume, "--count", "1") == b"one\n"
+    mqservice(service, "group", "delete", name, "--yes")
+    mqservice(service, "group", "create", name)
+    assert mqservice(service, *consume, "--count", "1") == b"one\n"
+    mqservice(service, "topic", "delete", name, "--yes")
+    mqservice(service, "topic", "create", name, "--queues", "1")
+    assert mqservice(service, *consume) == b""

@@ -43,13 +43,14 @@ def test_policy_can_be_changed(engine: str, acme: Client) -> None:
 @pytest.mark.parametrize(
     ("body", "pointer"),
     [
-        ('{"lease": "500ms"}', "/lease_ms"),
-        ('{"lease": "13h"}', "/lease_ms"),
+        ('{"lease": "500ms"}', "/lease"),
+        ('{"lease": "13h"}', "/lease"),
         ('{"lease": "long"}', "/lease"),
         ('{"lease": "30s", "lease_ms": 30000}', "/lease"),
         ('{"max_attempts": 0}', "/max_attempts"),
-        ('{"max_attempts": 1002}', "/max_attempts"),
+        ('{"max_attempts": 1001}', "/max_attempts"),
         ('{"start_from": "middle"}', "/start_from"),
+        ('{"start_time": 5}', "/start_time"),
         ('{"start_from": "timestamp"}', "/start_time"),
         ('{"start_time": "2026-11-21T09:00:00Z"}', "/start_time"),
         ('{"start_from": "timestamp", "start_time": "today"}', "/start_time"),
