@@ -287,3 +287,19 @@ async def test_a_record_without_readable_lengths_is_for_the_quarantine(tmp_path:
     assert store.store.consumption.delivery.damaged_count == 1
     assert store.consumer_offset() == 1
     await store.close()
+
+
+async def test_skips_that_wait_for_the_journal_do_not_bring_a_deleted_group_back(
+    tmp_path: Path,
+) -> None:
+    store = await opened(tmp_path / "s")
+    await put_tags(store, "b", "b", "a")
+    store.receive(tags="a")
+    offsets = store.store._consumer_offsets
+    offsets.drop(lambda group, topic: group == "g", lease_floor=1)
+    offsets.write_skipped()
+    assert offsets.find("g", "t", 0) is None
+    again = OpenStore(copy_store(tmp_path / "s", tmp_path / "killed")).open()
+    assert again.store._consumer_offsets.find("g", "t", 0) is None
+    await again.close()
+    await store.close()
