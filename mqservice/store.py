@@ -30,6 +30,7 @@ from storage_engine.client import (
     CursorInvalid,
     DeadLetter,
     DiskFull,
+    Dispatch,
     Durability,
     ExponentialDelays,
     Extend,
@@ -41,6 +42,7 @@ from storage_engine.client import (
     GroupStats,
     LeaseExpired,
     LeaseRef,
+    LeaveRequest,
     LevelDelays,
     ListDelays,
     LookUpHead,
@@ -84,6 +86,7 @@ from storage_engine.client import (
     StoreError,
     StoreMessage,
     StoreUnavailable,
+    Strategy,
     SyncFailed,
     TopicConfig,
     TopicList,
@@ -111,6 +114,7 @@ __all__ = [
     "CursorInvalid",
     "DeadLetter",
     "DiskFull",
+    "Dispatch",
     "Durability",
     "ExponentialDelays",
     "Extend",
@@ -122,6 +126,7 @@ __all__ = [
     "GroupStats",
     "LeaseExpired",
     "LeaseRef",
+    "LeaveRequest",
     "LevelDelays",
     "ListDelays",
     "LookUpHead",
@@ -166,6 +171,7 @@ __all__ = [
     "StoreError",
     "StoreMessage",
     "StoreUnavailable",
+    "Strategy",
     "SyncFailed",
     "TopicConfig",
     "TopicList",
@@ -197,6 +203,8 @@ class Store(Protocol):
     async def receive(self, request: ReceiveRequest) -> Received: ...
 
     async def settle(self, request: SettleRequest) -> SettleReply: ...
+
+    async def leave(self, request: LeaveRequest) -> None: ...
 
     async def pull(self, request: PullRequest) -> tuple[PullHead, list[Record]]: ...
 

@@ -31,6 +31,7 @@ from mqservice.errors import problem_from_store
 from mqservice.groups.routes import GroupRoute
 from mqservice.store import (
     GroupNotFound,
+    LeaveRequest,
     Nack,
     Received,
     ReceiveRequest,
@@ -359,6 +360,7 @@ class Subscription:
         """Give everything back at once."""
         await self.stop_fetching()
         await self._settlement.finish()
+        await self._leave()
         outstanding = list(self._held.outstanding.values())
         self._held.outstanding.clear()
         for start in range(0, len(outstanding), _NACK_COUNT_MAX):
@@ -376,3 +378,15 @@ class Subscription:
                     extra={"action": "give_back_failed", "error": str(exc), "count": len(nacks)},
                 )
                 return
+
+    async def _leave(self) -> None:
+        """Let others of an exclusive group have the queues, now instead of after a silence."""
+        if not self._group.is_exclusive:
+            return
+        leave = LeaveRequest(
+            group=self._group.engine_name,
+            topic=self._topic.engine_name,
+            member_id=self._session.member_id,
+        )
+        with contextlib.suppress(StoreError):  # the engine forgets members that are silent
+            await self._session.context.store.leave(leave)

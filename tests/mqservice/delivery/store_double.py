@@ -12,6 +12,7 @@ from mqservice.store import (
     Extend,
     LeaseExpired,
     LeaseRef,
+    LeaveRequest,
     LookUpHead,
     LookUpRequest,
     Nack,
@@ -221,6 +222,9 @@ class StoreDouble:
             extended_until_ms=extended,
             failures=failures,
         )
+
+    async def leave(self, request: LeaveRequest) -> None:
+        """This double knows no members."""
 
     async def pull(self, request: PullRequest) -> tuple[PullHead, list[Record]]:
         log = self._log(request.topic, request.queue_id)
