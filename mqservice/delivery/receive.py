@@ -11,6 +11,7 @@ by the time the answer is ready is given back at once.
 from __future__ import annotations
 
 import asyncio
+import re
 from typing import Final
 
 import msgspec
@@ -92,6 +93,7 @@ class ReceiveAnswer(msgspec.Struct, frozen=True):
     backlog_hint: int | None = None
 
 
+_CONSUMER_ID: Final = re.compile(r"[a-zA-Z0-9._-]{1,64}", re.ASCII)
 _decode_options = msgspec.json.Decoder(ReceiveOptions).decode
 _DEFAULTS: Final = ReceiveOptions()
 
@@ -107,7 +109,7 @@ async def receive_messages(context: DeliveryContext, request: Request) -> None:
     order = ReceiveRequest(
         group=group.engine_name,
         topic=topic.engine_name,
-        member_id=_member_of(options, request),
+        member_id=_member_id_of(options, request, group),
         messages_max=_count_of(options),
         bytes_max=RECEIVE_BYTES_MAX,
         wait_ms=_wait_ms_of(options, context),
@@ -118,6 +120,20 @@ async def receive_messages(context: DeliveryContext, request: Request) -> None:
     received = await _poll(context, request, order)
     messages = messages_of(context, received, group=group, as_bytes=takes_msgpack(request))
     await answer_struct(request, ReceiveAnswer(messages))
+
+
+def _member_id_of(options: ReceiveOptions, request: Request, group: GroupRoute) -> str:
+    """A consumer of an exclusive group is known by its name from one receive to the next."""
+    name = options.consumer_id
+    if name is None:
+        if group.is_exclusive:
+            detail = "the group has dispatch: exclusive, so consumer_id must say who receives"
+            raise Fault("/consumer_id", "BAD_REQUEST", detail)
+        return f"rest-{request.request_id}"
+    if not _CONSUMER_ID.fullmatch(name):
+        detail = "a consumer_id has 1 to 64 characters of a-z A-Z 0-9 . _ -"
+        raise Fault("/consumer_id", "BAD_REQUEST", detail)
+    return f"rest-{name}"
 
 
 async def group_route(context: DeliveryContext, request: Request) -> GroupRoute:
@@ -163,14 +179,6 @@ def _count_of(options: ReceiveOptions) -> int:
     if not 1 <= options.max <= RECEIVE_COUNT_MAX:
         raise Fault("/max", "BAD_REQUEST", f"max is 1 to {RECEIVE_COUNT_MAX}, found {options.max}")
     return options.max
-
-
-def _member_of(options: ReceiveOptions, request: Request) -> str:
-    if options.consumer_id is None:
-        return f"rest-{request.request_id}"
-    if fault := name_fault(options.consumer_id):
-        raise Fault("/consumer_id", "BAD_REQUEST", fault)
-    return f"consumer-{options.consumer_id}"
 
 
 def _wait_ms_of(options: ReceiveOptions, context: DeliveryContext) -> int:

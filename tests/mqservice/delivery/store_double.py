@@ -174,11 +174,6 @@ class StoreDouble:
         if not self.is_connected:
             raise StoreUnavailable("no engine answers")
 
-    async def leave(self, request: LeaveRequest) -> None:
-        await self.subscribe(
-            SubscribeRequest(group=request.group, topic=request.topic, member_id=request.member_id)
-        )
-
     async def settle(self, request: SettleRequest) -> SettleReply:
         self.held_settle_count += 1
         while self.is_settle_held:
@@ -233,6 +228,9 @@ class StoreDouble:
             extended_until_ms=extended,
             failures=failures,
         )
+
+    async def leave(self, request: LeaveRequest) -> None:
+        """This double knows no members."""
 
     async def pull(self, request: PullRequest) -> tuple[PullHead, list[Record]]:
         log = self._log(request.topic, request.queue_id)
