@@ -34,6 +34,8 @@ from storage_engine.client import (
     Durability,
     ExponentialDelays,
     Extend,
+    FilterInvalid,
+    FilterKind,
     GroupConfig,
     GroupList,
     GroupNotFound,
@@ -87,6 +89,8 @@ from storage_engine.client import (
     StoreMessage,
     StoreUnavailable,
     Strategy,
+    SubscribeRequest,
+    SubscriptionConflict,
     SyncFailed,
     TopicConfig,
     TopicList,
@@ -97,6 +101,7 @@ from storage_engine.client import (
     encode_record,
     error_from_code,
     find_dead_letter,
+    known_filter,
     new_message_id,
     shown_record,
 )
@@ -118,6 +123,8 @@ __all__ = [
     "Durability",
     "ExponentialDelays",
     "Extend",
+    "FilterInvalid",
+    "FilterKind",
     "GroupConfig",
     "GroupList",
     "GroupNotFound",
@@ -172,6 +179,8 @@ __all__ = [
     "StoreMessage",
     "StoreUnavailable",
     "Strategy",
+    "SubscribeRequest",
+    "SubscriptionConflict",
     "SyncFailed",
     "TopicConfig",
     "TopicList",
@@ -186,6 +195,7 @@ __all__ = [
     "find_dead_letter",
     "get_store",
     "is_store_connected",
+    "known_filter",
     "new_message_id",
     "shown_record",
     "use_store",
@@ -202,9 +212,11 @@ class Store(Protocol):
 
     async def receive(self, request: ReceiveRequest) -> Received: ...
 
-    async def settle(self, request: SettleRequest) -> SettleReply: ...
+    async def subscribe(self, request: SubscribeRequest) -> None: ...
 
     async def leave(self, request: LeaveRequest) -> None: ...
+
+    async def settle(self, request: SettleRequest) -> SettleReply: ...
 
     async def pull(self, request: PullRequest) -> tuple[PullHead, list[Record]]: ...
 

@@ -32,6 +32,7 @@ from mqservice.store import (
     SettleRequest,
     StoreError,
     StoreUnavailable,
+    SubscribeRequest,
 )
 from storage_engine.records.record import decode_record
 
@@ -168,6 +169,16 @@ class StoreDouble:
         )
         return Received(head, records)
 
+    async def subscribe(self, request: SubscribeRequest) -> None:
+        """Refuses nothing: filters are for a real engine."""
+        if not self.is_connected:
+            raise StoreUnavailable("no engine answers")
+
+    async def leave(self, request: LeaveRequest) -> None:
+        await self.subscribe(
+            SubscribeRequest(group=request.group, topic=request.topic, member_id=request.member_id)
+        )
+
     async def settle(self, request: SettleRequest) -> SettleReply:
         self.held_settle_count += 1
         while self.is_settle_held:
@@ -222,9 +233,6 @@ class StoreDouble:
             extended_until_ms=extended,
             failures=failures,
         )
-
-    async def leave(self, request: LeaveRequest) -> None:
-        """This double knows no members."""
 
     async def pull(self, request: PullRequest) -> tuple[PullHead, list[Record]]:
         log = self._log(request.topic, request.queue_id)
