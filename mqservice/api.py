@@ -2,6 +2,7 @@
 
 /v1/ns/{ns}/topics...   topics.api          everything raised ──▶ Problem ──▶ problem+json
 /v1/ns/{ns}/groups...   groups.api, groups.offset_api
+/v1/ns/{ns}/tasks...    tasks.api, with dlq:redrive and dlq:purge of a group
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from mqservice.groups.api import router as groups_router
 from mqservice.groups.offset_api import router as offsets_router
 from mqservice.lib.middleware import problem_response
 from mqservice.lib.problem import Problem, ProblemItem
+from mqservice.tasks.api import router as tasks_router
 from mqservice.topics.api import router as topics_router
 
 log = logging.getLogger(__name__)
@@ -37,6 +39,7 @@ api = NinjaAPI(
 api.add_router("", topics_router)
 api.add_router("", offsets_router)  # before the groups: a path of theirs fits `{group}:seek` too
 api.add_router("", groups_router)
+api.add_router("", tasks_router)
 
 
 @api.exception_handler(Problem)

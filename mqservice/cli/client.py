@@ -31,6 +31,7 @@ from mqservice.cli.messages import (
 )
 from mqservice.cli.progress import GroupLag, Sought
 from mqservice.cli.target import Target
+from mqservice.cli.tasks import DeadLetterPage, DryRun, Task, TaskFailurePage, TaskOrder
 
 TIMEOUT_MS_DEFAULT: Final = 30_000
 # The server parks a receive for its `wait`; the answer may take that much longer.
@@ -265,6 +266,27 @@ class RestClient:
         """Any request of the control plane, with its path below the namespace's."""
         answer = await self._request(method, f"{self._root}/{path}", content=content)
         return None if kind is None else _decode(answer, kind)
+
+    async def dead_letters(self, group: str, query: Mapping[str, str]) -> DeadLetterPage:
+        """One page of what a group gave up, with the parameters of the API as ``query``."""
+        path = f"{self._root}/groups/{quote(group, safe='')}/dlq?{urlencode(query)}"
+        return _decode(await self._request("GET", path), DeadLetterPage)
+
+    async def order_task(self, group: str, verb: str, order: TaskOrder) -> Task | DryRun:
+        """``redrive`` or ``purge`` dead letters of a group: the task, or what it would move."""
+        path = f"{self._root}/groups/{quote(group, safe='')}/dlq:{verb}"
+        answer = await self._request("POST", path, content=msgspec.json.encode(order))
+        return _decode(answer, DryRun) if order.dry_run else _decode(answer, Task)
+
+    async def task(self, task_id: str) -> Task:
+        """How far a task has come."""
+        path = f"{self._root}/tasks/{quote(task_id, safe='')}"
+        return _decode(await self._request("GET", path), Task)
+
+    async def task_failures(self, task_id: str, *, limit: int) -> TaskFailurePage:
+        """The first ``limit`` messages that a task did not move."""
+        path = f"{self._root}/tasks/{quote(task_id, safe='')}/failures?limit={limit}"
+        return _decode(await self._request("GET", path), TaskFailurePage)
 
     async def seek(
         self, group: str, topic: str, wanted: Mapping[str, object], *, is_dry_run: bool

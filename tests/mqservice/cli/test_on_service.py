@@ -8,11 +8,12 @@ import subprocess
 import sys
 from collections import Counter
 
+import httpx
 import msgspec
 import pytest
 
 from mqservice.cli.messages import Outgoing, encode_outgoing, parse_line
-from tests.services import Service, service_environment
+from tests.services import Service, service_environment, wait_until
 
 pytestmark = pytest.mark.acceptance
 WAIT_S = 60
@@ -125,6 +126,36 @@ def test_looking_without_ack_leaves_the_messages_there(service: Service) -> None
     looked = mqservice(service, *common)
     taken = mqservice(service, *common, "--ack")
     assert sorted(looked.split()) == sorted(taken.split()) == [b"a", b"b"]
+
+
+def test_dead_letters_are_redriven_by_beat_and_worker(service: Service) -> None:
+    topic, facts = f"cli-{os.urandom(4).hex()}", service.facts
+    mqservice(service, "topic", "create", topic)
+    mqservice(service, "produce", topic, "a", "b", "c")
+    with httpx.Client(
+        base_url=facts.base_url, headers={"authorization": f"Bearer {facts.api_key}"}
+    ) as client:
+        receipts: list[str] = []
+        while len(receipts) < 3:
+            path = f"/v1/-/topics/{topic}/groups/{facts.group}:receive"
+            received = client.post(path, json={"wait": "10s"}).json()["messages"]
+            receipts += [message["receipt"] for message in received]
+        dead = [{"receipt": receipt, "reason": "by the test"} for receipt in receipts]
+        settled = client.post(f"/v1/-/groups/{facts.group}:settle", json={"dead_letter": dead})
+        assert settled.json()["dead_lettered"] == 3
+
+    def listed() -> list[bytes]:
+        return mqservice(service, "dlq", "list", facts.group).splitlines()
+
+    wait_until(lambda: len(listed()) == 3, WAIT_S, "three messages are dead letters")
+    assert all(b"by the test" in line for line in listed())
+    counted = mqservice(service, "dlq", "redrive", facts.group, "--all", "--dry-run")
+    assert counted == f"3  {topic}\n".encode()
+    task = mqservice(service, "dlq", "redrive", facts.group, "--all", "--rate", "1", "--wait")
+    assert task.startswith(b"task_")
+    assert listed() == []
+    taken = mqservice(service, "consume", topic, "-g", facts.group, "--ack", "-c", "3", "-q")
+    assert sorted(taken.split()) == [b"a", b"b", b"c"]
 
 
 def test_a_group_is_made_changed_paused_and_deleted(service: Service) -> None:
