@@ -11,7 +11,6 @@ by the time the answer is ready is given back at once.
 from __future__ import annotations
 
 import asyncio
-import re
 from typing import Final
 
 import msgspec
@@ -93,7 +92,6 @@ class ReceiveAnswer(msgspec.Struct, frozen=True):
     backlog_hint: int | None = None
 
 
-_CONSUMER_ID: Final = re.compile(r"[a-zA-Z0-9._-]{1,64}", re.ASCII)
 _decode_options = msgspec.json.Decoder(ReceiveOptions).decode
 _DEFAULTS: Final = ReceiveOptions()
 
@@ -124,16 +122,14 @@ async def receive_messages(context: DeliveryContext, request: Request) -> None:
 
 def _member_id_of(options: ReceiveOptions, request: Request, group: GroupRoute) -> str:
     """A consumer of an exclusive group is known by its name from one receive to the next."""
-    name = options.consumer_id
-    if name is None:
+    if options.consumer_id is None:
         if group.is_exclusive:
             detail = "the group has dispatch: exclusive, so consumer_id must say who receives"
             raise Fault("/consumer_id", "BAD_REQUEST", detail)
         return f"rest-{request.request_id}"
-    if not _CONSUMER_ID.fullmatch(name):
-        detail = "a consumer_id has 1 to 64 characters of a-z A-Z 0-9 . _ -"
-        raise Fault("/consumer_id", "BAD_REQUEST", detail)
-    return f"rest-{name}"
+    if fault := name_fault(options.consumer_id):
+        raise Fault("/consumer_id", "BAD_REQUEST", fault)
+    return f"consumer-{options.consumer_id}"
 
 
 async def group_route(context: DeliveryContext, request: Request) -> GroupRoute:

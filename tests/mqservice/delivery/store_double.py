@@ -174,6 +174,9 @@ class StoreDouble:
         if not self.is_connected:
             raise StoreUnavailable("no engine answers")
 
+    async def leave(self, request: LeaveRequest) -> None:
+        """This double knows no members."""
+
     async def settle(self, request: SettleRequest) -> SettleReply:
         self.held_settle_count += 1
         while self.is_settle_held:
@@ -228,9 +231,6 @@ class StoreDouble:
             extended_until_ms=extended,
             failures=failures,
         )
-
-    async def leave(self, request: LeaveRequest) -> None:
-        """This double knows no members."""
 
     async def pull(self, request: PullRequest) -> tuple[PullHead, list[Record]]:
         log = self._log(request.topic, request.queue_id)
