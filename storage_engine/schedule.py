@@ -160,7 +160,12 @@ class Schedule:
 
     def tick(self) -> None:
         """Deliver what is due, as far as one step goes; look further ahead when it is time."""
-        self.follow()
+        try:
+            self.follow()
+        except StoreError as exc:  # tried again at the next tick; the queues known go on
+            log.warning(
+                "not followed yet", extra={"action": "schedule_put_off", "reason": str(exc)}
+            )
         now_ms = self._clock.now_ms()
         if now_ms + _AHEAD_MS >= self._horizon_ms and not self._looks:
             self._move_horizon(now_ms + _HORIZON_MS)
