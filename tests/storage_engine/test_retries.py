@@ -1,18 +1,21 @@
-"""Messages whose delivery failed: the cases that the models found, one by one."""
+"""Messages whose delivery failed, or that wait: the cases that the models found, one by one."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from storage_engine.errors import LeaseExpired
 from storage_engine.groups.retry_record import DeadLetter, find_dead_letter
+from storage_engine.records.delay_levels import DAY_MS
 from storage_engine.records.record import Record, decode_records
+from storage_engine.records.schedule_topic import PROPERTY_DELIVER_AT, SCHEDULE_TOPIC
 from storage_engine.wire.deliveries import Extend, Nack, SettleRequest
 from storage_engine.wire.groups import GroupConfig
 from storage_engine.wire.reads import PullRequest
-from tests.storage_engine.doubles import Leased, OpenStore
+from tests.storage_engine.doubles import BORN_MS, Leased, OpenStore, message
 
 
 async def begun(store_dir: Path, *, max_reconsume_times: int = 16) -> tuple[OpenStore, Leased]:
@@ -91,3 +94,28 @@ async def test_positions_of_the_schedule_that_find_no_room_are_written_later(
     await store.pass_time(0)
     assert (store.receive().bodies, store.store.consumption.schedule.pending_count) == ([b"a"], 0)
     await store.close()
+
+
+async def test_a_damaged_message_that_retention_deletes_does_not_stop_the_schedule(
+    tmp_path: Path,
+) -> None:
+    async with OpenStore(tmp_path, limits={"retention_bytes": 2 * 4_096}) as store:
+        store.topic()
+        store.topic(SCHEDULE_TOPIC)
+        to_come = msgspec.structs.replace(
+            message(b"to come", topic=SCHEDULE_TOPIC),
+            properties={PROPERTY_DELIVER_AT: str(BORN_MS + 30 * DAY_MS)},
+        )
+        for _ in range(3):
+            await store.put(to_come)
+        (queue,) = store.store.queries.queues_of(SCHEDULE_TOPIC)
+        (segment,) = store.store._commit_log.segments()
+        segment.view[queue.unit(0)[0] + 90] ^= 0x10
+        await store.put_bodies(*[bytes(1_000)] * 14)
+        await store.store.retention.run()
+        schedule = store.store.consumption.schedule
+        assert (queue.min_offset, schedule.pending_count) == (3, 2)
+        store.store.tick()
+        (source,) = schedule.sources
+        assert (source.progress.consumer_offset, source.progress.settled) == (3, set())
+        assert schedule.pending_count == 2

@@ -63,6 +63,7 @@ class StoreMachine(RuleBasedStateMachine):
         self.both.topic_put(topic)
         self.both.topic_put(TopicConfig(topic="c", queue_count=1))
         self.both.topic_put(TopicConfig(topic=SCHEDULE_TOPIC, queue_count=1))
+        self.both.tick()  # the schedule follows its queues from here on
 
     # Topics and puts --------------------------------------------------------------------------
 

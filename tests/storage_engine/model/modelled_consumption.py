@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Final
 
 from storage_engine.delivery.subscription import Delivered
-from storage_engine.errors import LeaseExpired
+from storage_engine.errors import DiskFull, LeaseExpired
 from storage_engine.records.record import decode_records
 from storage_engine.records.schedule_topic import SCHEDULE_TOPIC
 from storage_engine.wire.deliveries import (
@@ -162,10 +162,20 @@ class ConsumedStore(MovedStore):
             self.model.force(bases[count], held)
         try:
             self.run(self.store.retention.run())
-        finally:
-            self.run(self.arrived())
-            self.adopt_moves(self.forwardable())
-        self._begin_schedule(bases[count] if count > 0 else 0)
+        except DiskFull:
+            # Its queues may begin behind what has been appended again, with nothing deleted yet.
+            self._adopt_forwarded()
+            for name, queue in self.model.queues.items():
+                if name[0] == SCHEDULE_TOPIC:
+                    stats = self.store.topic_stats(SCHEDULE_TOPIC).queues[name[1]]
+                    self._begin_schedule(name, max(queue.min_offset, stats.min_offset))
+            raise
+        self._adopt_forwarded()
+        log_start = (self.segments() or [0])[0]
+        below = max(log_start, bases[count] if count > 0 else 0)
+        for name, queue in self.model.queues.items():
+            if name[0] == SCHEDULE_TOPIC:
+                self._begin_schedule(name, max(queue.min_offset, queue.first_at_or_above(below)))
         assert (self.store.disk.refusal is not None) == (used_percent >= FULL_PERCENT)
         self.adopt_begins()
         if count > 0 and not held:
@@ -180,13 +190,11 @@ class ConsumedStore(MovedStore):
                 lowest[place.queue] = min(place.offset, lowest.get(place.queue, place.offset))
         return lowest
 
-    def _begin_schedule(self, forced: int) -> None:
-        """Its queues begin where the log does; what was to come before that stands there again."""
-        bases = self.segments()
-        below = max(forced, bases[0] if bases else 0)
-        scheduled = self.scheduled()
-        for name, queue in self.model.queues.items():
-            if name[0] == SCHEDULE_TOPIC:
-                first = max(queue.min_offset, queue.first_at_or_above(below))
-                assert all(at.offset >= first for at in scheduled if at.queue == name)
-                queue.min_offset = first
+    def _adopt_forwarded(self) -> None:
+        self.run(self.arrived())
+        self.adopt_moves(self.forwardable())
+
+    def _begin_schedule(self, name: Queue, first: int) -> None:
+        """What was to come below that must stand behind it again."""
+        assert all(at.offset >= first for at in self.scheduled() if at.queue == name)
+        self.model.queues[name].min_offset = first
