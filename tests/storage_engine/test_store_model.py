@@ -53,9 +53,14 @@ class StoreMachine(RuleBasedStateMachine):
         retention_segments=st.sampled_from([0, 4]),
         durability=st.sampled_from(Durability),
         max_reconsume_times=st.sampled_from([2, 16]),
+        has_begun=st.booleans(),
     )
     def start(
-        self, retention_segments: int, durability: Durability, max_reconsume_times: int
+        self,
+        retention_segments: int,
+        durability: Durability,
+        max_reconsume_times: int,
+        has_begun: bool,
     ) -> None:
         self.both = ConsumedStore(retention_segments * SEGMENT_BYTES, max_reconsume_times)
         self.cursors: list[Cursor] = []
@@ -64,6 +69,9 @@ class StoreMachine(RuleBasedStateMachine):
         self.both.topic_put(TopicConfig(topic="c", queue_count=1))
         self.both.topic_put(TopicConfig(topic=SCHEDULE_TOPIC, queue_count=1))
         self.both.tick()  # the schedule follows its queues from here on
+        for group in sorted(GROUPS) if has_begun else ():
+            self.both.receive(group, "a", 1, LEASES_MS[0])
+            self.both.receive(group, "c", 1, LEASES_MS[0])
 
     # Topics and puts --------------------------------------------------------------------------
 
@@ -164,14 +172,35 @@ class StoreMachine(RuleBasedStateMachine):
     def receive(self, group: str, topic: str, count: int, lease_ms: int) -> None:
         self.both.receive(group, topic, count, lease_ms)
 
+    @rule(
+        group=st.sampled_from(sorted(GROUPS)),
+        topic=topics,
+        count=st.integers(1, 4),
+        times=st.integers(1, 4),
+        delay_ms=st.sampled_from([0, 300, 5_000, None]),
+    )
+    def receive_and_give_back(
+        self, group: str, topic: str, count: int, times: int, delay_ms: int | None
+    ) -> None:
+        """Again and again, so that messages come as far as the dead letters."""
+        receipts = self.both.groups[group].receipts
+        for _ in range(times):
+            known = len(receipts)
+            self.both.receive(group, topic, count, LEASES_MS[0])
+            for receipt in receipts[known:]:
+                self.both.nack(group, receipt, delay_ms, is_dead=False)
+            self.tick()
+            self.time_passes(delay_ms or 0, 0, ticks=True)
+
     def drawn_receipt(self, data: st.DataObject) -> tuple[str, Receipt]:
         """Of all receipts most are spent: those that still hold something are drawn as often."""
-        groups = [(name, group) for name, group in sorted(self.both.groups.items())]
-        name, group = data.draw(st.sampled_from([one for one in groups if one[1].receipts]))
-        recent = group.receipts[-12:]
-        held = [receipt for receipt in group.receipts if group.holds(receipt)]
-        kind = data.draw(st.sampled_from([recent, held] if held else [recent]))
-        return name, data.draw(st.sampled_from(kind))
+        groups = self.both.groups
+        name = data.draw(st.sampled_from(sorted(n for n in groups if groups[n].receipts)))
+        receipts = groups[name].receipts
+        held = [receipt for receipt in receipts if groups[name].holds(receipt)]
+        kinds = [held, receipts[-12:]] if held else [receipts[-12:]]
+        kind = data.draw(st.integers(0, len(kinds) - 1))
+        return name, data.draw(st.sampled_from(kinds[kind]))
 
     @precondition(has_receipts)
     @rule(data=st.data())

@@ -260,7 +260,8 @@ class ModelledStore:
         cursors: list[Cursor] = []
         places = {
             queue.records[at].body: queue.records[at].physical_offset
-            for _, queue, at in self.model.readable()
+            for name, queue, at in self.model.readable()
+            if name[0] == topic
         }
         while True:
             head, records = look_up(
