@@ -3,8 +3,9 @@
     beat (one leader) ──tick──▶ Valkey ──▶ worker ──▶ one service call
 
 Queues: ``control`` short duties, ``delay`` due messages, ``persist`` offsets and checkpoints,
-``analytics`` long jobs. Tasks carry ids, never message bodies, and may be lost: the next tick does
-what the lost one meant.
+``tasks`` turns of
+what tenants ordered, ``analytics`` long jobs. Tasks carry ids, never message bodies, and may be
+lost: the next tick does what the lost one meant.
 """
 
 from __future__ import annotations
@@ -19,9 +20,10 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "mqservice.settings")
 
 from django.conf import settings
 
-QUEUES: Final = ("control", "delay", "persist", "analytics")
+QUEUES: Final = ("control", "delay", "persist", "tasks", "analytics")
 CHECKPOINT_SECONDS: Final = 5.0
 SAMPLE_SECONDS: Final = 10.0
+SWEEP_SECONDS: Final = 1.0  # a new task begins, or goes on at its rate, that late at most
 
 app = Celery("mqservice", broker=settings.MQ_VALKEY_URL)
 app.conf.update(
@@ -36,7 +38,10 @@ app.conf.update(
     task_default_exchange="mqservice",
     task_default_routing_key="control",
     task_create_missing_queues=False,
-    task_routes={"monitoring.checkpoint_engine": {"queue": "persist"}},
+    task_routes={
+        "monitoring.checkpoint_engine": {"queue": "persist"},
+        "tasks.advance": {"queue": "tasks"},
+    },
     task_time_limit=60,
     task_soft_time_limit=50,
     timezone="UTC",
@@ -60,6 +65,11 @@ app.conf.update(
             "schedule": CHECKPOINT_SECONDS,
             "options": {"expires": CHECKPOINT_SECONDS},
         },
+        "sweep_tasks": {
+            "task": "tasks.sweep",
+            "schedule": SWEEP_SECONDS,
+            "options": {"expires": SWEEP_SECONDS},
+        },
         "record_heartbeat": {
             "task": "monitoring.record_heartbeat",
             "schedule": SAMPLE_SECONDS,
@@ -72,7 +82,7 @@ app.conf.update(
         },
     },
 )
-app.autodiscover_tasks(["mqservice.monitoring"])
+app.autodiscover_tasks(["mqservice.monitoring", "mqservice.tasks"])
 
 
 @signals.setup_logging.connect

@@ -13,6 +13,7 @@ from typing import Final
 from mqservice.lib.problem import Problem
 from mqservice.store import (
     BadRequest,
+    CommitRefused,
     CursorInvalid,
     DiskFull,
     GroupNotFound,
@@ -53,6 +54,7 @@ _TABLE: Final[dict[type[StoreError], tuple[str, str, int | None]]] = {
 # These say what was wrong with the request, in words meant for the caller.
 _SPOKEN: Final[dict[type[StoreError], str]] = {
     BadRequest: "BAD_REQUEST",
+    CommitRefused: "CONFLICT",
     CursorInvalid: "CURSOR_INVALID",
     QueueNotFound: "BAD_REQUEST",
     OffsetOutOfRange: "BAD_REQUEST",

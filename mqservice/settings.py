@@ -3,6 +3,7 @@
 required   MQ_SECRET_KEY (or MQ_SECRET_KEY_FILE), DATABASE_URL (or DATABASE_URL_FILE)
 optional   VALKEY_URL MQ_DATA_DIR MQ_ENGINE_SOCKET MQ_PORT MQ_BASE_URL MQ_ALLOWED_HOSTS MQ_DEBUG
            MQ_PROCESS MQ_KEY_PEPPER MQ_SECRET_KEY_FALLBACKS MQ_TRUST_PROXY MQ_LOG_LEVEL
+           MQ_REDRIVE_RATE_DEFAULT MQ_REDRIVE_RATE_MAX
 """
 
 from __future__ import annotations
@@ -58,6 +59,7 @@ INSTALLED_APPS = [
     "mqservice.accounts",
     "mqservice.topics",
     "mqservice.groups",
+    "mqservice.tasks",
     "mqservice.monitoring",
     "mqservice.console",
 ]
@@ -174,6 +176,14 @@ SERVESTATIC_AUTOREFRESH = DEBUG
 SERVESTATIC_MAX_AGE = 300
 SERVESTATIC_ALLOW_ALL_ORIGINS = False
 SERVESTATIC_ADD_HEADERS_FUNCTION = add_static_headers
+
+# ---- Limits of tenants --------------------------------------------------------------------------
+
+# Messages per second of one redrive: what it takes when it says nothing, and what it may ask for.
+MQ_REDRIVE_RATE_MAX = envint("MQ_REDRIVE_RATE_MAX", 5_000, minimum=1, maximum=100_000)
+MQ_REDRIVE_RATE_DEFAULT = envint(
+    "MQ_REDRIVE_RATE_DEFAULT", min(500, MQ_REDRIVE_RATE_MAX), minimum=1, maximum=MQ_REDRIVE_RATE_MAX
+)
 
 # ---- Logs --------------------------------------------------------------------------------------
 

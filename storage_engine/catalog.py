@@ -1,6 +1,6 @@
-"""Which topics and groups there are; creates and changes them.
+"""Which topics and groups there are; creates, changes and removes them.
 
-    store ── topic_put, group_put ──▶ [Catalog] ──▶ config_table (files), consume_queues, put routes
+    store ── put, remove ──▶ [Catalog] ──▶ config_table (files), consume_queues, put routes
 
 Loop thread only.
 """
@@ -14,6 +14,7 @@ from storage_engine.config import StoreConfig
 from storage_engine.config_table import GroupTable, TopicTable
 from storage_engine.disk.files import Files
 from storage_engine.errors import BadRequest
+from storage_engine.groups.retry_policy import RECONSUME_FOR_EVER
 from storage_engine.put_path import Route
 from storage_engine.queues.consume_queue import ConsumeQueue
 from storage_engine.queues.consume_queues import ConsumeQueues
@@ -40,6 +41,8 @@ class Catalog:
         self._routes = routes
         # Called with a topic's name and all its queues when it has got more of them.
         self.queues_added: Callable[[str, list[ConsumeQueue]], None] = _nothing
+        # Called with a group that is not as it was.
+        self.group_changed: Callable[[GroupConfig], None] = _unheard
         self._topics = TopicTable(files, config.store_path, clock)
         self._groups = GroupTable(files, config.store_path, clock)
 
@@ -81,7 +84,20 @@ class Catalog:
         self._topics.put(config)
         self._route(config)
         if known is not None and known.queue_count < config.queue_count:
-            self.queues_added(config.topic, self._routes[config.topic.encode()].queues)
+            self.queues_added(config.topic, self.queues_of(config.topic))
+
+    def topic_remove(self, topic: str) -> None:
+        """Take a topic from the table; its queues stay. Durable on return. Raises ``DiskFull``."""
+        self._topics.remove(topic)
+        self._routes.pop(topic.encode(), None)
+
+    def queues_of(self, topic: str) -> list[ConsumeQueue]:
+        """The queues of a topic that exists: no more than it has by its configuration, though one
+        of this name that was deleted may have had more.
+        """
+        queues = self._queues.by_topic[topic.encode()]
+        count = self.topics[topic].queue_count
+        return queues if len(queues) == count else queues[:count]
 
     def _route(self, config: TopicConfig) -> None:
         queues = self._queues.ensure(config.topic, config.queue_count)
@@ -97,12 +113,25 @@ class Catalog:
     def group_put(self, config: GroupConfig) -> None:
         """Create or change a group; durable on return. Raises ``BadRequest``, ``DiskFull``."""
         check_group_name(config.group)
+        config.retry.check()
+        if config.max_reconsume_times < RECONSUME_FOR_EVER:
+            raise BadRequest(
+                f"max_reconsume_times is {config.max_reconsume_times}, "
+                f"{RECONSUME_FOR_EVER} or more is allowed"
+            )
         known = self.groups.get(config.group)
         if known == config:
             return
+        if config.start_ms < 0:
+            raise BadRequest(f"start_ms is {config.start_ms}, it must be 0 or more")
         if known is None and len(self.groups) >= self._config.group_count_max:
             raise BadRequest(f"there are {self._config.group_count_max} groups already")
         self._groups.put(config)
+        self.group_changed(config)
+
+    def group_remove(self, group: str) -> None:
+        """Take a group from the table; durable on return. Raises ``DiskFull``."""
+        self._groups.remove(group)
 
     def own_topic(self, topic: str, queue_count: int) -> list[ConsumeQueue]:
         """The queues of a topic of the engine's own, which is made where it is missing.
@@ -112,7 +141,7 @@ class Catalog:
         known = self.topics.get(topic)
         if known is None or known.queue_count < queue_count:
             self.topic_put(TopicConfig(topic=topic, queue_count=queue_count))
-        return self._queues.ensure(topic, queue_count)
+        return self._queues.ensure(topic, queue_count)[:queue_count]
 
     def retry_queue(self, group: GroupConfig, topic: str) -> ConsumeQueue:
         """Where messages of a topic wait that the group could not consume; made when missing.
@@ -134,6 +163,15 @@ class Catalog:
             return None
         return self.own_topic(retry_topic_of(group.group), len(topics))[topics.index(topic)]
 
+    def retry_queues_of(self, topic: str) -> list[ConsumeQueue]:
+        """The queues, one a group, in which messages of the topic wait to be delivered again."""
+        found = []
+        for group, topics in self._groups.retry_topics.items():
+            of_group = self._queues.by_topic.get(retry_topic_of(group).encode(), [])
+            if topic in topics and topics.index(topic) < len(of_group):
+                found.append(of_group[topics.index(topic)])
+        return found
+
     def topic_list(self) -> list[TopicConfig]:
         """By name."""
         return [config for _, config in sorted(self.topics.items())]
@@ -144,4 +182,8 @@ class Catalog:
 
 
 def _nothing(topic: str, queues: list[ConsumeQueue]) -> None:
+    """Until somebody delivers."""
+
+
+def _unheard(config: GroupConfig) -> None:
     """Until somebody delivers."""

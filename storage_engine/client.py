@@ -8,6 +8,7 @@ from __future__ import annotations
 from storage_engine.errors import (
     BadFrame,
     BadRequest,
+    CommitRefused,
     CursorInvalid,
     DiskFull,
     FilterInvalid,
@@ -26,14 +27,33 @@ from storage_engine.errors import (
     TopicNotFound,
     error_from_code,
 )
+from storage_engine.groups.assignment import Strategy
+from storage_engine.groups.retry_policy import LIST_COUNT_MAX as RETRY_DELAY_COUNT_MAX
+from storage_engine.groups.retry_policy import (
+    ExponentialDelays,
+    LevelDelays,
+    ListDelays,
+    RetryPolicy,
+)
+from storage_engine.groups.retry_record import DeadLetter, find_dead_letter, shown_record
+from storage_engine.records.delay_levels import DELAY_MS_MAX
 from storage_engine.records.message_id import new_message_id
 from storage_engine.records.record import Record, StoreMessage, encode_record
 from storage_engine.system_properties import SYSTEM_PROPERTIES
+from storage_engine.topic_names import dlq_topic_of
 from storage_engine.wire.async_client import AsyncStoreClient
 from storage_engine.wire.client_types import ClientConfig, PutResult, Received
+from storage_engine.wire.dead_letters import (
+    PurgeReply,
+    PurgeRequest,
+    RedriveOutcome,
+    RedriveReply,
+    RedriveRequest,
+)
 from storage_engine.wire.deliveries import (
     Extend,
     LeaseRef,
+    LeaveRequest,
     Nack,
     ReceiveHead,
     ReceiveRequest,
@@ -42,12 +62,21 @@ from storage_engine.wire.deliveries import (
     SettleRequest,
 )
 from storage_engine.wire.groups import (
+    Dispatch,
     GroupConfig,
     GroupList,
     GroupQueueStats,
     GroupRef,
     GroupStats,
     StartFrom,
+)
+from storage_engine.wire.offsets import (
+    OffsetCommitReply,
+    OffsetCommitRequest,
+    OffsetResetReply,
+    OffsetResetRequest,
+    QueueReset,
+    ResetTo,
 )
 from storage_engine.wire.protocol import CheckpointReply, StatsReply
 from storage_engine.wire.reads import (
@@ -70,15 +99,21 @@ from storage_engine.wire.topics import (
 )
 
 __all__ = [
+    "DELAY_MS_MAX",
+    "RETRY_DELAY_COUNT_MAX",
     "SYSTEM_PROPERTIES",
     "AsyncStoreClient",
     "BadFrame",
     "BadRequest",
     "CheckpointReply",
     "ClientConfig",
+    "CommitRefused",
     "CursorInvalid",
+    "DeadLetter",
     "DiskFull",
+    "Dispatch",
     "Durability",
+    "ExponentialDelays",
     "Extend",
     "FilterInvalid",
     "GroupConfig",
@@ -89,24 +124,39 @@ __all__ = [
     "GroupStats",
     "LeaseExpired",
     "LeaseRef",
+    "LeaveRequest",
+    "LevelDelays",
+    "ListDelays",
     "LookUpHead",
     "LookUpRequest",
     "Nack",
     "OffsetAtTimeReply",
     "OffsetAtTimeRequest",
+    "OffsetCommitReply",
+    "OffsetCommitRequest",
     "OffsetOutOfRange",
+    "OffsetResetReply",
+    "OffsetResetRequest",
     "OutcomeUnknown",
     "PullHead",
     "PullRequest",
     "PullStatus",
+    "PurgeReply",
+    "PurgeRequest",
     "PutResult",
     "QueueNotFound",
+    "QueueReset",
     "QueueStats",
     "ReceiveHead",
     "ReceiveRequest",
     "Received",
     "Record",
     "RecordRefused",
+    "RedriveOutcome",
+    "RedriveReply",
+    "RedriveRequest",
+    "ResetTo",
+    "RetryPolicy",
     "SettleFailure",
     "SettleReply",
     "SettleRequest",
@@ -119,13 +169,17 @@ __all__ = [
     "StoreMessage",
     "StoreReadOnly",
     "StoreUnavailable",
+    "Strategy",
     "SyncFailed",
     "TopicConfig",
     "TopicList",
     "TopicNotFound",
     "TopicRef",
     "TopicStats",
+    "dlq_topic_of",
     "encode_record",
     "error_from_code",
+    "find_dead_letter",
     "new_message_id",
+    "shown_record",
 ]

@@ -17,17 +17,21 @@ import msgspec
 from storage_engine.clock import Clock
 from storage_engine.disk.files import Files
 from storage_engine.errors import StoreCorrupt
+from storage_engine.groups.assignment import Strategy
 from storage_engine.groups.retry_policy import LevelDelays, RetryPolicy
 from storage_engine.layout import CONFIG_DIR, GROUPS_FILE, TOPICS_FILE
-from storage_engine.wire.groups import GroupConfig, StartFrom
+from storage_engine.wire.groups import Dispatch, GroupConfig, StartFrom
 from storage_engine.wire.topics import Durability, TopicConfig
 
 _PERM_READ_WRITE: Final = 6
 _DURABILITY: Final = "mq.durability"
 _RETENTION_MS: Final = "reserve.time"  # RocketMQ 5 knows it from tiered storage
 _START_FROM: Final = "mq.start_from"
+_START_MS: Final = "mq.start_ms"
 _LEASE_MS: Final = "mq.lease_ms"
 _RETRY: Final = "mq.retry"
+_DISPATCH: Final = "mq.dispatch"
+_STRATEGY: Final = "mq.strategy"
 _RETRY_TOPICS: Final = "mq.retry_topics"
 
 TableT = TypeVar("TableT", bound=msgspec.Struct)
@@ -100,7 +104,13 @@ class TopicTable:
 
     def put(self, config: TopicConfig) -> None:
         """Add or change one topic; durable on return (two fsyncs). Raises ``DiskFull``."""
-        topics = {**self.topics, config.topic: config}
+        self._save({**self.topics, config.topic: config})
+
+    def remove(self, topic: str) -> None:
+        """Forget a topic; durable on return (two fsyncs). Raises ``DiskFull``."""
+        self._save({name: config for name, config in self.topics.items() if name != topic})
+
+    def _save(self, topics: dict[str, TopicConfig]) -> None:
         rows = {
             name: _TopicRow(
                 topic_name=name,
@@ -139,9 +149,14 @@ class GroupTable:
             self.groups[name] = GroupConfig(
                 group=name,
                 start_from=StartFrom(row.attributes.get(_START_FROM, StartFrom.EARLIEST)),
+                start_ms=int(row.attributes.get(_START_MS, "0")),
                 lease_ms=int(row.attributes.get(_LEASE_MS, "60000")),
                 max_reconsume_times=row.retry_max_times,
                 retry=_retry_of(row.attributes.get(_RETRY)),
+                is_paused=not row.consume_enable,
+                dispatch=Dispatch(row.attributes.get(_DISPATCH, Dispatch.SHARED)),
+                strategy=Strategy(row.attributes.get(_STRATEGY, Strategy.AVG)),
+                is_ordered=row.consume_message_orderly,
             )
             topics = row.attributes.get(_RETRY_TOPICS, "")
             self.retry_topics[name] = topics.split(",") if topics else []
@@ -154,16 +169,29 @@ class GroupTable:
         groups = {**self.groups, config.group: config}
         topics = dict(self.retry_topics)
         topics[config.group] = retry_topics or topics.get(config.group, [])
+        self._save(groups, topics)
+
+    def remove(self, group: str) -> None:
+        """Forget a group; durable on return (two fsyncs). Raises ``DiskFull``."""
+        groups = {name: config for name, config in self.groups.items() if name != group}
+        self._save(groups, {name: self.retry_topics[name] for name in groups})
+
+    def _save(self, groups: dict[str, GroupConfig], topics: dict[str, list[str]]) -> None:
         rows = {
             name: _GroupRow(
                 group_name=name,
+                consume_enable=not group.is_paused,
                 consume_from_min_enable=group.start_from is StartFrom.EARLIEST,
                 retry_max_times=group.max_reconsume_times,
+                consume_message_orderly=group.is_ordered,
                 retry_queue_nums=max(len(topics.get(name, [])), 1),
                 attributes={
                     _START_FROM: group.start_from,
+                    **({_START_MS: str(group.start_ms)} if group.start_ms else {}),
                     _LEASE_MS: str(group.lease_ms),
                     _RETRY: msgspec.json.encode(group.retry).decode(),
+                    _DISPATCH: group.dispatch,
+                    _STRATEGY: group.strategy,
                     _RETRY_TOPICS: ",".join(topics.get(name, [])),
                 },
             )

@@ -1,6 +1,7 @@
 """All that happens to messages behind the log: deliveries, settles, retries, and the schedule.
 
     server ── receive, settle ──▶ [Consumption] ──▶ delivery ── failures ──▶ retries ──┐
+    server ── commit, reset ──────────┤
                                         └── tick ──▶ schedule ◀── delayed ── the log ◀─┘
 
 Puts these parts together and begins them where the last run ended. Loop thread only.
@@ -9,26 +10,39 @@ Puts these parts together and begins them where the last run ended. Loop thread 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 from storage_engine.catalog import Catalog
 from storage_engine.clock import Clock
 from storage_engine.config import StoreConfig
+from storage_engine.dead_letters import DeadLetters
+from storage_engine.deletions import Deletions
 from storage_engine.delivery.consumer_offsets import ConsumerOffsets, Progress
 from storage_engine.delivery.delivery import Delivery
 from storage_engine.delivery.subscription import Delivered, Parked
 from storage_engine.engine_puts import EnginePuts
 from storage_engine.errors import GroupNotFound, TopicNotFound
+from storage_engine.group_progress import GroupProgress
 from storage_engine.groups.retry_record import due_record
 from storage_engine.log.commit_log import CommitLog
 from storage_engine.moves import Mover, settling
+from storage_engine.offset_at_time import offset_at_time
+from storage_engine.offset_changes import OffsetChanges
 from storage_engine.queues.consume_queue import ConsumeQueue
 from storage_engine.queues.consume_queues import ConsumeQueues
+from storage_engine.queues.min_offsets import MinOffsets
 from storage_engine.records.record_parts import parts_of, reconsume_times_of
 from storage_engine.retries import Retries
 from storage_engine.schedule import Schedule
 from storage_engine.topic_names import retry_topic_of
 from storage_engine.wire.deliveries import ReceiveRequest, SettleReply, SettleRequest
-from storage_engine.wire.groups import GroupConfig, GroupStats
+from storage_engine.wire.groups import Dispatch, GroupConfig, GroupStats
+from storage_engine.wire.offsets import (
+    OffsetCommitReply,
+    OffsetCommitRequest,
+    OffsetResetReply,
+    OffsetResetRequest,
+)
 
 
 class Consumption:
@@ -47,13 +61,13 @@ class Consumption:
         commit_log: CommitLog,
         queues: ConsumeQueues,
         consumer_offsets: ConsumerOffsets,
+        min_offsets: MinOffsets,
         puts: EnginePuts,
         epoch: int,
         queues_of: Callable[[str], list[ConsumeQueue]],
         damaged: Callable[[list[tuple[int, int]]], list[int]],
     ) -> None:
         self._catalog = catalog
-        self._queues = queues
         self._queues_of = queues_of
         self._commit_log = commit_log
         self.mover = mover = Mover(puts, consumer_offsets)
@@ -65,20 +79,47 @@ class Consumption:
             mover,
             lambda failures: self.delivery.moved(failures),
             lambda subscription, queue: self.delivery.add_retry(subscription, queue),
+            lambda process_queue, ready_ms: self.delivery.ready_at(process_queue, ready_ms),
         )
+        at_time = partial(offset_at_time, commit_log)
         self.delivery = Delivery(
-            config, clock, consumer_offsets, epoch, damaged, self._retries_before, self.retries.fail
+            config,
+            clock,
+            consumer_offsets,
+            epoch,
+            damaged,
+            self._retries_before,
+            self.retries.fail,
+            at_time,
+        )
+        self.deletions = Deletions(
+            catalog,
+            commit_log,
+            queues,
+            min_offsets,
+            consumer_offsets,
+            self.delivery,
+            self.retries,
         )
         for progress in list(consumer_offsets):
             self._restore(progress)
         catalog.queues_added = self.delivery.queues_added
+        catalog.group_changed = self.delivery.group_changed
+        self.dead_letters = DeadLetters(catalog, commit_log, queues, consumer_offsets, mover)
         self.schedule = Schedule(clock, commit_log, queues, consumer_offsets, mover, self._due)
         self.schedule.follow()
+        self._progress = GroupProgress(
+            commit_log, self.delivery, self.schedule, self.deletions.is_orphan
+        )
+        self._offset_changes = OffsetChanges(
+            consumer_offsets, self.delivery, self.retries, self._progress, at_time
+        )
 
     def _restore(self, progress: Progress) -> None:
-        queues = self._queues.by_topic.get(progress.topic.encode())
         group = self._catalog.groups.get(progress.group)
-        if queues and group and progress.topic != retry_topic_of(progress.group):
+        is_known = progress.topic in self._catalog.topics
+        if group and is_known and progress.topic != retry_topic_of(progress.group):
+            queues = self._catalog.queues_of(progress.topic)
             retry_queue = self._catalog.known_retry_queue(group, progress.topic)
             self.delivery.restore(group, progress.topic, queues, retry_queue)
 
@@ -86,9 +127,12 @@ class Consumption:
         """The record that a scheduled one becomes; ``TopicNotFound``: it has nowhere to go."""
         due = due_record(record, settles=settling(progress, queue_offset))
         parts = parts_of(due)
-        queues = self._queues.by_topic.get(parts.topic, [])
+        topic = parts.topic.decode()
+        if self.deletions.is_orphan(record):
+            raise TopicNotFound(f"{topic} is not the one that it was scheduled for")
+        queues = self._catalog.queues_of(topic) if topic in self._catalog.topics else []
         if parts.queue_id >= len(queues):
-            raise TopicNotFound(f"{parts.topic.decode()} has no queue {parts.queue_id}")
+            raise TopicNotFound(f"{topic} has no queue {parts.queue_id}")
         return due
 
     def _retries_before(self, record: tuple[int, int]) -> int:
@@ -104,6 +148,11 @@ class Consumption:
         group, queues = self._group(request.group), self._queues_of(request.topic)
         return self.delivery.receive(group, queues, request, answer)
 
+    def is_exclusive(self, group: str) -> bool:
+        """Whether each queue has one member of the group that reads it."""
+        known = self._catalog.groups.get(group)
+        return known is not None and known.dispatch is Dispatch.EXCLUSIVE
+
     def cancel(self, parked: Parked, *, answer: bool) -> None:
         """See ``Delivery.cancel``."""
         self.delivery.cancel(parked, answer=answer)
@@ -116,7 +165,17 @@ class Consumption:
     def group_stats(self, group: str) -> GroupStats:
         """Raises ``GroupNotFound``."""
         self._group(group)
-        return GroupStats(group=group, queues=self.delivery.stats(group))
+        return GroupStats(group=group, queues=self._progress.stats(group))
+
+    def offset_commit(self, request: OffsetCommitRequest) -> OffsetCommitReply:
+        """See ``OffsetChanges.commit``. Raises ``GroupNotFound``, ``TopicNotFound`` too."""
+        group, queues = self._group(request.group), self._queues_of(request.topic)
+        return self._offset_changes.commit(group, queues, request)
+
+    def offset_reset(self, request: OffsetResetRequest) -> OffsetResetReply:
+        """See ``OffsetChanges.reset``. Raises ``GroupNotFound``, ``TopicNotFound`` too."""
+        group, queues = self._group(request.group), self._queues_of(request.topic)
+        return self._offset_changes.reset(group, queues, request)
 
     def _group(self, name: str) -> GroupConfig:
         group = self._catalog.groups.get(name)

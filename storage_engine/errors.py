@@ -21,7 +21,8 @@
     ├── ConfigInvalid        18
     ├── StoreReadOnly        19  a sync failed; no puts until its segments are written anew
     ├── CursorInvalid        20  not a cursor, or one of another look-up
-    └── FilterInvalid        21  a filter's text that is no filter or exceeds a limit
+    ├── FilterInvalid        21  a filter's text that is no filter or exceeds a limit
+    └── CommitRefused        22  an offset that goes backwards, or of a queue that has leases
 
 ``code`` travels in reply frames and never changes its meaning. ``retriable`` says whether the same
 request may succeed later. ``stored`` says what became of a put: False is a promise that nothing of
@@ -136,6 +137,10 @@ class CursorInvalid(StoreError):
 
 class FilterInvalid(StoreError):
     code = 21
+
+
+class CommitRefused(StoreError):
+    code = 22
 
 
 def _by_code() -> dict[int, type[StoreError]]:

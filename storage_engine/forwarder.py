@@ -20,7 +20,9 @@ _BATCH_COUNT_MAX: Final = 100
 
 
 class Forwarder:
-    """See the module's docstring. ``durable_to`` waits for the disk."""
+    """See the module's docstring. ``durable_to`` waits for the disk; ``is_orphan`` says that a
+    record's topic or group was deleted, so that it may go.
+    """
 
     def __init__(
         self,
@@ -28,11 +30,13 @@ class Forwarder:
         schedule: Schedule,
         mover: Mover,
         durable_to: Callable[[int], Awaitable[None]],
+        is_orphan: Callable[[bytes], bool],
     ) -> None:
         self._commit_log = commit_log
         self._schedule = schedule
         self._mover = mover
         self._durable_to = durable_to
+        self._is_orphan = is_orphan
         self.forwarded_count = 0
 
     async def forward(self, below_offset: int) -> None:
@@ -56,8 +60,11 @@ class Forwarder:
         batch_bytes = 0
         for unit in source.queue.units(first, min(_BATCH_COUNT_MAX, end - first)):
             if source.is_pending(first) and not self._commit_log.damaged([unit[:2]]):
-                settles = settling(source.progress, first)
-                record = forwarded_record(self._commit_log.read_many([unit[:2]]), settles=settles)
+                old = self._commit_log.read_many([unit[:2]])
+                if self._is_orphan(old):
+                    first += 1
+                    continue
+                record = forwarded_record(old, settles=settling(source.progress, first))
                 batch_bytes += len(record)
                 if moves and batch_bytes > self._mover.batch_bytes_max:
                     break

@@ -5,6 +5,7 @@
 The source stays where it is, given to nobody, until the record that takes its place is durable.
 Then it is settled, and the journal says so; before that only the new record does, which recovery
 reads. So a process that is killed, or a power cut, leaves one of the two and never none or both.
+A reset of the source meanwhile wins, here and in recovery: what is to be delivered again stays.
 Loop thread only.
 """
 
@@ -42,15 +43,17 @@ class Mover:
 
     def move(self, moves: list[Move], moved: Callable[[], None]) -> list[int]:
         """Append the records; their queue offsets. ``moved`` is called when the sources are
-        settled.
+        settled, those that were not reset meanwhile.
 
         Raises ``DiskFull``, ``StoreReadOnly``; then nothing was appended.
         """
+        reset_counts = [move.progress.reset_count for move in moves]
 
         def published() -> None:
             by_progress: dict[Progress, list[int]] = {}
-            for move in moves:
-                by_progress.setdefault(move.progress, []).append(move.queue_offset)
+            for move, reset_count in zip(moves, reset_counts, strict=True):
+                if move.progress.reset_count == reset_count:
+                    by_progress.setdefault(move.progress, []).append(move.queue_offset)
             for progress, queue_offsets in by_progress.items():
                 self._consumer_offsets.settle_moved(progress, runs_of(sorted(queue_offsets)))
             moved()

@@ -11,12 +11,12 @@ from storage_engine.catalog import Catalog
 from storage_engine.config import StoreConfig
 from storage_engine.errors import QueueNotFound, TopicNotFound
 from storage_engine.index.indexer import Indexer
-from storage_engine.index.key_lookup import KeyLookup
+from storage_engine.index.key_lookup import IsGone, KeyLookup
 from storage_engine.log.commit_log import CommitLog
 from storage_engine.offset_at_time import offset_at_time
 from storage_engine.pull import pull
 from storage_engine.queues.consume_queue import ConsumeQueue
-from storage_engine.queues.consume_queues import ConsumeQueues
+from storage_engine.topic_names import DLQ_PREFIX
 from storage_engine.wire.reads import (
     LookUpHead,
     LookUpRequest,
@@ -35,19 +35,28 @@ class Queries:
         config: StoreConfig,
         commit_log: CommitLog,
         catalog: Catalog,
-        queues: ConsumeQueues,
         indexer: Indexer,
+        is_gone: IsGone,
     ) -> None:
         self._config = config
         self._commit_log = commit_log
         self._catalog = catalog
-        self._queues = queues
         self._indexer = indexer
+        self._is_gone = is_gone
 
     def pull(self, request: PullRequest) -> tuple[PullHead, list[tuple[int, int]]]:
         """See ``pull.pull``. Raises ``TopicNotFound``, ``QueueNotFound``, ``BadRequest``."""
         queue = self._queue_of(request.topic, request.queue_id)
         return pull(self._config, self._commit_log, queue, request)
+
+    def gone(self, request: PullRequest, records: list[tuple[int, int]]) -> list[int]:
+        """Which of the records that ``pull`` gave are dead letters no more, by their index."""
+        if not request.topic.startswith(DLQ_PREFIX):
+            return []
+        queue = self._queue_of(request.topic, request.queue_id)
+        offsets = [queue.first_at_or_above(physical_offset) for physical_offset, _ in records]
+        place = request.topic, request.queue_id
+        return [at for at, offset in enumerate(offsets) if self._is_gone(*place, offset)]
 
     def look_up(self, request: LookUpRequest) -> tuple[LookUpHead, bytes]:
         """See ``key_lookup``. Raises ``TopicNotFound``, ``BadRequest``, ``CursorInvalid``."""
@@ -57,6 +66,7 @@ class Queries:
             self._commit_log,
             self.queues_of(request.topic),
             request,
+            self._is_gone,
         )
         self._indexer.flush()
         return lookup.page(is_complete=not self._indexer.is_behind)
@@ -74,7 +84,7 @@ class Queries:
         """Raises ``TopicNotFound``."""
         if topic not in self._catalog.topics:
             raise TopicNotFound(f"topic {topic} does not exist")
-        return self._queues.by_topic[topic.encode()]
+        return self._catalog.queues_of(topic)
 
     def _queue_of(self, topic: str, queue_id: int) -> ConsumeQueue:
         queues = self.queues_of(topic)

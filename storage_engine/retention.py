@@ -55,8 +55,9 @@ class Derived(Protocol):
 class Retention:
     """See the module's docstring.
 
-    ``forward(offset)`` appends scheduled messages below it again; ``visible_to()`` is the offset
-    below which every record of the log is visible.
+    ``forward(offset)`` appends scheduled messages below it again; ``purge(offset)`` forgets topics
+    deleted before the log began there; ``visible_to()`` is the offset below which every record of
+    the log is visible.
     """
 
     def __init__(
@@ -73,6 +74,7 @@ class Retention:
         consumer_offsets: ConsumerOffsets,
         index: Derived,
         forward: Callable[[int], Awaitable[None]],
+        purge: Callable[[int], None],
         visible_to: Callable[[], int],
     ) -> None:
         self._config = config
@@ -87,6 +89,7 @@ class Retention:
         self._consumer_offsets = consumer_offsets
         self._index = index
         self._forward = forward
+        self._purge = purge
         self._visible_to = visible_to
         self._began = clock.now_ms(), clock.monotonic_ms()
         self._age_interval_from_ms = clock.monotonic_ms()
@@ -132,6 +135,7 @@ class Retention:
             await self._delete(end_offset, len(going))
         for queue in self._queues:
             queue.drop_unreadable()
+        self._purge(self._commit_log.start_offset)
         return len(going)
 
     def _schedule_queues(self) -> list[ConsumeQueue]:

@@ -13,13 +13,15 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Container
+from functools import partial
 from typing import Final, NamedTuple
 
 from storage_engine.catalog import Catalog
 from storage_engine.clock import Clock
 from storage_engine.delivery.consumer_offsets import ConsumerOffsets
 from storage_engine.delivery.failure import Failure
+from storage_engine.delivery.process_queue import ProcessQueue
 from storage_engine.delivery.subscription import Subscription
 from storage_engine.errors import RecordRefused, StoreError
 from storage_engine.groups.retry_policy import is_exhausted
@@ -38,6 +40,10 @@ log = logging.getLogger(__name__)
 
 ANY_TIME_QUEUE: Final = DELAY_LEVEL_MAX  # of the schedule topic; those before it are of a level
 SCHEDULE_QUEUES: Final = DELAY_LEVEL_MAX + 1
+# RocketMQ's bounds of how long an ordered queue is suspended after a failure.
+SUSPEND_MS: Final = 1_000
+SUSPEND_MS_MIN: Final = 10
+SUSPEND_MS_MAX: Final = 30_000
 _BATCH_COUNT_MAX: Final = 100  # about 2 ms
 _BATCHES_A_STEP: Final = 10
 _IN_PLACE_DELAY_MS: Final = 60_000
@@ -60,7 +66,8 @@ class Retries:
     """See the module's docstring.
 
     ``moved(failures)`` is called when they have their new place, ``retry_made(subscription,
-    queue)`` when the first message of a subscription has failed.
+    queue)`` when the first message of a subscription has failed, ``ready_at(process_queue, ms)``
+    when one stays in its place.
     """
 
     def __init__(
@@ -72,6 +79,7 @@ class Retries:
         mover: Mover,
         moved: Callable[[list[Failure]], None],
         retry_made: Callable[[Subscription, ConsumeQueue], None],
+        ready_at: Callable[[ProcessQueue, int], None],
     ) -> None:
         self._clock = clock
         self._catalog = catalog
@@ -80,14 +88,43 @@ class Retries:
         self._mover = mover
         self._moved = moved
         self._retry_made = retry_made
+        self._ready_at = ready_at
         self._waiting: deque[Failure] = deque()
         self.retried_count = 0
         self.dead_count = 0
 
     def fail(self, failure: Failure) -> None:
-        """Take a message out of its lease; ``tick`` moves it."""
-        failure.process_queue.hold(failure.queue_offset)
+        """Take a message out of its lease; ``tick`` moves it.
+
+        An ordered group retries in place, so that nothing overtakes the message.
+        """
+        process_queue = failure.process_queue
+        owner = process_queue.owner
+        if owner.config.is_ordered and process_queue is not owner.retry and not failure.is_dead:
+            failures = process_queue.attempts(failure.queue_offset)
+            limit = owner.config.max_reconsume_times
+            if not is_exhausted(reconsume_times=failures, max_reconsume_times=limit):
+                self._suspend(failure)
+                return
+            failure = failure._replace(is_dead=True)
+        process_queue.hold(failure.queue_offset)
         self._waiting.append(failure)
+
+    def forget(self, process_queues: Container[ProcessQueue]) -> None:
+        """Their messages begin again: what has failed there and waits here is moved no more."""
+        self._waiting = deque(
+            [each for each in self._waiting if each.process_queue not in process_queues]
+        )
+
+    def _suspend(self, failure: Failure) -> None:
+        delay_ms = SUSPEND_MS if failure.delay_ms is None else failure.delay_ms
+        delay_ms = min(max(delay_ms, SUSPEND_MS_MIN), SUSPEND_MS_MAX)
+        self._put_back(failure, delay_ms)
+
+    def _put_back(self, failure: Failure, delay_ms: int) -> None:
+        ready_ms = self._clock.monotonic_ms() + delay_ms
+        failure.process_queue.give_back(failure.queue_offset, ready_ms)
+        self._ready_at(failure.process_queue, ready_ms)
 
     @property
     def waiting_count(self) -> int:
@@ -116,13 +153,12 @@ class Retries:
                 taken.append(self._waiting.popleft())
             if not successors:
                 return True
-            places = self._mover.move(
-                [
-                    Move(each.record, each.failure.process_queue.progress, each.queue_offset)
-                    for each in successors
-                ],
-                lambda: self._moved([each.failure for each in successors]),
-            )
+            moves = [
+                Move(each.record, each.failure.process_queue.progress, each.queue_offset)
+                for each in successors
+            ]
+            reset_counts = [move.progress.reset_count for move in moves]
+            places = self._mover.move(moves, partial(self._published, successors, reset_counts))
         except StoreError as exc:
             self._waiting.extendleft(reversed(taken))
             log.warning("retries wait", extra={"action": "retries_stalled", "reason": str(exc)})
@@ -136,14 +172,24 @@ class Retries:
             self.retried_count += not successor.is_dead
         return True
 
+    def _published(self, successors: list[_Successor], reset_counts: list[int]) -> None:
+        """The new places are durable. After a reset the old ones are another delivery's."""
+        failures = [each.failure for each in successors]
+        self._moved(
+            [
+                failure
+                for failure, reset_count in zip(failures, reset_counts, strict=True)
+                if failure.process_queue.progress.reset_count == reset_count
+            ]
+        )
+
     def _successor_or_back(self, failure: Failure) -> _Successor | None:
         """The same; a message of an older store whose properties leave no room stays in place."""
         try:
             return self._successor(failure)
         except RecordRefused as exc:
             log.warning("cannot be moved", extra={"action": "retry_in_place", "reason": str(exc)})
-            ready_ms = self._clock.monotonic_ms() + _IN_PLACE_DELAY_MS
-            failure.process_queue.give_back(failure.queue_offset, ready_ms)
+            self._put_back(failure, _IN_PLACE_DELAY_MS)
             return None
 
     def _successor(self, failure: Failure) -> _Successor | None:
@@ -169,6 +215,7 @@ class Retries:
                 group=group.group,
                 reason=failure.reason,
                 delivered_ms=failure.delivered_ms,
+                attempts=reconsume_times + process_queue.attempts(queue_offset) + 1,
                 settles=settles,
             )
             return _Successor(failure, dead, is_dead=True, is_ready=False)

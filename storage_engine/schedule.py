@@ -22,7 +22,7 @@ import numpy as np
 
 from storage_engine.clock import Clock
 from storage_engine.delivery.consumer_offsets import ConsumerOffsets, Progress
-from storage_engine.errors import StoreError
+from storage_engine.errors import StoreError, TopicNotFound
 from storage_engine.log.commit_log import CommitLog
 from storage_engine.moves import Move, Mover
 from storage_engine.queues.consume_queue import ConsumeQueue
@@ -257,17 +257,25 @@ class Schedule:
         else:
             try:
                 record = self._due(progress, queue_offset, self._commit_log.read_many([place]))
+            except TopicNotFound as exc:
+                self._drop(progress, queue_offset, str(exc), logging.INFO)
+                return None
             except StoreError as exc:
                 reason = str(exc)
             else:
                 return Move(record, progress, queue_offset)
-        log.error(
+        self._drop(progress, queue_offset, reason, logging.ERROR)
+        return None
+
+    def _drop(self, progress: Progress, queue_offset: int, reason: str, level: int) -> None:
+        """Settle a message that has nowhere to go, as after its topic was deleted."""
+        log.log(
+            level,
             "scheduled message cannot be delivered",
             extra={"action": "undeliverable", "offset": queue_offset, "reason": reason},
         )
         self.undeliverable_count += 1
         self._consumer_offsets.settle_moved(progress, [(queue_offset, 1)])
-        return None
 
     def _moved(self, taken: list[_Pending]) -> None:
         self.delivered_count += len(taken)

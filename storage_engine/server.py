@@ -22,7 +22,8 @@ from storage_engine.delivery.subscription import Delivered, Parked
 from storage_engine.errors import BadFrame, BadRequest, StoreBusy, StoreError
 from storage_engine.put_path import Appended, holds_one_record
 from storage_engine.store import STORE_HOST, Store
-from storage_engine.wire.deliveries import ReceiveHead, ReceiveRequest, SettleRequest
+from storage_engine.wire.dead_letters import PurgeRequest, RedriveReply, RedriveRequest
+from storage_engine.wire.deliveries import LeaveRequest, ReceiveHead, ReceiveRequest, SettleRequest
 from storage_engine.wire.frames import (
     Frame,
     FrameDecoder,
@@ -34,6 +35,7 @@ from storage_engine.wire.frames import (
     encode_struct,
 )
 from storage_engine.wire.groups import GroupConfig, GroupList, GroupRef
+from storage_engine.wire.offsets import OffsetCommitRequest, OffsetResetRequest
 from storage_engine.wire.protocol import CancelRequest, Empty, HelloReply, HelloRequest, Op
 from storage_engine.wire.reads import LookUpRequest, OffsetAtTimeRequest, PullRequest
 from storage_engine.wire.struct import Wire
@@ -90,6 +92,7 @@ class _Connection(asyncio.BufferedProtocol):
         self._replies: list[bytes] = []
         self._reply_bytes = 0
         self._parked: dict[int, Parked] = {}
+        self._memberships: set[tuple[str, str, str]] = set()  # (group, topic, member)
         self._is_waiting_for_disk = False
         self._is_waiting_for_client = False
         self._calls: dict[int, Callable[[Wire], Wire]] = {
@@ -101,6 +104,13 @@ class _Connection(asyncio.BufferedProtocol):
             Op.OFFSET_AT_TIME: lambda request: self._store.queries.offset_at_time(
                 cast("OffsetAtTimeRequest", request)
             ),
+            Op.OFFSET_COMMIT: lambda request: self._store.consumption.offset_commit(
+                cast("OffsetCommitRequest", request)
+            ),
+            Op.OFFSET_RESET: lambda request: self._store.consumption.offset_reset(
+                cast("OffsetResetRequest", request)
+            ),
+            Op.LEAVE: self._leave,
             Op.TOPIC_PUT: self._topic_put,
             Op.TOPIC_LIST: lambda request: TopicList(topics=self._store.catalog.topic_list()),
             Op.TOPIC_STATS: lambda request: self._store.topic_stats(
@@ -110,6 +120,11 @@ class _Connection(asyncio.BufferedProtocol):
             Op.GROUP_LIST: lambda request: GroupList(groups=self._store.catalog.group_list()),
             Op.GROUP_STATS: lambda request: self._store.consumption.group_stats(
                 cast("GroupRef", request).group
+            ),
+            Op.TOPIC_DELETE: self._topic_delete,
+            Op.GROUP_DELETE: self._group_delete,
+            Op.PURGE: lambda request: self._store.consumption.dead_letters.purge(
+                cast("PurgeRequest", request)
             ),
             Op.STATS: lambda request: self._store.stats(len(self._server.connections)),
         }
@@ -133,6 +148,9 @@ class _Connection(asyncio.BufferedProtocol):
         parked, self._parked = self._parked, {}
         for waiting in parked.values():
             self._store.consumption.cancel(waiting, answer=False)
+        memberships, self._memberships = self._memberships, set()
+        for membership in memberships:
+            self._store.consumption.delivery.leave(*membership)
 
     def pause_writing(self) -> None:
         self._is_waiting_for_client = True
@@ -231,6 +249,9 @@ class _Connection(asyncio.BufferedProtocol):
         elif isinstance(request, LookUpRequest):
             content = encode_records_reply(*self._store.queries.look_up(request))
             self._reply(op, request_id, content)
+        elif isinstance(request, RedriveRequest):
+            answer = partial(self._redriven, request_id)
+            self._store.consumption.dead_letters.redrive(request, answer)
         elif isinstance(request, CancelRequest):
             parked = self._parked.pop(request.request_id, None)
             if parked is not None:
@@ -277,12 +298,18 @@ class _Connection(asyncio.BufferedProtocol):
     def _receive(self, request_id: int, request: ReceiveRequest) -> None:
         if request_id in self._parked:
             raise BadRequest(f"request id {request_id} is in use")
+        if self._store.consumption.is_exclusive(request.group):
+            self._memberships.add((request.group, request.topic, request.member_id))
         parked = self._store.consumption.receive(request, partial(self._received, request_id))
         if parked is not None and not parked.is_done:
             self._parked[request_id] = parked
 
     def _received(self, request_id: int, delivered: Delivered) -> None:
         self._parked.pop(request_id, None)
+        if delivered.refusal is not None:
+            error = delivered.refusal
+            self._reply(Op.RECEIVE, request_id, encode_error(error), error.code)
+            return
         head = ReceiveHead(
             lease_generation=delivered.lease_generation,
             lease_until_ms=delivered.lease_until_ms,
@@ -290,6 +317,16 @@ class _Connection(asyncio.BufferedProtocol):
         )
         records = self._store.read_records(delivered.records)
         self._reply(Op.RECEIVE, request_id, encode_records_reply(head, records))
+
+    def _leave(self, request: Wire) -> Wire:
+        assert isinstance(request, LeaveRequest)
+        membership = request.group, request.topic, request.member_id
+        self._memberships.discard(membership)
+        self._store.consumption.delivery.leave(*membership)
+        return Empty()
+
+    def _redriven(self, request_id: int, reply: RedriveReply) -> None:
+        self._reply(Op.REDRIVE, request_id, encode_struct(reply))
 
     async def _checkpoint(self, request_id: int) -> None:
         try:
@@ -315,6 +352,14 @@ class _Connection(asyncio.BufferedProtocol):
 
     def _group_put(self, request: Wire) -> Wire:
         self._store.catalog.group_put(cast("GroupConfig", request))
+        return Empty()
+
+    def _topic_delete(self, request: Wire) -> Wire:
+        self._store.consumption.deletions.topic_delete(cast("TopicRef", request).topic)
+        return Empty()
+
+    def _group_delete(self, request: Wire) -> Wire:
+        self._store.consumption.deletions.group_delete(cast("GroupRef", request).group)
         return Empty()
 
 

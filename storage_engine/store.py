@@ -86,7 +86,13 @@ class Store:
         )
         self._puts = PutPath(config, self._commit_log, self._dispatcher)
         self.catalog = Catalog(config, self._files, clock, self._queues, self._puts.routes)
-        self.queries = Queries(config, self._commit_log, self.catalog, self._queues, self.indexer)
+        self.queries = Queries(
+            config,
+            self._commit_log,
+            self.catalog,
+            self.indexer,
+            lambda *place: self.consumption.dead_letters.is_gone(*place),
+        )
         self.consumption: Consumption
         self.retention: Retention
         self._prefaulter: Prefaulter
@@ -157,6 +163,7 @@ class Store:
             self._commit_log,
             self._queues,
             self._consumer_offsets,
+            self._min_offsets,
             self._engine_puts,
             self.epoch,
             self.queries.queues_of,
@@ -183,7 +190,11 @@ class Store:
     def _new_retention(self) -> Retention:
         consumption = self.consumption
         forwarder = Forwarder(
-            self._commit_log, consumption.schedule, consumption.mover, self.durability.durable_to
+            self._commit_log,
+            consumption.schedule,
+            consumption.mover,
+            self.durability.durable_to,
+            consumption.deletions.is_orphan,
         )
         return Retention(
             self.config,
@@ -198,6 +209,7 @@ class Store:
             self._consumer_offsets,
             self.indexer,
             forwarder.forward,
+            consumption.deletions.purge,
             lambda: self._dispatcher.dispatched_offset,
         )
 
@@ -300,12 +312,13 @@ class Store:
     def pull(self, request: PullRequest) -> tuple[PullHead, list[tuple[int, int]]]:
         """Read at an offset; (head, records). Changes no delivery state.
 
-        Damaged records are passed over; when nothing else is left, as if none had matched.
+        Damaged records, and dead letters that are gone, are passed over; when nothing else is left,
+        as if none had matched.
         """
         head, records = self.queries.pull(request)
-        damaged = frozenset(self._damaged(records))
-        if damaged:
-            records = [record for at, record in enumerate(records) if at not in damaged]
+        hidden = {*self._damaged(records), *self.queries.gone(request, records)}
+        if hidden:
+            records = [record for at, record in enumerate(records) if at not in hidden]
             if not records:
                 head = msgspec.structs.replace(head, status=PullStatus.NO_MATCHED_MSG)
         return head, records

@@ -43,6 +43,11 @@ def dlq_topic_of(group: str) -> str:
     return DLQ_PREFIX + group
 
 
+def is_of_group(topic: str) -> bool:
+    """Whether the topic belongs to a group, and comes and goes with it."""
+    return topic.startswith((RETRY_PREFIX, DLQ_PREFIX))
+
+
 def _check(kind: str, name: str, length_max: int) -> None:
     if len(name) > length_max:
         raise BadRequest(

@@ -1,7 +1,8 @@
 """Rows of identity: users, tenants, namespaces, members, API keys.
 
     User ── Member(role) ──▶ Tenant ──▶ Namespace ◀── topics, groups
-                                └─────▶ ApiKey (bound to one namespace, or to all of the tenant)
+                                ├─────▶ ApiKey (bound to one namespace, or to all of the tenant)
+                                └─────▶ AuditEntry
 
 A namespace's name is unique in the whole service, because it is the prefix of the engine's names.
 """
@@ -103,3 +104,26 @@ class ApiKey(models.Model):
 
     def __str__(self) -> str:
         return f"{self.public_id} ({self.name})"
+
+
+class AuditEntry(models.Model):
+    """Who did what to which thing; the database lets nobody change or delete a row.
+
+    Names are texts, so that an entry outlives what it tells of.
+    """
+
+    tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT, related_name="audit_entries")
+    at = models.DateTimeField(auto_now_add=True)
+    actor = models.CharField(max_length=80)  # such as ``key:`` and its public id
+    action = models.CharField(max_length=40)  # noun.verb
+    namespace = models.CharField(max_length=NAME_CHARS_MAX)
+    target = models.CharField(max_length=200)  # such as ``groups/billing``
+    outcome = models.CharField(max_length=16)  # done, or unknown when nobody could tell
+    details = models.JSONField()
+    request_id = models.CharField(max_length=80)
+
+    class Meta:
+        indexes = (models.Index(fields=["tenant", "at"], name="audit_tenant_at"),)
+
+    def __str__(self) -> str:
+        return f"{self.actor} {self.action} {self.target}"

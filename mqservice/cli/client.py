@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from types import TracebackType
-from typing import Final, Self, TypeVar
+from typing import Final, Self, TypeVar, overload
 from urllib.parse import quote, urlencode
 
 import httpx
@@ -29,7 +29,9 @@ from mqservice.cli.messages import (
     parse_received,
     parse_stored,
 )
+from mqservice.cli.progress import GroupLag, Sought
 from mqservice.cli.target import Target
+from mqservice.cli.tasks import DeadLetterPage, DryRun, Task, TaskFailurePage, TaskOrder
 
 TIMEOUT_MS_DEFAULT: Final = 30_000
 # The server parks a receive for its `wait`; the answer may take that much longer.
@@ -176,6 +178,10 @@ class RestClient:
         )
         return _decode(answer, Topic)
 
+    async def delete_topic(self, name: str) -> None:
+        """Delete the topic with its messages."""
+        await self._request("DELETE", f"{self._root}/topics/{quote(name, safe='')}")
+
     async def produce(self, topic: str, message: Outgoing) -> Stored:
         """Store one message as JSON; raises what became of it otherwise."""
         answer = await self._request(
@@ -240,6 +246,61 @@ class RestClient:
         """The one message of that id."""
         path = f"{self._messages_path(topic)}/{quote(message_id, safe='')}"
         return parse_stored((await self._request("GET", path)).content)
+
+    async def dead_letters(self, group: str, query: Mapping[str, str]) -> DeadLetterPage:
+        """One page of what a group gave up, with the parameters of the API as ``query``."""
+        path = f"{self._root}/groups/{quote(group, safe='')}/dlq?{urlencode(query)}"
+        return _decode(await self._request("GET", path), DeadLetterPage)
+
+    async def order_task(self, group: str, verb: str, order: TaskOrder) -> Task | DryRun:
+        """``redrive`` or ``purge`` dead letters of a group: the task, or what it would move."""
+        path = f"{self._root}/groups/{quote(group, safe='')}/dlq:{verb}"
+        answer = await self._request("POST", path, content=msgspec.json.encode(order))
+        return _decode(answer, DryRun) if order.dry_run else _decode(answer, Task)
+
+    async def task(self, task_id: str) -> Task:
+        """How far a task has come."""
+        path = f"{self._root}/tasks/{quote(task_id, safe='')}"
+        return _decode(await self._request("GET", path), Task)
+
+    async def task_failures(self, task_id: str, *, limit: int) -> TaskFailurePage:
+        """The first ``limit`` messages that a task did not move."""
+        path = f"{self._root}/tasks/{quote(task_id, safe='')}/failures?limit={limit}"
+        return _decode(await self._request("GET", path), TaskFailurePage)
+
+    @overload
+    async def call(
+        self, method: str, path: str, kind: type[Answer], *, content: bytes | None = None
+    ) -> Answer: ...
+
+    @overload
+    async def call(self, method: str, path: str) -> None: ...
+
+    async def call(
+        self,
+        method: str,
+        path: str,
+        kind: type[Answer] | None = None,
+        *,
+        content: bytes | None = None,
+    ) -> Answer | None:
+        """Any request of the control plane, with its path below the namespace's."""
+        answer = await self._request(method, f"{self._root}/{path}", content=content)
+        return None if kind is None else _decode(answer, kind)
+
+    async def seek(
+        self, group: str, topic: str, wanted: Mapping[str, object], *, is_dry_run: bool
+    ) -> Sought:
+        """Let a group go on from another place; ``wanted``: the API's ``to`` and ``queues``."""
+        content = msgspec.json.encode({"topic": topic, **wanted, "dry_run": is_dry_run})
+        path = f"{self._root}/groups/{quote(group, safe='')}:seek"
+        return _decode(await self._request("POST", path, content=content), Sought)
+
+    async def lag(self, group: str, topic: str | None) -> GroupLag:
+        """What a group has still to settle, of one topic or of all it has read."""
+        query = "" if topic is None else f"?{urlencode({'topic': topic})}"
+        path = f"{self._root}/groups/{quote(group, safe='')}/lag{query}"
+        return _decode(await self._request("GET", path), GroupLag)
 
     def _messages_path(self, topic: str) -> str:
         return f"{self._root}/topics/{quote(topic, safe='')}/messages"

@@ -1,4 +1,4 @@
-"""``mqservice topic``: create and list topics of a namespace."""
+"""``mqservice topic``: create, list and delete topics of a namespace."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from mqservice.cli.target import (
     find_target,
 )
 
-app = typer.Typer(no_args_is_help=True, help="Create and list topics.")
+app = typer.Typer(no_args_is_help=True, help="Create, list and delete topics.")
 
 
 class Durability(enum.StrEnum):
@@ -55,6 +55,21 @@ def list_topics(
     screen.run(_list(_target(base_url, key, namespace), as_json=as_json))
 
 
+@app.command("delete")
+def delete(
+    name: Annotated[str, typer.Argument(help="The topic.")],
+    is_sure: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    base_url: BaseUrlOption = None,
+    key: KeyOption = None,
+    namespace: NamespaceOption = None,
+) -> None:
+    """Delete a topic with its messages."""
+    target = _target(base_url, key, namespace)
+    if not is_sure:
+        typer.confirm(f"Delete topic {name} with its messages?", abort=True, err=True)
+    screen.run(_delete(target, name))
+
+
 def _target(base_url: str | None, key: str | None, namespace: str | None) -> Target:
     try:
         return find_target(base_url, key, namespace)
@@ -66,6 +81,13 @@ async def _create(target: Target, name: str, queues: int, durability: Durability
     async with RestClient(target) as client:
         topic = await client.create_topic(name, queues=queues, durability=durability)
     screen.notice(f"topic {topic.name} with {topic.queues} queues is there")
+    return 0
+
+
+async def _delete(target: Target, name: str) -> int:
+    async with RestClient(target) as client:
+        await client.delete_topic(name)
+    screen.notice(f"topic {name} is deleted")
     return 0
 
 

@@ -11,6 +11,7 @@ more.
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from typing import Final
 
 import msgspec
@@ -28,7 +29,8 @@ from mqservice.delivery.receive import topic_route
 from mqservice.delivery.replies import answer_struct, takes_msgpack
 from mqservice.delivery.stored_messages import StoredMessage, stored_message, stored_messages
 from mqservice.delivery.tags import tags_of
-from mqservice.delivery.walk import Question
+from mqservice.delivery.walk import Page, Question
+from mqservice.store import Store
 from mqservice.topics.routes import TopicRoute
 
 _NAMES: Final = ("key", "tag", "from", "to", "queue", "offset", "limit", "cursor")
@@ -42,7 +44,8 @@ class BrowseAnswer(msgspec.Struct, frozen=True):
     is_complete: bool
 
 
-_encode_question = msgspec.msgpack.Encoder().encode
+FindPage = Callable[[Store, TopicRoute, Question, bytes | None, int], Awaitable[Page]]
+encode_question = msgspec.msgpack.Encoder().encode
 
 
 async def browse_messages(context: DeliveryContext, request: Request) -> None:
@@ -52,24 +55,37 @@ async def browse_messages(context: DeliveryContext, request: Request) -> None:
     query = Query(request.scope["query_string"], _NAMES)
     question = _question_of(query, topic)
     limit = query.number("limit", low=1, high=BROWSE_COUNT_MAX) or BROWSE_COUNT_DEFAULT
-    name, bound_to = topic.engine_name, _encode_question(question)
-    place: bytes | None = None
-    if (cursor := query.text("cursor")) is not None:
-        place = context.cursors.read(cursor, topic=name, question=bound_to)
-        if place is None:
-            raise Fault(
-                "?cursor",
-                "CURSOR_INVALID",
-                "the cursor is not one of this topic and query; give next_cursor of the page "
-                "before, and all parameters but limit as they were there",
-            )
-    find_page = queue_page if question.key is None else key_page
-    page = await find_page(context.store, topic, question, place, limit)
+    bound_to = encode_question(question)
+    place = read_place(context, query, topic, bound_to)
+    page = await find_page_of(question)(context.store, topic, question, place, limit)
     next_cursor = None
     if page.place is not None:
-        next_cursor = context.cursors.write(page.place, topic=name, question=bound_to)
+        next_cursor = context.cursors.write(page.place, topic=topic.engine_name, question=bound_to)
     messages = stored_messages(page.records, as_bytes=takes_msgpack(request))
     await answer_struct(request, BrowseAnswer(messages, next_cursor, page.is_complete))
+
+
+def find_page_of(question: Question) -> FindPage:
+    """What finds the pages of a question."""
+    return queue_page if question.key is None else key_page
+
+
+def read_place(
+    context: DeliveryContext, query: Query, topic: TopicRoute, question: bytes
+) -> bytes | None:
+    """Where the ``cursor`` of a query goes on; None without one. Raises Fault."""
+    cursor = query.text("cursor")
+    if cursor is None:
+        return None
+    place = context.cursors.read(cursor, topic=topic.engine_name, question=question)
+    if place is None:
+        raise Fault(
+            "?cursor",
+            "CURSOR_INVALID",
+            "the cursor is not one of this topic and query; give next_cursor of the page "
+            "before, and all parameters but limit as they were there",
+        )
+    return place
 
 
 async def read_message(context: DeliveryContext, request: Request) -> None:

@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Final, Protocol
 
 import msgspec
 
-from mqservice.delivery import frames
+from mqservice.delivery import frames, pushes
 from mqservice.delivery.bodies import JSON_PROPERTY, split_json_mark
 from mqservice.delivery.decoding import Fault, fault_of
 from mqservice.store import Record
@@ -30,6 +30,7 @@ _OPS: Final = {
     "ack": 7,
     "nack": 8,
     "extend": 9,
+    "dlq": 10,
     "unsub": 15,
     "ping": 16,
     "pong": 17,
@@ -56,11 +57,12 @@ class Codec(Protocol):
     """What a session needs of its subprotocol. Stateless."""
 
     name: ClassVar[str]
-    Welcome: ClassVar[type[frames.Welcome]]
-    Lost: ClassVar[type[frames.Lost]]
-    Ok: ClassVar[type[frames.Ok]]
-    Err: ClassVar[type[frames.Err]]
-    Goaway: ClassVar[type[frames.Goaway]]
+    Welcome: ClassVar[type[pushes.Welcome]]
+    Lost: ClassVar[type[pushes.Lost]]
+    Flow: ClassVar[type[pushes.Flow]]
+    Ok: ClassVar[type[pushes.Ok]]
+    Err: ClassVar[type[pushes.Err]]
+    Goaway: ClassVar[type[pushes.Goaway]]
     ping: ClassVar[bytes]
     pong: ClassVar[bytes]
 
@@ -87,11 +89,12 @@ class _JsonEnvelope(msgspec.Struct):
 
 class JsonCodec:
     name: ClassVar[str] = JSON_NAME
-    Welcome: ClassVar[type[frames.Welcome]] = frames.JsonWelcome
-    Lost: ClassVar[type[frames.Lost]] = frames.JsonLost
-    Ok: ClassVar[type[frames.Ok]] = frames.JsonOk
-    Err: ClassVar[type[frames.Err]] = frames.JsonErr
-    Goaway: ClassVar[type[frames.Goaway]] = frames.JsonGoaway
+    Welcome: ClassVar[type[pushes.Welcome]] = pushes.JsonWelcome
+    Lost: ClassVar[type[pushes.Lost]] = pushes.JsonLost
+    Flow: ClassVar[type[pushes.Flow]] = pushes.JsonFlow
+    Ok: ClassVar[type[pushes.Ok]] = pushes.JsonOk
+    Err: ClassVar[type[pushes.Err]] = pushes.JsonErr
+    Goaway: ClassVar[type[pushes.Goaway]] = pushes.JsonGoaway
     ping: ClassVar[bytes] = b"{}"
     pong: ClassVar[bytes] = b'{"op":"pong"}'
 
@@ -134,7 +137,7 @@ class JsonCodec:
         self, sid: int, first_tag: int, records: Sequence[Record], attempts: Sequence[int]
     ) -> bytes:
         return self._encode(
-            frames.JsonMessages(
+            pushes.JsonMessages(
                 sid,
                 [
                     _json_delivered(tag, record, attempt)
@@ -146,7 +149,7 @@ class JsonCodec:
         )
 
 
-def _json_delivered(tag: int, record: Record, attempt: int) -> frames.JsonDelivered:
+def _json_delivered(tag: int, record: Record, attempt: int) -> pushes.JsonDelivered:
     body: str | bytes | msgspec.Raw
     properties = record.properties
     if JSON_PROPERTY in properties:
@@ -161,7 +164,7 @@ def _json_delivered(tag: int, record: Record, attempt: int) -> frames.JsonDelive
         except UnicodeDecodeError:
             body = record.body
             form = "b64"
-    return frames.JsonDelivered(
+    return pushes.JsonDelivered(
         tag,
         record.message_id,
         record.queue_id,
@@ -179,11 +182,12 @@ def _json_delivered(tag: int, record: Record, attempt: int) -> frames.JsonDelive
 
 class PackCodec:
     name: ClassVar[str] = MSGPACK_NAME
-    Welcome: ClassVar[type[frames.Welcome]] = frames.PackWelcome
-    Lost: ClassVar[type[frames.Lost]] = frames.PackLost
-    Ok: ClassVar[type[frames.Ok]] = frames.PackOk
-    Err: ClassVar[type[frames.Err]] = frames.PackErr
-    Goaway: ClassVar[type[frames.Goaway]] = frames.PackGoaway
+    Welcome: ClassVar[type[pushes.Welcome]] = pushes.PackWelcome
+    Lost: ClassVar[type[pushes.Lost]] = pushes.PackLost
+    Flow: ClassVar[type[pushes.Flow]] = pushes.PackFlow
+    Ok: ClassVar[type[pushes.Ok]] = pushes.PackOk
+    Err: ClassVar[type[pushes.Err]] = pushes.PackErr
+    Goaway: ClassVar[type[pushes.Goaway]] = pushes.PackGoaway
     ping: ClassVar[bytes] = b"\x91\x10"
     pong: ClassVar[bytes] = b"\x91\x11"
 
@@ -238,9 +242,9 @@ class PackCodec:
     def encode_messages(
         self, sid: int, first_tag: int, records: Sequence[Record], attempts: Sequence[int]
     ) -> bytes:
-        delivered = frames.PackDelivered
+        delivered = pushes.PackDelivered
         return self._encode(
-            frames.PackMessages(
+            pushes.PackMessages(
                 sid,
                 [
                     delivered(

@@ -13,9 +13,10 @@ from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Final
 
 from mqservice.accounts.access import Principal, Scope
-from mqservice.delivery import frames
+from mqservice.delivery import frames, pushes
 from mqservice.delivery.decoding import Fault
 from mqservice.delivery.limits import (
+    AUTO_EXTEND_MS_MAX,
     CREDIT_BYTES_MAX,
     CREDIT_MSGS_MAX,
     FRAME_BYTES_MAX,
@@ -70,6 +71,8 @@ class Commands:
             frames.PackNack: self._nack,
             frames.JsonExtend: self._extend,
             frames.PackExtend: self._extend,
+            frames.JsonDeadLetter: self._dead_letter,
+            frames.PackDeadLetter: self._dead_letter,
             frames.JsonUnsubscribe: self._unsubscribe,
             frames.PackUnsubscribe: self._unsubscribe,
             frames.JsonPing: self._ping,
@@ -144,6 +147,7 @@ class Commands:
         group = await self._group_route(command.group)
         lease_ms = group.lease_ms if command.lease_ms is None else command.lease_ms
         _check_lease("/lease_ms", lease_ms)
+        _check_auto_extend(command.auto_extend_ms)
         credit = command.credit or frames.Credit()
         _check_credit(credit.msgs, credit.bytes)
         subscription = Subscription(
@@ -152,12 +156,13 @@ class Commands:
             topic=topic,
             group=group,
             lease_ms=lease_ms,
+            auto_extend_ms=command.auto_extend_ms or 0,
             credit=frames.Credit(
                 min(credit.msgs, CREDIT_MSGS_MAX), min(credit.bytes, CREDIT_BYTES_MAX)
             ),
         )
         self._session.subscriptions[command.sid] = subscription
-        await self._session.send_ok(command.id, frames.Subscribed(subscription.credit))
+        await self._session.send_ok(command.id, pushes.Subscribed(subscription.credit))
         if not self._session.context.drain.has_begun:
             subscription.start()
 
@@ -165,7 +170,7 @@ class Commands:
         _check_credit(command.msgs, command.bytes)
         subscription = self._subscription(command.sid)
         subscription.add_credit(command.msgs, command.bytes)
-        await self._session.send_ok(command.id, frames.Subscribed(subscription.credit))
+        await self._session.send_ok(command.id, pushes.Subscribed(subscription.credit))
 
     async def _ack(self, command: frames.Ack) -> None:
         subscription = self._subscription(command.sid)
@@ -182,12 +187,20 @@ class Commands:
         if len(command.t) > SETTLE_COUNT_MAX:
             raise Fault("/t", "BAD_REQUEST", f"at most {SETTLE_COUNT_MAX} tags at once")
         for index, item in enumerate(command.t):
-            if not 0 <= item.delay_ms <= NACK_DELAY_MS_MAX:
+            if item.delay_ms is not None and not 0 <= item.delay_ms <= NACK_DELAY_MS_MAX:
                 raise Fault(f"/t/{index}/1", "BAD_REQUEST", "the delay is out of range")
-            if item.reason is not None and len(item.reason) > NACK_REASON_CHARS_MAX:
-                raise Fault(f"/t/{index}/2", "BAD_REQUEST", "the reason is too long")
+            _check_reason(f"/t/{index}/2", item.reason)
         await subscription.wait_ready()
         subscription.nack(command.t, command.id)
+
+    async def _dead_letter(self, command: frames.DeadLetter) -> None:
+        subscription = self._subscription(command.sid)
+        if len(command.t) > SETTLE_COUNT_MAX:
+            raise Fault("/t", "BAD_REQUEST", f"at most {SETTLE_COUNT_MAX} tags at once")
+        for index, item in enumerate(command.t):
+            _check_reason(f"/t/{index}/1", item.reason)
+        await subscription.wait_ready()
+        subscription.dead_letter(command.t, command.id)
 
     async def _extend(self, command: frames.Extend) -> None:
         subscription = self._subscription(command.sid)
@@ -204,7 +217,7 @@ class Commands:
             await subscription.close("unsubscribed")
         if not subscription.outstanding_count:
             self._session.subscriptions.pop(command.sid, None)
-        await self._session.send_ok(command.id, frames.Unsubscribed(subscription.outstanding_count))
+        await self._session.send_ok(command.id, pushes.Unsubscribed(subscription.outstanding_count))
 
     async def _ping(self, _: frames.Ping) -> None:
         await self._session.send_frame(self._session.codec.pong)
@@ -244,6 +257,20 @@ def _check_lease(pointer: str, lease_ms: int) -> None:
             "ILLEGAL_LEASE",
             f"a lease is {LEASE_MS_MIN} to {LEASE_MS_MAX} ms long, found {lease_ms}",
         )
+
+
+def _check_auto_extend(auto_extend_ms: int | None) -> None:
+    if auto_extend_ms is not None and not 0 <= auto_extend_ms <= AUTO_EXTEND_MS_MAX:
+        raise Fault(
+            "/auto_extend_ms",
+            "ILLEGAL_LEASE",
+            f"leases are extended for 0 to {AUTO_EXTEND_MS_MAX} ms, found {auto_extend_ms}",
+        )
+
+
+def _check_reason(pointer: str, reason: str | None) -> None:
+    if reason is not None and len(reason) > NACK_REASON_CHARS_MAX:
+        raise Fault(pointer, "BAD_REQUEST", "the reason is too long")
 
 
 def _check_credit(msgs: int, bytes_count: int) -> None:

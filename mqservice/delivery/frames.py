@@ -1,31 +1,22 @@
-"""Frames of the WebSocket: each is one class of fields, worn twice.
+"""Commands on the WebSocket: each is one class of fields, worn twice.
 
     class Ack            the fields, what the session works with
     class JsonAck(Ack)   {"op": "ack", ...}
     class PackAck(Ack)   [7, ...]               positions never change, new fields join at the end
 
-Commands come from the client; pushes and answers from the server. Fields whose capability comes
-later hold their position and take null only.
+These are the commands, which come from the client; ``pushes.py`` has what the server sends. Fields
+whose capability comes later hold their position and take null only.
 """
 
 from __future__ import annotations
-
-from typing import Any
 
 import msgspec
 
 from mqservice.delivery.limits import (
     CREDIT_BYTES_DEFAULT,
-    CREDIT_BYTES_MAX,
     CREDIT_MSGS_DEFAULT,
-    CREDIT_MSGS_MAX,
-    FRAME_BYTES_MAX,
-    PING_MS,
-    PONG_MS,
 )
 from mqservice.delivery.messages import PackedMessage, ProduceMessage
-
-# Commands ---------------------------------------------------------------------------------------
 
 
 class Command(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -46,10 +37,20 @@ class PackCredit(Credit, frozen=True, array_like=True):
 
 
 class NackItem(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """An array in both subprotocols: [tag, delay_ms, reason], the last two may be left out."""
+    """An array in both subprotocols: [tag, delay_ms, reason], the last two may be left out.
+
+    Without a delay the group's retry policy decides.
+    """
 
     t: int
-    delay_ms: int = 0
+    delay_ms: int | None = None
+    reason: str | None = None
+
+
+class DeadLetterItem(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """An array in both subprotocols: [tag, reason], the reason may be left out."""
+
+    t: int
     reason: str | None = None
 
 
@@ -76,7 +77,7 @@ class Subscribe(Command, frozen=True, kw_only=True):
     filter: str | None = None
     mode: str | None = None
     lease_ms: int | None = None
-    auto_extend_ms: None = None
+    auto_extend_ms: int | None = None
     credit: Credit | None = None
     from_: None = msgspec.field(default=None, name="from")
 
@@ -103,6 +104,13 @@ class Nack(Command, frozen=True, kw_only=True):
 
     sid: int
     t: list[NackItem]
+
+
+class DeadLetter(Command, frozen=True, kw_only=True):
+    """Give messages up: they go to the group's DLQ."""
+
+    sid: int
+    t: list[DeadLetterItem]
 
 
 class Extend(Command, frozen=True, kw_only=True):
@@ -157,6 +165,10 @@ class JsonExtend(Extend, frozen=True, tag_field="op", tag="extend"):
     pass
 
 
+class JsonDeadLetter(DeadLetter, frozen=True, tag_field="op", tag="dlq"):
+    pass
+
+
 class JsonUnsubscribe(Unsubscribe, frozen=True, tag_field="op", tag="unsub"):
     pass
 
@@ -198,6 +210,10 @@ class PackExtend(Extend, frozen=True, array_like=True, tag=9):
     pass
 
 
+class PackDeadLetter(DeadLetter, frozen=True, array_like=True, tag=10):
+    pass
+
+
 class PackUnsubscribe(Unsubscribe, frozen=True, array_like=True, tag=15):
     pass
 
@@ -218,6 +234,7 @@ JsonCommand = (
     | JsonAck
     | JsonNack
     | JsonExtend
+    | JsonDeadLetter
     | JsonUnsubscribe
     | JsonPing
     | JsonPong
@@ -230,171 +247,9 @@ PackCommand = (
     | PackAck
     | PackNack
     | PackExtend
+    | PackDeadLetter
     | PackUnsubscribe
     | PackPing
     | PackPong
 )
 AnyCommand = JsonCommand | PackCommand
-
-# Pushes and answers -------------------------------------------------------------------------------
-
-
-class Limits(msgspec.Struct, frozen=True):
-    credit_msgs: int = CREDIT_MSGS_MAX
-    credit_bytes: int = CREDIT_BYTES_MAX
-    max_frame: int = FRAME_BYTES_MAX
-
-
-class PackLimits(Limits, frozen=True, array_like=True):
-    pass
-
-
-class Welcome(msgspec.Struct, frozen=True, kw_only=True):
-    """Answer to hello. ``resume_token`` is null until sessions can be resumed."""
-
-    id: int | None
-    session: str
-    resume_token: str | None = None
-    resumed: bool = False
-    ping_ms: int = PING_MS
-    pong_ms: int = PONG_MS
-    limits: Limits = Limits()
-
-
-class Delivered(msgspec.Struct, frozen=True, gc=False):
-    """A message on its way out, without its body.
-
-    t tag, id message id, q queue, o queue offset, s store time in ms, a attempt from 1, tag, keys,
-    g message group, p properties.
-    """
-
-    t: int
-    id: str
-    q: int
-    o: int
-    s: int
-    a: int
-    tag: str | None
-    keys: list[str]
-    g: str | None
-    p: dict[str, str]
-
-
-class JsonDelivered(Delivered, frozen=True, gc=False):
-    """``e`` says what ``b`` is: text, json (the value itself) or b64."""
-
-    b: str | bytes | msgspec.Raw
-    e: str
-
-
-class PackDelivered(Delivered, frozen=True, gc=False, array_like=True):
-    """The body is binary, as it is."""
-
-    b: bytes
-
-
-class Lost(msgspec.Struct, frozen=True):
-    """These tags are no longer the client's; ``why`` is lease_expired for now."""
-
-    sid: int
-    t: list[int]
-    why: str
-
-
-class Ok(msgspec.Struct, frozen=True):
-    """``r`` depends on the command."""
-
-    id: int
-    r: Any  # Any: each command has its own struct of results
-
-
-class Err(msgspec.Struct, frozen=True):
-    id: int | None
-    code: str
-    retryable: bool
-    msg: str
-
-
-class Goaway(msgspec.Struct, frozen=True):
-    """The server is about to close; reconnect after ``retry_ms``."""
-
-    why: str
-    grace_ms: int
-    retry_ms: int
-
-
-class JsonWelcome(Welcome, frozen=True, tag_field="op", tag="welcome"):
-    pass
-
-
-class JsonMessages(msgspec.Struct, frozen=True, tag_field="op", tag="msgs"):
-    sid: int
-    m: list[JsonDelivered]
-
-
-class JsonLost(Lost, frozen=True, tag_field="op", tag="lost"):
-    pass
-
-
-class JsonOk(Ok, frozen=True, tag_field="op", tag="ok"):
-    pass
-
-
-class JsonErr(Err, frozen=True, tag_field="op", tag="err"):
-    pass
-
-
-class JsonGoaway(Goaway, frozen=True, tag_field="op", tag="goaway"):
-    pass
-
-
-class PackWelcome(Welcome, frozen=True, kw_only=True, array_like=True, tag=2):
-    limits: Limits = PackLimits()
-
-
-class PackMessages(msgspec.Struct, frozen=True, array_like=True, tag=6):
-    sid: int
-    m: list[PackDelivered]
-
-
-class PackLost(Lost, frozen=True, array_like=True, tag=11):
-    pass
-
-
-class PackOk(Ok, frozen=True, array_like=True, tag=18):
-    pass
-
-
-class PackErr(Err, frozen=True, array_like=True, tag=19):
-    pass
-
-
-class PackGoaway(Goaway, frozen=True, array_like=True, tag=20):
-    pass
-
-
-# Results in ``Ok.r``; maps in both subprotocols ---------------------------------------------------
-
-
-class TagFailure(msgspec.Struct, frozen=True):
-    t: int
-    code: str
-
-
-class Settled(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Result of ack, nack and extend; the count that belongs to the command is there."""
-
-    failed: list[TagFailure]
-    acked: int | None = None
-    nacked: int | None = None
-    extended: int | None = None
-
-
-class Subscribed(msgspec.Struct, frozen=True):
-    """Result of sub and credit: what may be delivered from now on."""
-
-    credit: Credit
-
-
-class Unsubscribed(msgspec.Struct, frozen=True):
-    outstanding: int

@@ -17,6 +17,7 @@ from typing import Final
 from mqservice.accounts.access import unauthenticated
 from mqservice.delivery.browse import browse_messages, read_message
 from mqservice.delivery.context import DeliveryContext
+from mqservice.delivery.dead_letters import browse_dead_letters, read_dead_letter
 from mqservice.delivery.decoding import Fault, problem_of
 from mqservice.delivery.http import (
     ClientGone,
@@ -44,7 +45,7 @@ _PATH: Final = re.compile(
     r"(?:messages(?P<batch>:batch|/(?P<message_id>[^/:]+))?"
     r"|groups/(?P<reader>[^/:]+):(?P<receive>receive)"
     r"|queues/(?P<queue>[^/:]+)/(?P<what>messages|offset))"
-    r"|groups/(?P<group>[^/:]+):(?P<settle>settle))"
+    r"|groups/(?P<group>[^/:]+)(?::(?P<settle>settle)|/(?P<dlq>dlq)(?:/(?P<dead_id>[^/:]+))?))"
 )
 _MATCHES_MAX: Final = 10_000
 MESSAGES: Final = "messages"
@@ -54,6 +55,8 @@ QUEUE_MESSAGES: Final = "queue_messages"
 QUEUE_OFFSET: Final = "queue_offset"
 RECEIVE: Final = "receive"
 SETTLE: Final = "settle"
+DEAD_LETTERS: Final = "dead_letters"
+DEAD_LETTER: Final = "dead_letter"
 
 Handler = Callable[[DeliveryContext, Request], Awaitable[None]]
 HANDLERS: Final[dict[str, dict[str, Handler]]] = {
@@ -64,6 +67,8 @@ HANDLERS: Final[dict[str, dict[str, Handler]]] = {
     QUEUE_OFFSET: {"GET": read_offset_at_time},
     RECEIVE: {"POST": receive_messages},
     SETTLE: {"POST": settle_messages},
+    DEAD_LETTERS: {"GET": browse_dead_letters},
+    DEAD_LETTER: {"GET": read_dead_letter},
 }
 _PRODUCES: Final = frozenset({MESSAGES, MESSAGES_BATCH})
 
@@ -80,6 +85,8 @@ def find_match(path: str) -> Match | None:
         return None
     if found["settle"]:
         operation = SETTLE
+    elif found["dlq"]:
+        operation = DEAD_LETTER if found["dead_id"] else DEAD_LETTERS
     elif found["receive"]:
         operation = RECEIVE
     elif found["queue"]:
@@ -93,10 +100,10 @@ def find_match(path: str) -> Match | None:
         found["ns"] or "-",
         found["topic"] or "",
         found["reader"] or found["group"] or "",
-        found["message_id"] or "",
+        found["message_id"] or found["dead_id"] or "",
         found["queue"] or "",
     )
-    if operation == MESSAGE:
+    if operation in (MESSAGE, DEAD_LETTER):
         return match  # seldom asked for twice; it would only push out the others
     if len(_matches) >= _MATCHES_MAX:
         _matches.clear()

@@ -43,6 +43,7 @@ from mqservice.store import (
     ReceiveRequest,
     SettleRequest,
     Store,
+    shown_record,
 )
 from mqservice.topics.routes import TopicRoute
 
@@ -70,7 +71,7 @@ class ReceivedMessage(msgspec.Struct, frozen=True, gc=False):
     queue: int
     offset: int
     attempt: int
-    max_attempts: int
+    max_attempts: int | None
     born_at: str
     stored_at: str
     lease_until: str
@@ -229,8 +230,8 @@ async def give_back(store: Store, group: str, received: Received) -> None:
                     queue_id=record.queue_id,
                     lease_generation=generation,
                     queue_offset=record.queue_offset,
-                    delay_ms=0,
                     reason="receiver gone",
+                    is_release=True,
                 )
                 for record in received.records
             ],
@@ -249,15 +250,16 @@ def messages_of(
         expires_ms=head.lease_until_ms,
     )
     lease_until = rfc3339(head.lease_until_ms)
-    max_attempts = group.max_reconsume_times + 1
+    max_attempts = group.max_reconsume_times + 1 or None
     messages = []
-    for record, attempt in zip(received.records, head.attempts, strict=True):
+    for stored, attempt in zip(received.records, head.attempts, strict=True):
+        record = shown_record(stored)
         is_json, properties = split_json_mark(record.properties)
         body, body_json, body_b64 = forms_of(record.body, is_json=is_json, as_bytes=as_bytes)
         messages.append(
             ReceivedMessage(
                 record.message_id,
-                write(record.topic, record.queue_id, record.queue_offset),
+                write(stored.topic, record.queue_id, record.queue_offset),
                 record.tag,
                 record.keys,
                 record.message_group,

@@ -221,10 +221,14 @@ class Session:
     def _expire(self) -> None:
         now_ms = self.context.clock.now_ms()
         for subscription in list(self.subscriptions.values()):
+            subscription.extend_by_itself(now_ms)
             ended = subscription.expire(now_ms)
             if ended:
                 lost = self.codec.Lost(subscription.sid, ended, "lease_expired")
                 self.spawn(self.send_frame(self.codec.encode(lost)))
+            if state := subscription.flow_change():
+                flow = self.codec.Flow(subscription.sid, state)
+                self.spawn(self.send_frame(self.codec.encode(flow)))
             if subscription.is_drained:
                 del self.subscriptions[subscription.sid]
 

@@ -1,4 +1,4 @@
-"""Settle over REST: acks, nacks and extends of one group, by receipt, in one call.
+"""Settle over REST: acks, nacks, extends and dead letters of one group, by receipt, in one call.
 
     receipts ──▶ read (MAC) ──▶ grouped per queue and delivery ──▶ store.settle ──▶ counts, failed[]
                     └─ not ours ──▶ failed[] RECEIPT_INVALID
@@ -39,6 +39,11 @@ class NackItem(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     reason: str = ""
 
 
+class DeadLetterItem(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    receipt: str
+    reason: str = ""
+
+
 class ExtendItem(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     receipt: str
     lease: str | None = None
@@ -51,6 +56,7 @@ class SettleOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ack: list[str] = []
     nack: list[NackItem] = []
     extend: list[ExtendItem] = []
+    dead_letter: list[DeadLetterItem] = []
 
 
 class Extended(msgspec.Struct, frozen=True):
@@ -86,7 +92,7 @@ async def settle_messages(context: DeliveryContext, request: Request) -> None:
     group = await group_route(context, request)
     body = await read_body(request, SMALL_REQUEST_BYTES_MAX)
     options = decode(_decode_options, body)
-    count = len(options.ack) + len(options.nack) + len(options.extend)
+    count = len(options.ack) + len(options.nack) + len(options.extend) + len(options.dead_letter)
     if count > SETTLE_COUNT_MAX:
         raise Fault(
             "",
@@ -97,6 +103,7 @@ async def settle_messages(context: DeliveryContext, request: Request) -> None:
     plan.add_acks(options.ack)
     plan.add_nacks(options.nack)
     plan.add_extends(options.extend)
+    plan.add_dead_letters(options.dead_letter)
     await answer(request, 200, _encode(await plan.settle()))
 
 
@@ -125,24 +132,28 @@ class _Plan:
     def add_nacks(self, items: list[NackItem]) -> None:
         for index, item in enumerate({item.receipt: item for item in items}.values()):
             delay_ms = _delay_ms_of(f"/nack/{index}/delay", item)
-            if len(item.reason) > NACK_REASON_CHARS_MAX:
-                raise Fault(
-                    f"/nack/{index}/reason",
-                    "BAD_REQUEST",
-                    f"a reason has at most {NACK_REASON_CHARS_MAX} characters",
+            _check_reason(f"/nack/{index}/reason", item.reason)
+            self._add_nack(item.receipt, delay_ms, item.reason, is_dead=False)
+
+    def add_dead_letters(self, items: list[DeadLetterItem]) -> None:
+        for index, item in enumerate({item.receipt: item for item in items}.values()):
+            _check_reason(f"/dead_letter/{index}/reason", item.reason)
+            self._add_nack(item.receipt, None, item.reason, is_dead=True)
+
+    def _add_nack(self, text: str, delay_ms: int | None, reason: str, *, is_dead: bool) -> None:
+        receipt = self._read(text)
+        if receipt is not None:
+            self._nacks.append(
+                Nack(
+                    topic=receipt.topic,
+                    queue_id=receipt.queue_id,
+                    lease_generation=receipt.lease_generation,
+                    queue_offset=receipt.queue_offset,
+                    delay_ms=delay_ms,
+                    reason=reason,
+                    is_dead=is_dead,
                 )
-            receipt = self._read(item.receipt)
-            if receipt is not None:
-                self._nacks.append(
-                    Nack(
-                        topic=receipt.topic,
-                        queue_id=receipt.queue_id,
-                        lease_generation=receipt.lease_generation,
-                        queue_offset=receipt.queue_offset,
-                        delay_ms=delay_ms,
-                        reason=item.reason,
-                    )
-                )
+            )
 
     def add_extends(self, items: list[ExtendItem]) -> None:
         for index, item in enumerate(items):
@@ -193,7 +204,13 @@ class _Plan:
             for text, until_ms in zip(self._extend_texts, reply.extended_until_ms, strict=True)
             if until_ms
         ]
-        return SettleAnswer(reply.acked_count, reply.nacked_count, extended, 0, self._failed)
+        return SettleAnswer(
+            reply.acked_count,
+            reply.nacked_count,
+            extended,
+            reply.dead_lettered_count,
+            self._failed,
+        )
 
     def _read(self, text: str) -> Receipt | None:
         receipt = self._context.receipts.read(text, group=self._group, now_ms=self._now_ms)
@@ -206,7 +223,16 @@ class _Plan:
         return receipt
 
 
-def _delay_ms_of(pointer: str, item: NackItem) -> int:
+def _check_reason(pointer: str, reason: str) -> None:
+    if len(reason) > NACK_REASON_CHARS_MAX:
+        text = f"a reason has at most {NACK_REASON_CHARS_MAX} characters"
+        raise Fault(pointer, "BAD_REQUEST", text)
+
+
+def _delay_ms_of(pointer: str, item: NackItem) -> int | None:
+    """None: the group's retry policy decides."""
+    if item.delay is None and item.delay_ms is None:
+        return None
     try:
         delay_ms = pick_duration_ms("delay", item.delay, item.delay_ms, default_ms=0)
     except ValueError as exc:

@@ -14,7 +14,8 @@ import logging
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Literal, cast
 
-from mqservice.delivery import frames
+from mqservice.delivery import pushes
+from mqservice.delivery.held import Delivery, extend_of
 from mqservice.errors import problem_from_store
 from mqservice.store import (
     Extend,
@@ -27,7 +28,8 @@ from mqservice.store import (
 )
 
 if TYPE_CHECKING:
-    from mqservice.delivery.subscription import Delivery, Session, Subscription
+    from mqservice.delivery.owner import Session
+    from mqservice.delivery.subscription import Subscription
 
 log = logging.getLogger(__name__)
 
@@ -39,9 +41,9 @@ class Command:
     """A command that settles; ``outcome`` names the count in its answer."""
 
     id: int | None
-    outcome: Literal["acked", "nacked", "extended"]
+    outcome: Literal["acked", "nacked", "dead_lettered", "extended"]
     count: int = 0
-    failures: list[frames.TagFailure] = field(default_factory=list)
+    failures: list[pushes.TagFailure] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -56,35 +58,12 @@ class _Batch:
     """The request of one tick in the making."""
 
     def __init__(self) -> None:
-        self.acks: dict[tuple[int, int], list[int]] = {}
+        self.acks: dict[tuple[str, int, int], list[int]] = {}
         self.nacks: list[Nack] = []
         self.extends: list[Extend] = []
         self.parts: list[_Part] = []
         self.extended_tags: list[int] = []
         self.joined: list[tuple[Command, list[int]]] = []
-
-
-def nack_of(topic: str, delivery: Delivery, delay_ms: int, reason: str) -> Nack:
-    """What gives one delivered message back after ``delay_ms``."""
-    return Nack(
-        topic=topic,
-        queue_id=delivery.queue_id,
-        lease_generation=delivery.lease_generation,
-        queue_offset=delivery.queue_offset,
-        delay_ms=delay_ms,
-        reason=reason,
-    )
-
-
-def extend_of(topic: str, delivery: Delivery, lease_ms: int) -> Extend:
-    """What lets the lease of one delivered message end ``lease_ms`` from now."""
-    return Extend(
-        topic=topic,
-        queue_id=delivery.queue_id,
-        lease_generation=delivery.lease_generation,
-        queue_offset=delivery.queue_offset,
-        lease_ms=lease_ms,
-    )
 
 
 class Settlement:
@@ -110,8 +89,8 @@ class Settlement:
     def add_acks(self, command: Command, deliveries: list[tuple[int, Delivery]]) -> None:
         batch = self._open(command, deliveries)
         acks = batch.acks
-        for _, (queue_id, generation, queue_offset, _, _) in deliveries:
-            key = (queue_id, generation)
+        for _, (topic, queue_id, generation, queue_offset, _, _, _) in deliveries:
+            key = (topic, queue_id, generation)
             offsets = acks.get(key)
             if offsets is None:
                 acks[key] = [queue_offset]
@@ -127,8 +106,7 @@ class Settlement:
         self, command: Command, deliveries: list[tuple[int, Delivery]], lease_ms: int
     ) -> None:
         batch = self._open(command, deliveries)
-        topic = self._subscription.engine_topic
-        batch.extends += [extend_of(topic, delivery, lease_ms) for _, delivery in deliveries]
+        batch.extends += [extend_of(delivery, lease_ms) for _, delivery in deliveries]
         batch.extended_tags += [tag for tag, _ in deliveries]
 
     @property
@@ -184,7 +162,7 @@ class Settlement:
         self._forget(batch)
         for command, tags in batch.joined:
             command.failures += [
-                frames.TagFailure(tag, "OUTCOME_UNKNOWN")
+                pushes.TagFailure(tag, "OUTCOME_UNKNOWN")
                 for tag in tags
                 if subscription.is_late(tag)
             ]
@@ -196,7 +174,6 @@ class Settlement:
                 self._settling.difference_update([tag for tag, _ in part.deliveries])
 
     async def _settle(self, batch: _Batch) -> SettleReply:
-        topic = self._subscription.engine_topic
         return await self._session.context.store.settle(
             SettleRequest(
                 group=self._subscription.engine_group,
@@ -207,7 +184,7 @@ class Settlement:
                         lease_generation=generation,
                         queue_offsets=offsets,
                     )
-                    for (queue_id, generation), offsets in batch.acks.items()
+                    for (topic, queue_id, generation), offsets in batch.acks.items()
                 ],
                 nacks=batch.nacks,
                 extends=batch.extends,
@@ -220,13 +197,16 @@ class Settlement:
                 self._subscription.extended(tag, until_ms)
         if not reply.failures:
             return
-        failed = {(f.queue_id, f.lease_generation, f.queue_offset): f.code for f in reply.failures}
+        failed = {
+            (f.topic, f.queue_id, f.lease_generation, f.queue_offset): f.code
+            for f in reply.failures
+        }
         for part in batch.parts:
             for tag, delivery in part.deliveries:
-                code = failed.get(delivery[:3])
+                code = failed.get(delivery[:4])
                 if code is not None:
                     problem = problem_from_store(error_from_code(code, "refused by the engine"))
-                    part.command.failures.append(frames.TagFailure(tag, problem.code))
+                    part.command.failures.append(pushes.TagFailure(tag, problem.code))
                     part.command.count -= 1
 
     async def _answer(self, batch: _Batch) -> None:
@@ -235,7 +215,7 @@ class Settlement:
             command = part.command
             if command.id is None:
                 continue
-            result = frames.Settled(failed=command.failures, **{command.outcome: command.count})
+            result = pushes.Settled(failed=command.failures, **{command.outcome: command.count})
             await self._send(codec.encode(codec.Ok(command.id, result)))
 
     async def _answer_failed(self, batch: _Batch, exc: StoreError) -> None:

@@ -11,7 +11,7 @@ import msgspec
 
 from mqservice.delivery.bodies import Base64Form, BodyForm, JsonForm, forms_of, split_json_mark
 from mqservice.lib.timestamps import rfc3339
-from mqservice.store import Record
+from mqservice.store import Record, shown_record
 
 
 class StoredMessage(msgspec.Struct, frozen=True, gc=False):
@@ -37,7 +37,8 @@ def stored_messages(records: Iterable[Record], *, as_bytes: bool) -> list[Stored
 
 
 def stored_message(record: Record, *, as_bytes: bool) -> StoredMessage:
-    """One message; ``as_bytes`` for MessagePack."""
+    """One message as its producer made it, wherever it lies; ``as_bytes`` for MessagePack."""
+    record = shown_record(record)
     is_json, properties = split_json_mark(record.properties)
     return StoredMessage(
         record.message_id,

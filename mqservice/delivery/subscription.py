@@ -14,30 +14,31 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Iterable, Sequence
-from typing import Final, NamedTuple, Protocol
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final
 
-from mqservice.delivery import frames
-from mqservice.delivery.codec import Codec
-from mqservice.delivery.context import DeliveryContext
+from mqservice.delivery import frames, pushes
+from mqservice.delivery.held import Delivery, Held, nack_of
 from mqservice.delivery.limits import (
     CREDIT_BYTES_MAX,
     CREDIT_MSGS_MAX,
     FRAME_MESSAGES_MAX,
-    LATE_TAG_COUNT_MAX,
     WAIT_MS_MAX,
 )
-from mqservice.delivery.settlement import Command, Settlement, nack_of
+from mqservice.delivery.owner import Session
+from mqservice.delivery.settlement import Command, Settlement
 from mqservice.errors import problem_from_store
 from mqservice.groups.routes import GroupRoute
 from mqservice.store import (
     GroupNotFound,
+    Nack,
     Received,
     ReceiveRequest,
     Record,
     SettleRequest,
     StoreError,
     TopicNotFound,
+    shown_record,
 )
 from mqservice.topics.routes import TopicRoute
 
@@ -48,31 +49,6 @@ _RETRY_MS_MAX: Final = 2_000
 # A batch that waited longer than this for the socket gets its lease anew once it is sent.
 _HANDOVER_MS_MAX: Final = 1_000
 _NACK_COUNT_MAX: Final = 1_000
-
-
-class Delivery(NamedTuple):
-    """What must be remembered of a message that the client holds."""
-
-    queue_id: int
-    lease_generation: int
-    queue_offset: int
-    body_bytes: int
-    lease_until_ms: int
-
-
-class Session(Protocol):
-    """What a subscription needs of the session that owns it."""
-
-    context: DeliveryContext
-    codec: Codec
-    member_id: str
-    frame_bytes_max: int
-
-    async def send_frame(self, frame: bytes) -> None:
-        """Raises OSError once the client is gone."""
-
-    def end(self, code: int, reason: str) -> None:
-        """Close the session soon."""
 
 
 class Subscription:
@@ -86,6 +62,7 @@ class Subscription:
         topic: TopicRoute,
         group: GroupRoute,
         lease_ms: int,
+        auto_extend_ms: int,
         credit: frames.Credit,
     ) -> None:
         self.sid = sid
@@ -94,12 +71,12 @@ class Subscription:
         self._topic = topic
         self._group = group
         self._lease_ms = lease_ms
+        self._auto_extend_ms = auto_extend_ms
         self._credit_msgs = credit.msgs
         self._credit_bytes = credit.bytes
         self._has_credit = asyncio.Event()
-        self._outstanding: dict[int, Delivery] = {}
-        self._late: dict[int, Delivery] = {}
-        self._next_tag = 1
+        self._held = Held()
+        self._flow = self._flow_told = "open"
         self._sent_upto = 0
         self._pushing: asyncio.Task[None] | None = None
         self._fetch: asyncio.Task[tuple[Received, int]] | None = None
@@ -108,21 +85,17 @@ class Subscription:
 
     @property
     def outstanding_count(self) -> int:
-        return len(self._outstanding)
+        return len(self._held.outstanding)
 
     @property
     def is_drained(self) -> bool:
         """Whether it pushes nothing more and the client holds nothing more."""
-        return not (self.is_fetching or self._outstanding)
+        return not (self.is_fetching or self._held.outstanding)
 
     @property
     def credit(self) -> frames.Credit:
         """What may still be delivered; bytes fall below zero after one large message."""
         return frames.Credit(self._credit_msgs, self._credit_bytes)
-
-    @property
-    def engine_topic(self) -> str:
-        return self._topic.engine_name
 
     @property
     def engine_group(self) -> str:
@@ -175,7 +148,8 @@ class Subscription:
             has_credit = self._has_credit.is_set()
             self._fetch = self._begin_fetch() if has_credit else None
             if received.records:
-                await self._send_messages(first_tag, received.records, received.head.attempts)
+                shown = [shown_record(record) for record in received.records]
+                await self._send_messages(first_tag, shown, received.head.attempts)
                 self._renew_if_late(first_tag, len(received.records), received_ms)
 
     def _begin_fetch(self) -> asyncio.Task[tuple[Received, int]]:
@@ -199,16 +173,13 @@ class Subscription:
 
     def _register(self, received: Received) -> int:
         """Give tags to the messages; the first one is returned, the others follow it."""
-        head, records = received
-        generation, until_ms = head.lease_generation, head.lease_until_ms
-        first_tag = self._next_tag
-        deliveries = [
-            Delivery(r.queue_id, generation, r.queue_offset, len(r.body), until_ms) for r in records
-        ]
-        self._next_tag = first_tag + len(records)
-        self._outstanding.update(zip(range(first_tag, self._next_tag), deliveries, strict=True))
-        self._credit_msgs -= len(records)
-        self._credit_bytes -= sum([d.body_bytes for d in deliveries])
+        first_tag = self._held.next_tag
+        extend_until_ms = 0
+        if self._auto_extend_ms:
+            extend_until_ms = self._session.context.clock.now_ms() + self._auto_extend_ms
+        added = self._held.add(received, extend_until_ms)
+        self._credit_msgs -= added.msgs
+        self._credit_bytes -= added.body_bytes
         self._credit_changed()
         return first_tag
 
@@ -233,8 +204,9 @@ class Subscription:
 
     def add_credit(self, msgs: int, bytes_count: int) -> None:
         """Permits on top, up to the caps for what is free and outstanding together."""
-        outstanding_bytes = sum(d.body_bytes for d in self._outstanding.values())
-        self._credit_msgs = min(self._credit_msgs + msgs, CREDIT_MSGS_MAX - len(self._outstanding))
+        outstanding = self._held.outstanding
+        outstanding_bytes = sum(d.body_bytes for d in outstanding.values())
+        self._credit_msgs = min(self._credit_msgs + msgs, CREDIT_MSGS_MAX - len(outstanding))
         self._credit_bytes = min(
             self._credit_bytes + bytes_count, CREDIT_BYTES_MAX - outstanding_bytes
         )
@@ -245,6 +217,18 @@ class Subscription:
             self._has_credit.set()
         else:
             self._has_credit.clear()
+
+    def flow_change(self) -> str | None:
+        """What the client is to be told of why it gets messages or not; once each second.
+
+        A state that has passed by the next call is not told: credit is used up all the time.
+        """
+        state = "open" if self._has_credit.is_set() else "credit"
+        is_steady, self._flow = state == self._flow, state
+        if not is_steady or state == self._flow_told or not self.is_fetching:
+            return None
+        self._flow_told = state
+        return state
 
     # Settling -----------------------------------------------------------------------------------
 
@@ -264,12 +248,12 @@ class Subscription:
 
     def tags_upto(self, upto: int) -> list[int]:
         """Outstanding tags that are not greater than ``upto``, and those still being settled."""
-        outstanding = [tag for tag in self._outstanding if tag <= upto]
+        outstanding = [tag for tag in self._held.outstanding if tag <= upto]
         return outstanding + [tag for tag in self._settlement.settling if tag <= upto]
 
     def is_late(self, tag: int) -> bool:
         """Whether ``tag`` can still be settled although its credit has been returned."""
-        return tag in self._late
+        return self._held.is_late(tag)
 
     def _pending(self, tags: list[int]) -> list[int]:
         settling = self._settlement.settling
@@ -277,14 +261,34 @@ class Subscription:
 
     def nack(self, items: list[frames.NackItem], command_id: int | None) -> None:
         """Give messages back, each after its delay."""
-        command = Command(command_id, "nacked")
         by_tag = {item.t: item for item in items}
-        pending = self._pending(list(by_tag))
-        taken = self._take(list(by_tag), command)
-        nacks = [
-            nack_of(self.engine_topic, delivery, by_tag[tag].delay_ms, by_tag[tag].reason or "")
-            for tag, delivery in taken
-        ]
+        self._give_up(
+            list(by_tag),
+            Command(command_id, "nacked"),
+            lambda tag, given: nack_of(given, by_tag[tag].delay_ms, by_tag[tag].reason or ""),
+        )
+
+    def dead_letter(self, items: list[frames.DeadLetterItem], command_id: int | None) -> None:
+        """Send messages to the group's DLQ."""
+        reasons = {item.t: item.reason or "" for item in items}
+        self._give_up(
+            list(reasons),
+            Command(command_id, "dead_lettered"),
+            lambda tag, given: nack_of(given, None, reasons[tag], is_dead=True),
+        )
+
+    def _release(self, tags: list[int]) -> None:
+        """Give back what the client has never had."""
+        release = Command(None, "nacked")
+        reason = "not sent"
+        self._give_up(tags, release, lambda _, given: nack_of(given, 0, reason, is_release=True))
+
+    def _give_up(
+        self, tags: list[int], command: Command, nack: Callable[[int, Delivery], Nack]
+    ) -> None:
+        pending = self._pending(tags)
+        taken = self._take(tags, command)
+        nacks = [nack(tag, delivery) for tag, delivery in taken]
         self._settlement.add_nacks(command, taken, nacks)
         if pending:
             self._settlement.join(command, pending)
@@ -294,61 +298,43 @@ class Subscription:
         command = Command(command_id, "extended")
         found: list[tuple[int, Delivery]] = []
         for tag in tags:
-            delivery = self._outstanding.get(tag)
+            delivery = self._held.outstanding.get(tag)
             if delivery is None:
-                command.failures.append(frames.TagFailure(tag, "LEASE_EXPIRED"))
+                command.failures.append(pushes.TagFailure(tag, "LEASE_EXPIRED"))
             else:
                 found.append((tag, delivery))
         self._settlement.add_extends(command, found, lease_ms)
 
     def extended(self, tag: int, until_ms: int) -> None:
         """The engine has moved the end of a lease."""
-        delivery = self._outstanding.get(tag)
-        if delivery is not None:
-            self._outstanding[tag] = delivery._replace(lease_until_ms=until_ms)
+        self._held.extended(tag, until_ms)
 
     def remember_late(self, deliveries: Iterable[tuple[int, Delivery]]) -> None:
         """Keep what may still be settled although its credit has been returned."""
-        late = self._late
-        late.update(deliveries)
-        while len(late) > LATE_TAG_COUNT_MAX:
-            del late[next(iter(late))]
+        self._held.remember_late(deliveries)
 
-    def _take(self, tags: list[int], command: Command) -> list[tuple[int, Delivery]]:
-        """Take ``tags`` out of the outstanding ones and return their credit.
-
-        A tag that was settled before is passed over, so that settling twice is harmless.
-        """
-        outstanding, late = self._outstanding, self._late
-        taken: list[tuple[int, Delivery]] = []
-        body_bytes = 0
-        returned_count = 0
-        for tag in tags:
-            delivery = outstanding.pop(tag, None)
-            if delivery is not None:
-                body_bytes += delivery.body_bytes
-                returned_count += 1
-            else:
-                delivery = late.pop(tag, None)
-                if delivery is None:
-                    if not 0 < tag < self._next_tag:
-                        command.failures.append(frames.TagFailure(tag, "UNKNOWN_TAG"))
-                    continue
-            taken.append((tag, delivery))
-        self._credit_msgs += returned_count
-        self._credit_bytes += body_bytes
+    def _take(self, tags: Iterable[int], command: Command) -> list[tuple[int, Delivery]]:
+        """Take ``tags`` out of the outstanding ones and return their credit."""
+        taken = self._held.take(tags, command.failures)
+        self._credit_msgs += taken.msgs
+        self._credit_bytes += taken.body_bytes
         self._credit_changed()
-        return taken
+        return taken.deliveries
 
     def expire(self, now_ms: int) -> list[int]:
         """Tags whose lease has ended by ``now_ms``; their credit is returned."""
-        if not self._outstanding:
-            return []
-        ended = [tag for tag, d in self._outstanding.items() if d.lease_until_ms <= now_ms]
+        ended = self._held.ended(now_ms)
         if ended:
-            taken = self._take(ended, Command(None, "acked"))
-            self.remember_late(taken)
+            self.remember_late(self._take(ended, Command(None, "acked")))
         return ended
+
+    def extend_by_itself(self, now_ms: int) -> None:
+        """Extend the leases that end soon, as long as the subscription asked for."""
+        if self._auto_extend_ms:
+            ahead_ms = max(self._lease_ms // 2, 2 * self._session.context.times.tick_ms)
+            tags = self._held.to_extend(now_ms, ahead_ms)
+            if tags:
+                self.extend(tags, self._lease_ms, None)
 
     async def stop_fetching(self) -> None:
         """Push nothing more; what was fetched and has not been sent is given back."""
@@ -365,18 +351,19 @@ class Subscription:
             await asyncio.wait({fetch})
             if not fetch.cancelled() and fetch.exception() is None:
                 self._register(fetch.result()[0])
-        unsent = [tag for tag in self._outstanding if tag > self._sent_upto]
+        unsent = [tag for tag in self._held.outstanding if tag > self._sent_upto]
         if unsent:
-            self.nack([frames.NackItem(tag) for tag in unsent], None)
+            self._release(unsent)
 
     async def close(self, reason: str) -> None:
         """Give everything back at once."""
         await self.stop_fetching()
         await self._settlement.finish()
-        outstanding, self._outstanding = list(self._outstanding.values()), {}
+        outstanding = list(self._held.outstanding.values())
+        self._held.outstanding.clear()
         for start in range(0, len(outstanding), _NACK_COUNT_MAX):
             nacks = [
-                nack_of(self.engine_topic, delivery, 0, reason)
+                nack_of(delivery, 0, reason)
                 for delivery in outstanding[start : start + _NACK_COUNT_MAX]
             ]
             try:

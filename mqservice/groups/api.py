@@ -1,4 +1,7 @@
-"""Consumer groups over REST: ``/v1/ns/{ns}/groups`` and ``/v1/ns/{ns}/groups/{group}``."""
+"""Consumer groups over REST: ``/v1/ns/{ns}/groups`` and ``/v1/ns/{ns}/groups/{group}``.
+
+Paths with a verb stand before those without: ``{group}`` would match ``billing:pause`` too.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +15,8 @@ from mqservice.accounts.access import Scope
 from mqservice.accounts.queries import get_namespace
 from mqservice.accounts.rest import AuthedRequest
 from mqservice.groups.queries import GROUPS_PAGE_MAX, get_group, groups_of, progress
-from mqservice.groups.schemas import GroupIn, GroupListOut, GroupOut
-from mqservice.groups.services import put_group
+from mqservice.groups.schemas import GroupListOut, GroupOut, read_change
+from mqservice.groups.services import delete_group, pause_group, put_group
 from mqservice.lib.etags import etag, revision_of
 from mqservice.store import blocking_client
 
@@ -36,6 +39,29 @@ def list_groups(
     )
 
 
+@router.post("/ns/{ns}/groups/{group}:pause", response=GroupOut)
+def pause(request: AuthedRequest, response: HttpResponse, ns: str, group: str) -> GroupOut:
+    """Let the group get nothing until it is resumed; what it has can be settled."""
+    return _paused(request, response, ns, group, is_paused=True)
+
+
+@router.post("/ns/{ns}/groups/{group}:resume", response=GroupOut)
+def resume(request: AuthedRequest, response: HttpResponse, ns: str, group: str) -> GroupOut:
+    """Let the group go on; receives that wait are answered at once."""
+    return _paused(request, response, ns, group, is_paused=False)
+
+
+def _paused(
+    request: AuthedRequest, response: HttpResponse, ns: str, group: str, *, is_paused: bool
+) -> GroupOut:
+    namespace = get_namespace(request.auth, ns)
+    request.auth.require(Scope.MANAGE)
+    revision = revision_of(request.headers.get("If-Match"))
+    row = pause_group(namespace, group, is_paused=is_paused, revision=revision)
+    response["ETag"] = etag(row.revision)
+    return GroupOut.of(row)
+
+
 @router.get("/ns/{ns}/groups/{group}", response=GroupOut)
 def read_group(request: AuthedRequest, response: HttpResponse, ns: str, group: str) -> GroupOut:
     """One group with its lag per queue. Two queries, one call to the engine."""
@@ -48,17 +74,26 @@ def read_group(request: AuthedRequest, response: HttpResponse, ns: str, group: s
 
 @router.put("/ns/{ns}/groups/{group}", response={200: GroupOut, 201: GroupOut})
 def write_group(
-    request: AuthedRequest,
-    response: HttpResponse,
-    ns: str,
-    group: str,
-    settings: GroupIn | None = None,
+    request: AuthedRequest, response: HttpResponse, ns: str, group: str
 ) -> Status[GroupOut]:
-    """Create or change a group: 201 when it is new. ``If-Match`` guards against a lost update."""
+    """Create or change a group: 201 when it is new. ``If-Match`` guards against a lost update.
+
+    The body is read here, not by the framework, so that one answer names all its faults.
+    """
     namespace = get_namespace(request.auth, ns)
     request.auth.require(Scope.MANAGE)
-    change = (settings or GroupIn()).change()
+    change = read_change(request.body)
     revision = revision_of(request.headers.get("If-Match"))
     row, is_new = put_group(namespace, group, change, revision=revision)
     response["ETag"] = etag(row.revision)
     return Status(201 if is_new else 200, GroupOut.of(row))
+
+
+@router.delete("/ns/{ns}/groups/{group}", response={204: None})
+def remove_group(request: AuthedRequest, ns: str, group: str) -> Status[None]:
+    """Delete a group with its progress, its retries and its dead letters."""
+    namespace = get_namespace(request.auth, ns)
+    request.auth.require(Scope.MANAGE)
+    revision = revision_of(request.headers.get("If-Match"))
+    delete_group(namespace, group, revision=revision)
+    return Status(204, None)

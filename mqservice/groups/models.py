@@ -7,6 +7,7 @@ import enum
 from django.db import models
 
 from mqservice.accounts.models import Namespace
+from mqservice.groups.retry import stored_levels
 from mqservice.lib.durations import HOUR_MS, SECOND_MS
 from mqservice.lib.names import NAME_CHARS_MAX, engine_name
 
@@ -14,7 +15,9 @@ LEASE_MS_DEFAULT = 60 * SECOND_MS
 LEASE_MS_MIN = 1 * SECOND_MS
 LEASE_MS_MAX = 12 * HOUR_MS
 RECONSUME_TIMES_DEFAULT = 16
-RECONSUME_TIMES_MAX = 1_000
+RECONSUME_FOR_EVER = -1
+RECONSUME_TIMES_MAX = 1_000  # of rows from before there were 1,000 attempts at most
+ATTEMPTS_MAX = 1_000
 
 
 class StartFrom(enum.StrEnum):
@@ -22,6 +25,7 @@ class StartFrom(enum.StrEnum):
 
     EARLIEST = "earliest"
     LATEST = "latest"
+    TIMESTAMP = "timestamp"  # the first message stored at ``start_ms`` or later
 
 
 class ConsumerGroup(models.Model):
@@ -34,8 +38,11 @@ class ConsumerGroup(models.Model):
         choices=[(kind.value, kind.value) for kind in StartFrom],
         default=StartFrom.EARLIEST.value,
     )
+    start_ms = models.PositiveBigIntegerField(default=0)  # epoch; counts for TIMESTAMP only
     lease_ms = models.PositiveIntegerField(default=LEASE_MS_DEFAULT)
-    max_reconsume_times = models.PositiveSmallIntegerField(default=RECONSUME_TIMES_DEFAULT)
+    max_reconsume_times = models.SmallIntegerField(default=RECONSUME_TIMES_DEFAULT)
+    retry = models.JSONField(default=stored_levels)
+    is_paused = models.BooleanField(default=False)
     revision = models.PositiveIntegerField(default=1)
     created_at = models.DateTimeField(auto_now_add=True)
     updated_at = models.DateTimeField(auto_now=True)
@@ -46,6 +53,13 @@ class ConsumerGroup(models.Model):
             models.CheckConstraint(
                 condition=models.Q(lease_ms__gte=LEASE_MS_MIN, lease_ms__lte=LEASE_MS_MAX),
                 name="group_lease_range",
+            ),
+            models.CheckConstraint(
+                condition=models.Q(
+                    max_reconsume_times__gte=RECONSUME_FOR_EVER,
+                    max_reconsume_times__lte=RECONSUME_TIMES_MAX,
+                ),
+                name="group_reconsume_range",
             ),
         )
 

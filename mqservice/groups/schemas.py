@@ -2,38 +2,57 @@
 
 from __future__ import annotations
 
-from ninja import Schema
-from pydantic import ConfigDict, Field
+from typing import Any
 
-from mqservice.groups.models import ConsumerGroup, StartFrom
+from ninja import Schema
+
+from mqservice.groups.models import (
+    ATTEMPTS_MAX,
+    LEASE_MS_MAX,
+    LEASE_MS_MIN,
+    RECONSUME_FOR_EVER,
+    ConsumerGroup,
+    StartFrom,
+)
 from mqservice.groups.queries import lag
+from mqservice.groups.retry import policy_of, read_retry, shown_retry
 from mqservice.groups.services import GroupChange
 from mqservice.lib.durations import format_duration_ms
+from mqservice.lib.json_fields import Fields, read_object
 from mqservice.lib.names import ENGINE_SEPARATOR
-from mqservice.lib.wire import moment, picked_duration_ms
+from mqservice.lib.timestamps import rfc3339
+from mqservice.lib.wire import moment
 from mqservice.store import GroupQueueStats
 
 
-class GroupIn(Schema):
+def read_change(body: bytes) -> GroupChange:
     """Settings of a group; what is left out stays as it is, or takes its default on a new group.
 
-    ``max_attempts`` counts the first delivery too: one more than RocketMQ's reconsume times.
+    ``max_attempts`` counts the first delivery too: one more than RocketMQ's reconsume times. There,
+    null is a value of its own: as often as it takes.
+
+    Raises Problem with every fault of the body.
     """
+    fields = read_object(body)
+    change = GroupChange(
+        start_from=fields.choice("start_from", StartFrom),
+        start_ms=fields.time_ms("start_time"),
+        lease_ms=fields.duration_ms("lease", LEASE_MS_MIN, LEASE_MS_MAX),
+        max_reconsume_times=_read_reconsume_times(fields),
+        retry=read_retry(fields),
+    )
+    fields.refuse_unknown()
+    fields.refuse()
+    return change
 
-    model_config = ConfigDict(extra="forbid")
 
-    start_from: StartFrom | None = None
-    lease: str | None = None
-    lease_ms: int | None = Field(default=None, strict=True)
-    max_attempts: int | None = Field(default=None, strict=True)
-
-    def change(self) -> GroupChange:
-        """Raises Problem when a duration cannot be read."""
-        return GroupChange(
-            start_from=self.start_from,
-            lease_ms=picked_duration_ms("lease", self.lease, self.lease_ms),
-            max_reconsume_times=None if self.max_attempts is None else self.max_attempts - 1,
-        )
+def _read_reconsume_times(fields: Fields) -> int | None:
+    if not fields.has("max_attempts"):
+        return None
+    if fields.find("max_attempts") is None:
+        return RECONSUME_FOR_EVER
+    attempts = fields.integer("max_attempts", 1, ATTEMPTS_MAX)
+    return None if attempts is None else attempts - 1
 
 
 class QueueLagOut(Schema):
@@ -66,14 +85,17 @@ class LagOut(Schema):
 
 
 class GroupOut(Schema):
-    """``lag`` is null in lists, and when the engine cannot tell."""
+    """``lag`` is null in lists, and when the engine cannot tell; ``max_attempts`` for no limit."""
 
     name: str
     namespace: str
     start_from: StartFrom
+    start_time: str | None
     lease: str
     lease_ms: int
-    max_attempts: int
+    max_attempts: int | None
+    retry: dict[str, Any]  # reason: one of three forms, made by shown_retry
+    paused: bool
     created_at: str
     updated_at: str
     lag: LagOut | None = None
@@ -84,16 +106,19 @@ class GroupOut(Schema):
             name=group.name,
             namespace=group.namespace.name,
             start_from=StartFrom(group.start_from),
+            start_time=rfc3339(group.start_ms) if group.start_from == StartFrom.TIMESTAMP else None,
             lease=format_duration_ms(group.lease_ms),
             lease_ms=group.lease_ms,
-            max_attempts=group.max_reconsume_times + 1,
+            max_attempts=group.max_reconsume_times + 1 or None,
+            retry=shown_retry(policy_of(group.retry)),
+            paused=group.is_paused,
             created_at=moment(group.created_at),
             updated_at=moment(group.updated_at),
             lag=None
             if queues is None
             else LagOut(
-                total=sum(lag(queue) for queue in queues) if queues else None,
-                queues=[QueueLagOut.of(queue) for queue in queues],
+                total=sum(lag(queue) for queue in queues if not queue.retry_of) if queues else None,
+                queues=[QueueLagOut.of(queue) for queue in queues if not queue.retry_of],
             ),
         )
 

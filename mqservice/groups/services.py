@@ -1,8 +1,11 @@
 """Verbs that change consumer groups; the only writers of their rows, and of groups in the engine.
 
-    put_group ── row (locked, not committed) ──▶ engine GROUP_PUT ──▶ commit
+    put_group, pause_group ── row (locked, not committed) ──▶ engine GROUP_PUT ──▶ commit
+    delete_group ──────────── row (gone, not committed) ────▶ engine GROUP_DELETE ──▶ commit
 
-As with topics, the engine is told inside the transaction, and its put is idempotent.
+As with topics, the engine is told inside the transaction, and what it is told is idempotent. A
+crash between its deletion and the commit leaves a row whose group the engine does not know: the
+same call again, or a put, makes both agree.
 """
 
 from __future__ import annotations
@@ -13,26 +16,32 @@ from django.db import transaction
 
 from mqservice.accounts.models import Namespace
 from mqservice.errors import problem_from_store
-from mqservice.groups.models import (
-    LEASE_MS_MAX,
-    LEASE_MS_MIN,
-    RECONSUME_TIMES_MAX,
-    ConsumerGroup,
-    StartFrom,
-)
+from mqservice.groups.models import ConsumerGroup, StartFrom
+from mqservice.groups.queries import get_group
+from mqservice.groups.retry import policy_of, stored_policy
 from mqservice.lib.names import name_fault
 from mqservice.lib.problem import Problem, ProblemItem
-from mqservice.store import GroupConfig, StoreError, blocking_client
+from mqservice.store import (
+    GroupConfig,
+    GroupNotFound,
+    GroupRef,
+    RetryPolicy,
+    StoreError,
+    blocking_client,
+)
 from mqservice.store import StartFrom as EngineStartFrom
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupChange:
-    """What to set; None leaves the setting as it is, or at its default on a new group."""
+    """What to set, in range; None leaves it as it is, or at its default on a new group."""
 
     start_from: StartFrom | None = None
+    start_ms: int | None = None
     lease_ms: int | None = None
     max_reconsume_times: int | None = None
+    retry: RetryPolicy | None = None
+    is_paused: bool | None = None
 
 
 @transaction.atomic
@@ -51,15 +60,17 @@ def put_group(
     fault = name_fault(name)
     if fault is not None:
         raise Problem.of("ILLEGAL_GROUP", fault)
-    _refuse_bad_change(change)
-    Namespace.objects.select_for_update().get(pk=namespace.pk)  # two creators of one name: in turn
+    _lock(namespace)
     group = ConsumerGroup.objects.filter(namespace=namespace, name=name).first()
     is_new = group is None
-    if revision is not None and (group is None or group.revision != revision):
-        raise Problem.of("PRECONDITION_FAILED", "the group is not in the revision of If-Match")
+    _refuse_other_revision(group, revision)
     if group is None:
         group = ConsumerGroup(namespace=namespace, name=name)
     is_changed = _apply(change, group)
+    if group.start_from == StartFrom.TIMESTAMP and not group.start_ms:
+        raise _setting("/start_time", "give the time from which on the group reads")
+    if change.start_ms is not None and group.start_from != StartFrom.TIMESTAMP:
+        raise _setting("/start_time", "is for start_from: timestamp only")
     if is_new or is_changed:
         group.revision = 1 if is_new else group.revision + 1
         group.save()
@@ -68,13 +79,50 @@ def put_group(
     return group, is_new
 
 
+@transaction.atomic
+def pause_group(
+    namespace: Namespace, name: str, *, is_paused: bool, revision: int | None = None
+) -> ConsumerGroup:
+    """Let a group get nothing, or go on. Idempotent. One call to the engine.
+
+    Raises Problem: GROUP_NOT_FOUND, PRECONDITION_FAILED, or what the engine's failure means.
+    """
+    _lock(namespace)
+    get_group(namespace, name)
+    change = GroupChange(is_paused=is_paused)
+    return put_group(namespace, name, change, revision=revision)[0]
+
+
+@transaction.atomic
+def delete_group(namespace: Namespace, name: str, *, revision: int | None = None) -> None:
+    """Delete a group with its progress, retries and dead letters. One call to the engine.
+
+    Raises Problem: GROUP_NOT_FOUND, PRECONDITION_FAILED, or what the engine's failure means.
+    """
+    _lock(namespace)
+    group = get_group(namespace, name)
+    _refuse_other_revision(group, revision)
+    engine_name = group.engine_name
+    group.delete()
+    try:
+        with blocking_client() as client:
+            client.group_delete(GroupRef(group=engine_name))
+    except GroupNotFound:
+        return  # an earlier call got this far
+    except StoreError as exc:
+        raise problem_from_store(exc) from exc
+
+
 def put_in_engine(group: ConsumerGroup) -> None:
     """Make the engine know the group as the row says. Idempotent. Raises Problem."""
     config = GroupConfig(
         group=group.engine_name,
         start_from=EngineStartFrom(group.start_from),
+        start_ms=group.start_ms if group.start_from == StartFrom.TIMESTAMP else 0,
         lease_ms=group.lease_ms,
         max_reconsume_times=group.max_reconsume_times,
+        retry=policy_of(group.retry),
+        is_paused=group.is_paused,
     )
     try:
         with blocking_client() as client:
@@ -83,28 +131,33 @@ def put_in_engine(group: ConsumerGroup) -> None:
         raise problem_from_store(exc) from exc
 
 
-def _refuse_bad_change(change: GroupChange) -> None:
-    """Raises Problem with one item per setting that is out of range."""
-    times = change.max_reconsume_times
-    attempts = None if times is None else times + 1
-    ranges = [
-        ("/lease_ms", change.lease_ms, LEASE_MS_MIN, LEASE_MS_MAX),
-        ("/max_attempts", attempts, 1, RECONSUME_TIMES_MAX + 1),
-    ]
-    faults = [
-        ProblemItem(pointer, "ILLEGAL_SETTING", f"must be in [{low}, {high}], found {value}")
-        for pointer, value, low, high in ranges
-        if value is not None and not low <= value <= high
-    ]
-    if faults:
-        raise Problem.of("ILLEGAL_SETTING", "a setting is out of its range", errors=faults)
+def _lock(namespace: Namespace) -> None:
+    """Who changes groups of one namespace does so in turn."""
+    Namespace.objects.select_for_update().get(pk=namespace.pk)
+
+
+def _refuse_other_revision(group: ConsumerGroup | None, revision: int | None) -> None:
+    if revision is not None and (group is None or group.revision != revision):
+        raise Problem.of("PRECONDITION_FAILED", "the group is not in the revision of If-Match")
+
+
+def _setting(pointer: str, detail: str) -> Problem:
+    item = ProblemItem(pointer, "ILLEGAL_SETTING", detail)
+    return Problem.of("ILLEGAL_SETTING", f"{pointer}: {detail}", errors=[item])
 
 
 def _apply(change: GroupChange, group: ConsumerGroup) -> bool:
     """Set what ``change`` gives; whether anything became different."""
+    retry = None if change.retry is None else stored_policy(change.retry)
     is_changed = False
-    for field in ("start_from", "lease_ms", "max_reconsume_times"):
-        value = getattr(change, field)
+    for field, value in (
+        ("start_from", change.start_from),
+        ("start_ms", change.start_ms),
+        ("lease_ms", change.lease_ms),
+        ("max_reconsume_times", change.max_reconsume_times),
+        ("retry", retry),
+        ("is_paused", change.is_paused),
+    ):
         if value is not None and value != getattr(group, field):
             setattr(group, field, value)
             is_changed = True

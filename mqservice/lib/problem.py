@@ -40,6 +40,7 @@ CODES: Final[dict[str, tuple[int, str]]] = {
     "GROUP_NOT_FOUND": (404, "Group not found"),
     "QUEUE_NOT_FOUND": (404, "Queue not found"),
     "MESSAGE_NOT_FOUND": (404, "Message not found"),
+    "TASK_NOT_FOUND": (404, "Task not found"),
     "METHOD_NOT_ALLOWED": (405, "Method not allowed"),
     "NOT_ACCEPTABLE": (406, "No acceptable representation"),
     "REQUEST_TIMEOUT": (408, "Request took too long to arrive"),

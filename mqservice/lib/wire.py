@@ -6,12 +6,26 @@ from datetime import datetime
 
 from mqservice.lib.durations import pick_duration_ms
 from mqservice.lib.problem import Problem, ProblemItem
-from mqservice.lib.timestamps import datetime_ms, rfc3339
+from mqservice.lib.timestamps import datetime_ms, parse_rfc3339, rfc3339
 
 
 def moment(at: datetime) -> str:
     """RFC 3339 with milliseconds."""
     return rfc3339(datetime_ms(at))
+
+
+def time_ms(pointer: str, text: str) -> int:
+    """Milliseconds since the epoch of an RFC 3339 time, never negative.
+
+    Raises:
+        Problem: BAD_REQUEST with ``pointer``.
+    """
+    try:
+        return max(0, parse_rfc3339(text))
+    except (ValueError, OverflowError):
+        detail = "not an RFC 3339 time such as 2026-12-01T08:00:00.000Z"
+        item = ProblemItem(pointer, "BAD_REQUEST", detail)
+        raise Problem.of("BAD_REQUEST", f"{pointer}: {detail}", errors=[item]) from None
 
 
 def picked_duration_ms(name: str, text: str | None, ms: int | None) -> int | None:

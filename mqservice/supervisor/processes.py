@@ -14,7 +14,7 @@ from mqservice.supervisor.gates import has_not_ended, is_listening, is_unix_sock
 from mqservice.supervisor.secrets_file import Secrets
 
 METRICS_PORT_VARIABLE: Final = "MQ_ENGINE_METRICS_PORT"
-CELERY_QUEUES: Final = "control,delay,persist,analytics"
+CELERY_QUEUES: Final = "control,delay,persist,tasks,analytics"
 CELERY_CONCURRENCY: Final = 2
 # -P: the working directory is the data directory, and nothing in it may be imported.
 PYTHON: Final = (sys.executable, "-P", "-m")

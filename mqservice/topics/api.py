@@ -15,7 +15,7 @@ from mqservice.lib.etags import etag, revision_of
 from mqservice.store import blocking_client
 from mqservice.topics.queries import TOPICS_PAGE_MAX, get_topic, queue_stats, topics_of
 from mqservice.topics.schemas import TopicIn, TopicListOut, TopicOut
-from mqservice.topics.services import put_topic
+from mqservice.topics.services import delete_topic, put_topic
 
 router = Router(tags=["topics"])
 
@@ -62,3 +62,13 @@ def write_topic(
     row, is_new = put_topic(namespace, topic, change, revision=revision)
     response["ETag"] = etag(row.revision)
     return Status(201 if is_new else 200, TopicOut.of(row))
+
+
+@router.delete("/ns/{ns}/topics/{topic}", response={204: None})
+def remove_topic(request: AuthedRequest, ns: str, topic: str) -> Status[None]:
+    """Delete a topic with its messages; dead letters stay with the groups."""
+    namespace = get_namespace(request.auth, ns)
+    request.auth.require(Scope.MANAGE)
+    revision = revision_of(request.headers.get("If-Match"))
+    delete_topic(namespace, topic, revision=revision)
+    return Status(204, None)

@@ -1,10 +1,11 @@
 """Verbs that change topics; the only writers of their rows, and of topics in the engine.
 
-    put_topic ── row (locked, not committed) ──▶ engine TOPIC_PUT ──▶ commit
+    put_topic ───── row (locked, not committed) ──▶ engine TOPIC_PUT ──▶ commit
+    delete_topic ── row (gone, not committed) ────▶ engine TOPIC_DELETE ──▶ commit
 
 The engine is told inside the transaction. A crash in between leaves at most a topic in the engine
-that no route leads to; the same call made again finishes the work, because the engine's put is
-idempotent.
+that no route leads to, or a row whose topic the engine does not know; the same call made again
+finishes the work, because what the engine is told is idempotent.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from mqservice.errors import problem_from_store
 from mqservice.lib.names import name_fault
 from mqservice.lib.problem import Problem, ProblemItem
 from mqservice.store import Durability as EngineDurability
-from mqservice.store import StoreError, TopicConfig, blocking_client
+from mqservice.store import StoreError, TopicConfig, TopicNotFound, TopicRef, blocking_client
 from mqservice.topics.models import (
     BODY_BYTES_MAX_MAX,
     BODY_BYTES_MAX_MIN,
@@ -29,6 +30,7 @@ from mqservice.topics.models import (
     MessageType,
     Topic,
 )
+from mqservice.topics.queries import get_topic
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,6 +75,27 @@ def put_topic(
     topic.namespace = namespace
     put_in_engine(topic)
     return topic, is_new
+
+
+@transaction.atomic
+def delete_topic(namespace: Namespace, name: str, *, revision: int | None = None) -> None:
+    """Delete a topic with its messages. One call to the engine.
+
+    Raises Problem: TOPIC_NOT_FOUND, PRECONDITION_FAILED, or what the engine's failure means.
+    """
+    Namespace.objects.select_for_update().get(pk=namespace.pk)
+    topic = get_topic(namespace, name)
+    if revision is not None and topic.revision != revision:
+        raise Problem.of("PRECONDITION_FAILED", "the topic is not in the revision of If-Match")
+    engine_name = topic.engine_name
+    topic.delete()
+    try:
+        with blocking_client() as client:
+            client.topic_delete(TopicRef(topic=engine_name))
+    except TopicNotFound:
+        return  # an earlier call got this far
+    except StoreError as exc:
+        raise problem_from_store(exc) from exc
 
 
 def put_in_engine(topic: Topic) -> None:

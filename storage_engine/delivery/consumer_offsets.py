@@ -12,13 +12,13 @@ only.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
 
-from storage_engine.delivery.offset_journal import JournalEntry, OffsetJournal
+from storage_engine.delivery.offset_journal import Beginning, JournalEntry, OffsetJournal
 from storage_engine.disk.files import Files
 from storage_engine.errors import StoreCorrupt, StoreError
 from storage_engine.layout import CONFIG_DIR, CONSUMER_OFFSET_FILE, JOURNAL_FILE
@@ -31,19 +31,33 @@ Table = dict[str, dict[int, int]]  # ``topic@group`` → queue id → a number
 
 
 class Snapshot(NamedTuple):
-    """Consumer offsets at one moment, and how often each was reset, where it was."""
+    """Consumer offsets at one moment; how often each was reset, where it was, and which leases
+    that ended.
+    """
 
     offsets: Table
     resets: Table
+    lease_floors: Table
+    beginning: Beginning
 
 
 class Progress:
     """One group on one queue. ``settled`` holds offsets above ``consumer_offset`` only.
 
     ``reset_count``: how often the consumer offset was set to another place since it began.
+    ``lease_floor``: leases of a lower generation ended with the last of these resets; their
+    receipts are void, after a restart too.
     """
 
-    __slots__ = ("consumer_offset", "group", "queue_id", "reset_count", "settled", "topic")
+    __slots__ = (
+        "consumer_offset",
+        "group",
+        "lease_floor",
+        "queue_id",
+        "reset_count",
+        "settled",
+        "topic",
+    )
 
     def __init__(self, group: str, topic: str, queue_id: int, consumer_offset: int) -> None:
         self.group = group
@@ -51,6 +65,7 @@ class Progress:
         self.queue_id = queue_id
         self.consumer_offset = consumer_offset
         self.reset_count = 0
+        self.lease_floor = 0
         self.settled: set[int] = set()
 
     def is_settled(self, queue_offset: int) -> bool:
@@ -64,7 +79,10 @@ class Progress:
             if first > self.consumer_offset:
                 settled.update(range(first, end))
             elif end > self.consumer_offset:
-                if settled:
+                # The smaller of the two: a commit may pass over millions of messages.
+                if settled and len(settled) < end - self.consumer_offset:
+                    settled = self.settled = {offset for offset in settled if offset >= end}
+                elif settled:
                     settled.difference_update(range(self.consumer_offset, end))
                 self.consumer_offset = end
         if settled:
@@ -94,11 +112,15 @@ class Progress:
 class _OffsetFile(msgspec.Struct):
     """``consumerOffset.json``: ``topic@group`` → queue id → consumer offset.
 
-    ``resetTable`` is ours: how often that was reset, where it was.
+    ``resetTable`` and ``leaseFloorTable`` are ours: how often that was reset, where it was, and
+    from which lease generation on receipts count. ``beginning`` too: with which of both new
+    progress begins.
     """
 
     offsetTable: dict[str, dict[int, int]] = {}
     resetTable: dict[str, dict[int, int]] | msgspec.UnsetType = msgspec.UNSET
+    leaseFloorTable: dict[str, dict[int, int]] | msgspec.UnsetType = msgspec.UNSET
+    beginning: Beginning | msgspec.UnsetType = msgspec.UNSET
 
 
 class ConsumerOffsets:
@@ -109,6 +131,10 @@ class ConsumerOffsets:
         self._path = store_path / CONFIG_DIR / CONSUMER_OFFSET_FILE
         self._table: dict[tuple[str, str], dict[int, Progress]] = {}
         self._journal = OffsetJournal(files, store_path / JOURNAL_FILE)
+        # Above all progress ever dropped: what settles a message of a deleted group, a record or a
+        # receipt, must not settle one for a new group of the same name.
+        self._beginning = Beginning()
+        self._dropped: dict[tuple[str, str], None] = {}  # since the last snapshot
 
     def load(self) -> None:
         """Read the saved table and replay the journal over it.
@@ -127,17 +153,26 @@ class ConsumerOffsets:
         for name, offsets in saved.offsetTable.items():
             topic, _, group = name.rpartition("@")
             reset_counts = saved.resetTable.get(name, {}) if saved.resetTable else {}
+            floors = saved.leaseFloorTable.get(name, {}) if saved.leaseFloorTable else {}
             for queue_id, consumer_offset in offsets.items():
                 progress = self._add(group, topic, queue_id, consumer_offset)
                 progress.reset_count = reset_counts.get(queue_id, 0)
+                progress.lease_floor = floors.get(queue_id, 0)
+        self._beginning = saved.beginning or Beginning()
         for entry in self._journal.open():
             self._replay(entry)
 
     def _replay(self, entry: JournalEntry) -> None:
+        if entry.is_dropped:
+            self._table.pop((entry.group, entry.topic), None)
+            self._beginning = Beginning(entry.count, entry.first)
+            return
         progress = self.find(entry.group, entry.topic, entry.queue_id)
         if progress is None:
             progress = self._add(entry.group, entry.topic, entry.queue_id, 0)
-        if entry.is_reset:
+        if entry.is_lease_floor:
+            progress.lease_floor = entry.first
+        elif entry.is_reset:
             progress.reset(entry.first, entry.count)
         elif entry.is_position:
             progress.consumer_offset = max(progress.consumer_offset, entry.first)
@@ -162,11 +197,38 @@ class ConsumerOffsets:
         Durable on return (one fdatasync): begun again after a power cut, ``latest`` would be later
         and skip messages. Raises ``DiskFull``, ``SyncFailed``.
         """
-        self._journal.write_positions(group, topic, positions)
-        self._journal.sync()
+        begun = []
         for queue_id, consumer_offset in positions.items():
             assert self.find(group, topic, queue_id) is None
-            self._add(group, topic, queue_id, consumer_offset)
+            begun.append(Progress(group, topic, queue_id, consumer_offset))
+            begun[-1].reset_count, begun[-1].lease_floor = self._beginning
+        if self._beginning.reset_count:
+            self._journal.write_resets(begun)
+        else:
+            self._journal.write_positions(group, topic, positions)
+        self._journal.sync()
+        by_queue = self._table.setdefault((group, topic), {})
+        by_queue.update({progress.queue_id: progress for progress in begun})
+
+    def drop(self, is_gone: Callable[[str, str], bool], *, lease_floor: int) -> None:
+        """Forget the progress of (group, topic) that are gone; durable on return (one fdatasync).
+
+        ``lease_floor``: leases of a lower generation count nowhere that anybody begins from now on.
+
+        Raises ``DiskFull``, ``SyncFailed``.
+        """
+        gone = [name for name in self._table if is_gone(*name)]
+        if not gone:
+            return
+        resets = [progress.reset_count for name in gone for progress in self._table[name].values()]
+        reset_count = max(self._beginning.reset_count, 1 + max(resets))
+        beginning = Beginning(reset_count, lease_floor)
+        self._journal.write_dropped(gone, beginning)
+        self._beginning = beginning
+        for name in gone:
+            del self._table[name]
+            self._dropped[name] = None
+        self._journal.sync()
 
     def settle(self, settled: list[tuple[Progress, list[Run]]]) -> None:
         """Journal, then apply; all or nothing. One write, no sync. Raises ``DiskFull``."""
@@ -179,6 +241,8 @@ class ConsumerOffsets:
 
         On a full disk only the records that took their place say so, until the next checkpoint.
         """
+        if self.find(progress.group, progress.topic, progress.queue_id) is not progress:
+            return  # the group or the topic was deleted while they were on their way
         try:
             self._journal.write_settled([(progress, runs)])
         except StoreError as exc:
@@ -202,21 +266,28 @@ class ConsumerOffsets:
                 is_changed = True
         return is_changed
 
-    def reset(self, positions: list[tuple[Progress, int]]) -> None:
+    def reset(self, positions: list[tuple[Progress, int]], *, lease_floor: int) -> None:
         """Let groups go on from other places; durable on return (one fdatasync); all or none.
 
-        Raises ``DiskFull``, ``SyncFailed``.
+        ``lease_floor``: leases of a lower generation end with it.
+
+        Raises ``DiskFull`` with nothing changed; ``SyncFailed`` with all of it done, which a power
+        cut may undo.
         """
-        before = [(each, each.consumer_offset, each.settled) for each, _ in positions]
+        before = [
+            (each, each.consumer_offset, each.settled, each.lease_floor) for each, _ in positions
+        ]
         for progress, consumer_offset in positions:
             progress.settled = set()
             progress.reset(consumer_offset, progress.reset_count + 1)
+            progress.lease_floor = lease_floor
         try:
             self._journal.write_resets([progress for progress, _ in positions])
         except BaseException:
-            for progress, consumer_offset, settled in before:
+            for progress, consumer_offset, settled, floor in before:
                 progress.reset(consumer_offset, progress.reset_count - 1)
                 progress.settled = settled
+                progress.lease_floor = floor
             raise
         self._journal.sync()
 
@@ -234,18 +305,28 @@ class ConsumerOffsets:
         """All consumer offsets as they are now."""
         offsets: Table = {}
         resets: Table = {}
+        floors: Table = {}
         for progress in self:
             name = _name(progress)
             offsets.setdefault(name, {})[progress.queue_id] = progress.consumer_offset
             if progress.reset_count:
                 resets.setdefault(name, {})[progress.queue_id] = progress.reset_count
-        return Snapshot(offsets, resets)
+                floors.setdefault(name, {})[progress.queue_id] = progress.lease_floor
+        self._dropped = {}
+        return Snapshot(offsets, resets, floors, self._beginning)
 
     def write(self, taken: Snapshot) -> None:
         """Put a snapshot into ``consumerOffset.json``; durable on return. Any thread."""
         self._files.replace(
             self._path,
-            msgspec.json.encode(_OffsetFile(taken.offsets, taken.resets or msgspec.UNSET)),
+            msgspec.json.encode(
+                _OffsetFile(
+                    taken.offsets,
+                    taken.resets or msgspec.UNSET,
+                    taken.lease_floors or msgspec.UNSET,
+                    taken.beginning if any(taken.beginning) else msgspec.UNSET,
+                )
+            ),
         )
 
     def finish(self, taken: Snapshot) -> int:
@@ -262,11 +343,12 @@ class ConsumerOffsets:
             if (
                 taken.offsets.get(name, {}).get(queue_id) != progress.consumer_offset
                 or taken.resets.get(name, {}).get(queue_id, 0) != progress.reset_count
+                or (progress.group, progress.topic) in self._dropped
             ):
                 moved.append(progress)
             if progress.settled:
                 above.append((progress, runs_of(sorted(progress.settled))))
-        self._journal.restart(moved, above)
+        self._journal.restart(moved, above, self._dropped, self._beginning)
         return count
 
     def __iter__(self) -> Iterator[Progress]:

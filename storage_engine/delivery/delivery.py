@@ -15,22 +15,31 @@ from __future__ import annotations
 
 import itertools
 import logging
-from collections.abc import Callable, Iterable
-from functools import partial
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
+from msgspec.structs import replace
+
 from storage_engine.clock import Clock
-from storage_engine.config import StoreConfig
+from storage_engine.config import SECOND_MS, StoreConfig
 from storage_engine.delivery.consumer_offsets import ConsumerOffsets
 from storage_engine.delivery.due_heap import DueHeap
 from storage_engine.delivery.failure import Failure
 from storage_engine.delivery.process_queue import Lease, ProcessQueue
+from storage_engine.delivery.receive_limits import check_limits
 from storage_engine.delivery.settling import Settling
+from storage_engine.delivery.start_positions import (
+    OffsetAtTime,
+    StartOf,
+    min_offset_of,
+    start_at,
+    start_of,
+)
 from storage_engine.delivery.subscription import Delivered, Parked, Subscription
-from storage_engine.errors import BadRequest, StoreBusy, StoreError
+from storage_engine.errors import StoreBusy, StoreError
 from storage_engine.queues.consume_queue import ConsumeQueue
 from storage_engine.wire.deliveries import ReceiveRequest
-from storage_engine.wire.groups import GroupConfig, GroupQueueStats, StartFrom
+from storage_engine.wire.groups import GroupConfig
 
 log = logging.getLogger(__name__)
 
@@ -49,7 +58,9 @@ class Delivery:
         damaged: Callable[[list[tuple[int, int]]], list[int]],
         retries_before: Callable[[tuple[int, int]], int],
         fail: Callable[[Failure], None],
+        offset_at_time: OffsetAtTime,
     ) -> None:
+        self._offset_at_time = offset_at_time
         self._damaged = damaged
         self._retries_before = retries_before
         self._fail = fail
@@ -62,6 +73,9 @@ class Delivery:
         self._generations = itertools.count(first_generation)
         self._leases: DueHeap[Lease] = DueHeap(lambda lease: lease.count > 0)
         self._waits: DueHeap[Parked] = DueHeap(lambda parked: not parked.is_done)
+        self._delays: DueHeap[Subscription] = DueHeap(lambda subscription: True)
+        self._exclusive: dict[Subscription, None] = {}  # with members
+        self._members_next_ms = 0
         self.parked_count = 0
         self.delivered_count = 0
         self.damaged_count = 0  # messages that nobody can ever read, passed over
@@ -93,25 +107,15 @@ class Delivery:
             StoreBusy: too many receives are parked.
             DiskFull: the group's first position on a queue cannot be written.
         """
-        config = self._config
-        if not 1 <= request.messages_max <= config.receive_messages_max:
-            raise BadRequest(
-                f"messages_max is {request.messages_max}, "
-                f"1 to {config.receive_messages_max} is allowed"
-            )
-        if not config.lease_ms_min <= request.lease_ms <= config.lease_ms_max:
-            raise BadRequest(
-                f"lease_ms is {request.lease_ms}, "
-                f"{config.lease_ms_min} to {config.lease_ms_max} is allowed"
-            )
-        if not 0 <= request.wait_ms <= config.poll_wait_ms_max:
-            raise BadRequest(
-                f"wait_ms is {request.wait_ms}, 0 to {config.poll_wait_ms_max} is allowed"
-            )
-        subscription = self._subscribe(group, request.topic, queues)
-        delivered = None if subscription.parked else self._take(subscription, request)
+        check_limits(self._config, request)
+        subscription = self.subscribe(group, request.topic, queues)
+        subscription.config = group
+        if subscription.is_exclusive:
+            self._heard(subscription, request.member_id)
+        has_turn = subscription.is_exclusive or not subscription.parked
+        delivered = self._take(subscription, request) if has_turn else None
         if delivered is None and request.wait_ms > 0:
-            if self.parked_count >= config.parked_count_max:
+            if self.parked_count >= self._config.parked_count_max:
                 raise StoreBusy(f"{self.parked_count} receives are parked already")
             parked = Parked(request, subscription, answer)
             subscription.parked[parked] = None
@@ -121,26 +125,34 @@ class Delivery:
         answer(delivered or _NOTHING)
         return None
 
-    def _subscribe(
-        self, group: GroupConfig, topic: str, queues: list[ConsumeQueue]
+    def subscribe(
+        self,
+        group: GroupConfig,
+        topic: str,
+        queues: list[ConsumeQueue],
+        positions: Mapping[int, int] | None = None,
     ) -> Subscription:
+        """The group on the topic, its positions fixed on all queues.
+
+        ``positions``: where it begins on queues that it has never read, by queue id; elsewhere by
+        the group's start position, or where a queue begins that was added later. Raises
+        ``DiskFull``, ``SyncFailed``.
+        """
         subscription = self._subscriptions.get((group.group, topic))
         if subscription is None:
-            subscription = Subscription(group.group, topic)
+            subscription = Subscription(group, topic, self.serve)
             self._subscriptions[group.group, topic] = subscription
         if len(subscription.queues) < len(queues):
-            at_end = (
-                group.start_from is StartFrom.LATEST
-                and not self._consumer_offsets.has_started(group.group, topic)
-            )
-            self._add_queues(subscription, queues, at_end=at_end)
+            has_started = self._consumer_offsets.has_started(group.group, topic)
+            start = min_offset_of if has_started else start_of(group, self._offset_at_time)
+            self._add_queues(subscription, queues, start_at(positions or {}, start))
         return subscription
 
     def _add_queues(
-        self, subscription: Subscription, queues: list[ConsumeQueue], *, at_end: bool
+        self, subscription: Subscription, queues: list[ConsumeQueue], start: StartOf
     ) -> None:
         known = self._consumer_offsets, self._config.inflight_span_max
-        self._follow(subscription.add_queues(queues, *known, at_end=at_end))
+        self._follow(subscription.add_queues(queues, *known, start))
 
     def add_retry(self, subscription: Subscription, queue: ConsumeQueue) -> None:
         """Deliver from the queue of the retry topic too. Raises ``DiskFull``, ``SyncFailed``."""
@@ -151,24 +163,25 @@ class Delivery:
         for process_queue in added:
             owner, queue = process_queue.owner, process_queue.queue
             self._process_queues[owner.group, queue.topic, queue.queue_id] = process_queue
-            queue.arrivals.append(partial(self.serve, owner))
+            queue.arrivals.append(owner.arrived)
 
     def queues_added(self, topic: str, queues: list[ConsumeQueue]) -> None:
         """Let those who wait on a topic be woken by its new queues too."""
         for (_, name), subscription in self._subscriptions.items():
             if name == topic and subscription.parked:
                 try:
-                    self._add_queues(subscription, queues, at_end=False)
+                    self._add_queues(subscription, queues, min_offset_of)
                 except StoreError as exc:
                     log.warning("not yet", extra={"action": "queues_put_off", "reason": str(exc)})
 
     def _take(self, subscription: Subscription, request: ReceiveRequest) -> Delivered | None:
         """Lease what is ready; records that cannot be read as written are settled instead."""
+        if subscription.config.is_paused:
+            return None
         while (delivered := self._lease(subscription, request)) is not None:
             lease, records, attempts = delivered
             damaged = self._damaged(records)
-            if subscription.retry is not None:
-                self._count_retries(lease, subscription.retry, records, attempts, damaged)
+            subscription.count_retries(lease, records, attempts, damaged, self._retries_before)
             if damaged:
                 self._skip(lease, damaged)
                 lost = frozenset(damaged)
@@ -201,7 +214,7 @@ class Delivery:
         records: list[tuple[int, int]] = []
         attempts: list[int] = []
         bytes_left = min(request.bytes_max, self._config.receive_bytes_max)
-        queues = subscription.sources
+        queues = subscription.sources_of(request.member_id)
         first = subscription.rotor
         for index in range(first, first + len(queues)):
             process_queue = queues[index % len(queues)]
@@ -209,7 +222,10 @@ class Delivery:
             count = min(request.messages_max - len(records), room)
             if count <= 0:
                 continue
-            taken = process_queue.take(lease, now_ms, count, bytes_left, is_first=not records)
+            take = process_queue.take
+            if subscription.config.is_ordered and process_queue is not subscription.retry:
+                take = process_queue.take_in_order
+            taken = take(lease, now_ms, count, bytes_left, is_first=not records)
             if taken:
                 lease.parts.append((process_queue, [entry[0] for entry in taken]))
                 records += [(entry[1], entry[2]) for entry in taken]
@@ -224,31 +240,52 @@ class Delivery:
         self._leases.push(now_ms + request.lease_ms, lease)
         return lease, records, attempts
 
-    def _count_retries(
-        self,
-        lease: Lease,
-        retry: ProcessQueue,
-        records: list[tuple[int, int]],
-        attempts: list[int],
-        damaged: list[int],
-    ) -> None:
-        """Add to the attempts what came before the records from the retry queue."""
-        at = 0
-        for process_queue, queue_offsets in lease.parts:
-            end = at + len(queue_offsets)
-            for index in range(at, end) if process_queue is retry else ():
-                if index not in damaged:
-                    attempts[index] += self._retries_before(records[index])
-            at = end
-
     def serve(self, subscription: Subscription) -> None:
         """Give what is ready to those who wait, first come first served."""
+        if subscription.is_exclusive:
+            self._serve_each(subscription)
+            return
         while subscription.parked:
             waiting = next(iter(subscription.parked))
             delivered = self._take(subscription, waiting.request)
             if delivered is None:
                 return
             self._finish(waiting, delivered)
+
+    def group_changed(self, group: GroupConfig) -> None:
+        """Let a group that was paused wait, and one that goes on have what is ready."""
+        for subscription in self._subscriptions.values():
+            config = subscription.config
+            if config.group == group.group and config.is_paused != group.is_paused:
+                # The rest of it becomes valid with the next receive.
+                subscription.config = replace(config, is_paused=group.is_paused)
+                self.serve(subscription)
+
+    def drop(
+        self, is_gone: Callable[[Subscription], bool], refusal: StoreError
+    ) -> list[ProcessQueue]:
+        """Forget subscriptions with their leases; who waits is answered with ``refusal``."""
+        dropped: list[ProcessQueue] = []
+        for subscription in [each for each in self._subscriptions.values() if is_gone(each)]:
+            del self._subscriptions[subscription.group, subscription.topic]
+            self._exclusive.pop(subscription, None)
+            for source in subscription.sources:
+                queue = source.queue
+                del self._process_queues[subscription.group, queue.topic, queue.queue_id]
+                # Serving may go through the list just now.
+                queue.arrivals = [each for each in queue.arrivals if each != subscription.arrived]
+                source.begin_again()
+            dropped += subscription.sources
+            for parked in list(subscription.parked):
+                self._finish(parked, _NOTHING._replace(refusal=refusal))
+        return dropped
+
+    def _serve_each(self, subscription: Subscription) -> None:
+        """What is ready for one member of an exclusive group says nothing about the others."""
+        for waiting in list(subscription.parked):
+            delivered = None if waiting.is_done else self._take(subscription, waiting.request)
+            if delivered is not None:
+                self._finish(waiting, delivered)
 
     def _finish(self, parked: Parked, delivered: Delivered | None) -> None:
         parked.is_done = True
@@ -272,9 +309,32 @@ class Delivery:
         """Know a group's progress again after a start, so that receipts from before can be
         settled. ``retry_queue``: for messages of the topic, if one had failed.
         """
-        subscription = self._subscribe(group, topic, queues)
+        subscription = self.subscribe(group, topic, queues)
         if retry_queue is not None and subscription.retry is None:
             self.add_retry(subscription, retry_queue)
+
+    # Members --------------------------------------------------------------------------------
+
+    def _heard(self, subscription: Subscription, member_id: str) -> None:
+        self._exclusive[subscription] = None
+        if subscription.members.heard(member_id, self._clock.monotonic_ms()):
+            self.serve(subscription)
+
+    def leave(self, group: str, topic: str, member_id: str) -> None:
+        """A member is gone: others read its queues from now on."""
+        subscription = self._subscriptions.get((group, topic))
+        if subscription is not None and subscription.members.leave(member_id):
+            self.serve(subscription)
+
+    def _look_after_members(self, now_ms: int) -> None:
+        """Whoever waits is there; who has long been silent is not."""
+        for subscription in list(self._exclusive):
+            for waiting in subscription.parked:
+                subscription.members.heard(waiting.request.member_id, now_ms)
+            if subscription.members.expire(now_ms):
+                self.serve(subscription)
+            if not len(subscription.members):
+                del self._exclusive[subscription]
 
     # Time -----------------------------------------------------------------------------------
 
@@ -288,8 +348,17 @@ class Delivery:
                         # RocketMQ revives these at once; only a nack waits.
                         ended = process_queue, queue_offset, lease.generation, 0, "lease ended"
                         self._fail(Failure(*ended, lease.began_ms, self._clock.now_ms()))
+        for subscription in set(self._delays.pop_due(now_ms)):
+            self.serve(subscription)
+        if now_ms >= self._members_next_ms:
+            self._members_next_ms = now_ms + SECOND_MS
+            self._look_after_members(now_ms)
         for parked in self._waits.pop_due(now_ms):
             self._finish(parked, _NOTHING)
+
+    def ready_at(self, process_queue: ProcessQueue, ready_ms: int) -> None:
+        """Serve those who wait when a message of the queue is ready again (monotonic, ms)."""
+        self._delays.push(ready_ms, process_queue.owner)
 
     def moved(self, failures: list[Failure]) -> None:
         """Messages that failed have another place now, and are settled in the old one."""
@@ -304,6 +373,13 @@ class Delivery:
     def subscriptions(self) -> Iterable[Subscription]:
         return self._subscriptions.values()
 
+    def find(self, group: str, topic: str) -> Subscription | None:
+        return self._subscriptions.get((group, topic))
+
+    def new_floor(self) -> int:
+        """A generation that no lease has: those before are lower, those to come are higher."""
+        return next(self._generations)
+
     # Numbers --------------------------------------------------------------------------------
 
     @property
@@ -315,25 +391,6 @@ class Delivery:
         """Messages under a lease; costs a look at every queue of every group."""
         subscriptions = self._subscriptions.values()
         return sum([len(queue.inflight) for each in subscriptions for queue in each.sources])
-
-    def stats(self, group: str) -> list[GroupQueueStats]:
-        """Progress of a group on every queue it has read, by topic and queue id."""
-        found = []
-        for (name, _), subscription in sorted(self._subscriptions.items()):
-            if name != group:
-                continue
-            found += [
-                GroupQueueStats(
-                    topic=process_queue.queue.topic,
-                    queue_id=process_queue.queue.queue_id,
-                    min_offset=process_queue.queue.min_offset,
-                    max_offset=process_queue.queue.max_offset,
-                    consumer_offset=process_queue.progress.consumer_offset,
-                    inflight_count=len(process_queue.inflight),
-                )
-                for process_queue in subscription.sources
-            ]
-        return found
 
 
 _NOTHING = Delivered(0, 0, [], [])

@@ -4,15 +4,19 @@
 
     offset  width  field
          0      4  crc        CRC-32 of the rest of the entry
-         4      1  kind       1 name, 2 settled, 3 position, 4 reset
+         4      1  kind       1 name, 2 settled, 3 position, 4 reset, 5 lease floor, 6 dropped
          5      3  zeros
          8      4  name_id    which ``topic@group``, numbered from 0 in the order of kind 1
         12      4  queue_id   for kind 1: length of the name in bytes, which follows the entry
-        16      8  first      queue offset; for kinds 3 and 4: the consumer offset to go on from
-        24      4  count      settled offsets ``[first, first + count)``; for kind 4: which reset
+        16      8  first      queue offset; for kinds 3 and 4: the consumer offset to go on from;
+                              for kind 5: receipts of a lower lease generation are void;
+                              for kind 6: the same, of progress that begins from then on
+        24      4  count      settled offsets ``[first, first + count)``; for kind 4: which reset;
+                              for kind 6: the same, of progress that begins from then on
 
-An entry that is cut short or fails its CRC ends the journal: it was being written when the machine
-stopped, and was not answered.
+A reset is two entries, the lease floor first: cut between them, nothing has moved, and receipts
+from before only cause a redelivery. An entry that is cut short or fails its CRC ends the journal:
+it was being written when the machine stopped, and was not answered.
 """
 
 from __future__ import annotations
@@ -20,8 +24,9 @@ from __future__ import annotations
 import os
 import struct
 import threading
+from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 from isal.isal_zlib import crc32
@@ -44,10 +49,25 @@ _NAME: Final = 1
 _SETTLED: Final = 2
 _POSITION: Final = 3
 _RESET: Final = 4
+_LEASE_FLOOR: Final = 5
+_DROPPED: Final = 6
+
+
+class Beginning(NamedTuple):
+    """What progress begins with, so that nothing of what was dropped before can change it."""
+
+    reset_count: int = 0
+    lease_floor: int = 0
+
+
+_AT_FIRST: Final = Beginning()
 
 
 class JournalEntry(msgspec.Struct, frozen=True):
-    """One replayed entry: settled offsets, or where a group began, or went on after a reset."""
+    """One replayed entry: settled offsets, or where a group began, or went on after a reset, or
+    (in ``first``) which leases that ended; or that the group or the topic was deleted, which
+    concerns all queues.
+    """
 
     group: str
     topic: str
@@ -56,6 +76,8 @@ class JournalEntry(msgspec.Struct, frozen=True):
     count: int
     is_position: bool = False
     is_reset: bool = False
+    is_lease_floor: bool = False
+    is_dropped: bool = False
 
 
 class OffsetJournal:
@@ -100,15 +122,32 @@ class OffsetJournal:
         known_count = len(self._names)
         self._append(self._position_bytes(reset, self._names), known_count)
 
+    def write_dropped(self, dropped: Iterable[tuple[str, str]], beginning: Beginning) -> None:
+        """Append which (group, topic) are no more, and how others begin; one write.
+
+        Raises ``DiskFull``.
+        """
+        known_count = len(self._names)
+        self._append(_dropped_bytes(dropped, beginning, self._names), known_count)
+
     def restart(
-        self, moved: list[Progress], settled: list[tuple[Progress, list[tuple[int, int]]]]
+        self,
+        moved: list[Progress],
+        settled: list[tuple[Progress, list[tuple[int, int]]]],
+        dropped: Iterable[tuple[str, str]] = (),
+        beginning: Beginning = _AT_FIRST,
     ) -> None:
         """Replace the journal by one that holds only this; durable on return.
 
-        ``moved``: consumer offsets to keep; ``settled``: runs above them.
+        ``moved``: consumer offsets to keep; ``settled``: runs above them; ``dropped``: who is no
+        more, or began anew.
         """
         names: dict[tuple[str, str], int] = {}
-        parts = [self._position_bytes(moved, names), self._settled_bytes(settled, names)]
+        parts = [
+            _dropped_bytes(dropped, beginning, names),
+            self._position_bytes(moved, names),
+            self._settled_bytes(settled, names),
+        ]
         aside = self._path.with_name(self._path.name + NEXT_SUFFIX)
         self._files.unlink(aside)
         descriptor = self._files.open_append(aside)
@@ -137,8 +176,11 @@ class OffsetJournal:
                 progress.consumer_offset,
                 progress.reset_count,
             )
+            parts.append(head)
+            if count:
+                parts.append(_entry(_LEASE_FLOOR, name_id, queue_id, progress.lease_floor, 0))
             kind = _RESET if count else _POSITION
-            parts += [head, _entry(kind, name_id, queue_id, offset, count)]
+            parts.append(_entry(kind, name_id, queue_id, offset, count))
         return b"".join(parts)
 
     def _settled_bytes(
@@ -202,10 +244,8 @@ def read_entries(content: bytes) -> tuple[list[JournalEntry], list[tuple[str, st
             names.append((group, topic))
         else:
             group, topic = names[name_id]
-            is_position, is_reset = kind == _POSITION, kind == _RESET
-            entries.append(
-                JournalEntry(group, topic, queue_id, first, count, is_position, is_reset)
-            )
+            kinds = kind == _POSITION, kind == _RESET, kind == _LEASE_FLOOR, kind == _DROPPED
+            entries.append(JournalEntry(group, topic, queue_id, first, count, *kinds))
         at = end
     return entries, names, at
 
@@ -219,6 +259,16 @@ def _name_bytes(name: tuple[str, str], names: dict[tuple[str, str], int]) -> tup
     name_id = names[name] = len(names)
     rest = _REST.pack(_NAME, name_id, len(text), 0, 0) + text
     return _CRC.pack(crc32(rest)) + rest, name_id
+
+
+def _dropped_bytes(
+    dropped: Iterable[tuple[str, str]], beginning: Beginning, names: dict[tuple[str, str], int]
+) -> bytes:
+    parts = []
+    for name in dropped:
+        head, name_id = _name_bytes(name, names)
+        parts += [head, _entry(_DROPPED, name_id, 0, beginning.lease_floor, beginning.reset_count)]
+    return b"".join(parts)
 
 
 def _entry(kind: int, name_id: int, queue_id: int, first: int, count: int) -> bytes:

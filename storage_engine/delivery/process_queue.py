@@ -154,6 +154,43 @@ class ProcessQueue:
                 queue_offset += 1
         self.position = queue_offset
 
+    def take_in_order(
+        self, lease: Lease, now_ms: int, messages_max: int, bytes_max: int, *, is_first: bool
+    ) -> list[tuple[int, int, int, int]]:
+        """Lease the next batch of an ordered group, as ``take`` does, once the last one is settled.
+
+        What was given back comes first, when its delay is over, in the order of the queue.
+        """
+        if self.progress.consumer_offset < self.queue.min_offset:
+            self.forget_below_min()
+        taken: list[tuple[int, int, int, int]] = []
+        if self.inflight:
+            return taken
+        is_held_up = False
+        for queue_offset in sorted(self._again):
+            physical_offset, record_bytes, _ = self.queue.unit(queue_offset)
+            is_held_up = (
+                self._again[queue_offset][0] > now_ms
+                or len(taken) >= messages_max
+                or (record_bytes > bytes_max and not (is_first and not taken))
+            )
+            if is_held_up:
+                break
+            del self._again[queue_offset]
+            attempt = self._attempts.get(queue_offset, 0) + 1
+            self.inflight[queue_offset] = lease
+            taken.append((queue_offset, physical_offset, record_bytes, attempt))
+            bytes_max -= record_bytes
+        self._ready_heap = sorted((ready_ms, at) for at, (ready_ms, _) in self._again.items())
+        if not is_held_up and len(taken) < messages_max:
+            self._take_new(taken, lease, messages_max - len(taken), bytes_max, is_first=is_first)
+        lease.count += len(taken)
+        return taken
+
+    def attempts(self, queue_offset: int) -> int:
+        """Deliveries of a message in this place that have failed, since the engine's start."""
+        return self._attempts.get(queue_offset, 0)
+
     def can_settle(self, queue_offset: int, generation: int, first_generation: int) -> Verdict:
         """What becomes of an ack of a message by a receipt with a lease of that generation.
 
@@ -167,6 +204,8 @@ class ProcessQueue:
         moved = self._moved.get(queue_offset)
         if moved is not None:
             return Verdict.MOVED if moved[0] == generation else Verdict.EXPIRED
+        if generation < self.progress.lease_floor:
+            return Verdict.EXPIRED
         if self.progress.is_settled(queue_offset):
             return Verdict.SETTLED
         again = self._again.get(queue_offset)
@@ -213,6 +252,26 @@ class ProcessQueue:
             for queue_offset in [offset for offset in known if offset < low]:
                 del known[queue_offset]
         self.position = max(self.position, low)
+
+    def forget_below(self, queue_offset: int) -> None:
+        """Drop what is known about messages below that have just been settled; none is in
+        flight.
+        """
+        for known in (self._again, self._attempts):
+            for offset in [offset for offset in known if offset < queue_offset]:
+                del known[offset]
+        self.position = max(self.position, queue_offset)
+
+    def begin_again(self) -> None:
+        """Go on where the consumer offset was reset to: whatever was in flight, given back or
+        moved is as if it had never been delivered. What has no lease settles nothing.
+        """
+        for lease in self.inflight.values():
+            lease.count -= 1
+        for known in (self.inflight, self._again, self._moved, self._attempts):
+            known.clear()
+        self._ready_heap.clear()
+        self.position = max(self.progress.consumer_offset, self.queue.min_offset)
 
     def moved(self, queue_offset: int, generation: int, retry_offset: int) -> None:
         """Remember where a message has gone that had a lease of that generation; -1: no more here.

@@ -99,38 +99,48 @@ class Settling:
                     process_queue.forget(first, count)
             for owner in {process_queue.owner for process_queue, _ in settled}:
                 self._serve(owner)
-        nacked_count = self._nack(request, failures) if request.nacks else 0
+        nacked_count, dead_lettered_count = self._nack(request, failures)
         extended = self._extend(request, failures) if request.extends else []
         self.acked_count += acked_count
         return SettleReply(
             acked_count=acked_count,
             nacked_count=nacked_count,
+            dead_lettered_count=dead_lettered_count,
             extended_until_ms=extended,
             failures=failures,
         )
 
-    def _nack(self, request: SettleRequest, failures: list[SettleFailure]) -> int:
-        count = 0
+    def _nack(self, request: SettleRequest, failures: list[SettleFailure]) -> tuple[int, int]:
+        """How many were given back, and how many given up."""
+        nacked_count = dead_lettered_count = 0
+        released: set[Subscription] = set()
         for nack in request.nacks:
             process_queue = self._find(request.group, nack.topic, nack.queue_id)
             lease = process_queue.inflight.get(nack.queue_offset) if process_queue else None
             if process_queue is None or lease is None or lease.generation != nack.lease_generation:
                 failures.append(_failure(nack, nack.queue_offset, LeaseExpired.code))
                 continue
-            delay_ms = None if nack.delay_ms is None else max(nack.delay_ms, 0)
+            dead_lettered_count += nack.is_dead
+            nacked_count += not nack.is_dead
+            if nack.is_release:
+                now_ms = self._clock.monotonic_ms()
+                process_queue.give_back(nack.queue_offset, now_ms, is_attempt=False)
+                released.add(process_queue.owner)
+                continue
             failure = Failure(
                 process_queue,
                 nack.queue_offset,
                 lease.generation,
-                delay_ms,
+                None if nack.delay_ms is None else max(nack.delay_ms, 0),
                 nack.reason,
                 lease.began_ms,
                 self._clock.now_ms(),
                 nack.is_dead,
             )
             self._fail(failure)
-            count += 1
-        return count
+        for owner in released:
+            self._serve(owner)
+        return nacked_count, dead_lettered_count
 
     def _extend(self, request: SettleRequest, failures: list[SettleFailure]) -> list[int]:
         now_ms, wall_ms = self._clock.monotonic_ms(), self._clock.now_ms()

@@ -7,21 +7,30 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 from storage_engine.delivery.consumer_offsets import ConsumerOffsets
-from storage_engine.delivery.process_queue import ProcessQueue
+from storage_engine.delivery.members import Members
+from storage_engine.delivery.process_queue import Lease, ProcessQueue
+from storage_engine.delivery.start_positions import StartOf, min_offset_of
+from storage_engine.errors import StoreError
 from storage_engine.queues.consume_queue import ConsumeQueue
 from storage_engine.wire.deliveries import ReceiveRequest
+from storage_engine.wire.groups import Dispatch, GroupConfig
 
 
 class Delivered(NamedTuple):
-    """What a receive got. ``records`` are (physical_offset, record_bytes); attempts run along."""
+    """What a receive got. ``records`` are (physical_offset, record_bytes); attempts run along.
+
+    ``refusal``: nothing, because what it waited for was deleted.
+    """
 
     lease_generation: int
     lease_until_ms: int
     records: list[tuple[int, int]]
     attempts: list[int]
+    refusal: StoreError | None = None
 
 
 class Parked:
@@ -45,30 +54,64 @@ class Subscription:
     """One group on one topic: its queues, and who waits for them.
 
     ``queues`` are the topic's, by queue id; ``retry`` is the queue of the group's retry topic for
-    messages of this topic, once one has failed; ``sources`` are all of them.
+    messages of this topic, once one has failed; ``sources`` are all of them. ``config`` is the
+    group's as the last receive found it; ``members`` count for an exclusive one only. ``arrived``
+    stands in each source's arrivals.
     """
 
-    __slots__ = ("group", "parked", "queues", "retry", "rotor", "sources", "topic")
+    __slots__ = (
+        "arrived",
+        "config",
+        "group",
+        "members",
+        "parked",
+        "queues",
+        "retry",
+        "rotor",
+        "sources",
+        "topic",
+    )
 
-    def __init__(self, group: str, topic: str) -> None:
-        self.group = group
+    def __init__(
+        self, config: GroupConfig, topic: str, serve: Callable[[Subscription], None]
+    ) -> None:
+        self.config = config
+        self.group = config.group
+        self.members = Members()
         self.topic = topic
+        self.arrived = partial(serve, self)
         self.queues: list[ProcessQueue] = []
         self.retry: ProcessQueue | None = None
         self.sources: list[ProcessQueue] = []
         self.parked: OrderedDict[Parked, None] = OrderedDict()  # in order of arrival
         self.rotor = 0  # the queue to look at first, so that none starves
 
+    @property
+    def is_exclusive(self) -> bool:
+        return self.config.dispatch is Dispatch.EXCLUSIVE
+
+    def sources_of(self, member_id: str) -> list[ProcessQueue]:
+        """What a member may read now. Retries have no order, so they are for all."""
+        if not self.is_exclusive:
+            return self.sources
+        mine = self.members.queues_of(member_id, len(self.queues), self.config.strategy)
+        found = [self.queues[queue_id] for queue_id in mine]
+        return [*found, self.retry] if self.retry and len(self.members) else found
+
     def add_queues(
-        self, queues: list[ConsumeQueue], offsets: ConsumerOffsets, span_max: int, *, at_end: bool
+        self,
+        queues: list[ConsumeQueue],
+        offsets: ConsumerOffsets,
+        span_max: int,
+        start_of: StartOf,
     ) -> list[ProcessQueue]:
         """Read the queues of the topic that are not read yet; those queues.
 
-        The group's positions there are fixed now, at the ends of the queues or where they begin.
-        Raises ``DiskFull``, ``SyncFailed``, with nothing changed.
+        The group's positions there are fixed now, where ``start_of`` says. Raises ``DiskFull``,
+        ``SyncFailed``, with nothing changed.
         """
         new = queues[len(self.queues) :]
-        added = self._read(self.topic, new, offsets, span_max, at_end=at_end)
+        added = self._read(self.topic, new, offsets, span_max, start_of)
         self.queues += added
         return self._sourced(added)
 
@@ -76,7 +119,7 @@ class Subscription:
         self, queue: ConsumeQueue, offsets: ConsumerOffsets, span_max: int
     ) -> list[ProcessQueue]:
         """Read the queue of the retry topic too. Raises ``DiskFull``, ``SyncFailed``."""
-        added = self._read(queue.topic, [queue], offsets, span_max, at_end=False)
+        added = self._read(queue.topic, [queue], offsets, span_max, min_offset_of)
         (self.retry,) = added
         return self._sourced(added)
 
@@ -86,11 +129,10 @@ class Subscription:
         queues: list[ConsumeQueue],
         offsets: ConsumerOffsets,
         span_max: int,
-        *,
-        at_end: bool,
+        start_of: StartOf,
     ) -> list[ProcessQueue]:
         positions = {
-            queue.queue_id: queue.max_offset if at_end else queue.min_offset
+            queue.queue_id: start_of(queue)
             for queue in queues
             if offsets.find(self.group, topic, queue.queue_id) is None
         }
@@ -106,3 +148,20 @@ class Subscription:
     def _sourced(self, added: list[ProcessQueue]) -> list[ProcessQueue]:
         self.sources = [*self.queues, self.retry] if self.retry else self.queues.copy()
         return added
+
+    def count_retries(
+        self,
+        lease: Lease,
+        records: list[tuple[int, int]],
+        attempts: list[int],
+        damaged: list[int],
+        retries_before: Callable[[tuple[int, int]], int],
+    ) -> None:
+        """Add to the attempts what came before the records from the retry queue."""
+        at = 0
+        for process_queue, queue_offsets in lease.parts if self.retry is not None else ():
+            end = at + len(queue_offsets)
+            for index in range(at, end) if process_queue is self.retry else ():
+                if index not in damaged:
+                    attempts[index] += retries_before(records[index])
+            at = end

@@ -37,7 +37,7 @@ from typing import Final
 
 import msgspec
 
-from storage_engine.errors import RecordRefused
+from storage_engine.errors import RecordRefused, StoreCorrupt
 from storage_engine.records.record import PROPERTIES_BYTES_MAX, Record
 from storage_engine.records.record_draft import INT_MAX, PAIR_BYTES, RecordDraft, read_draft
 from storage_engine.records.schedule_topic import PROPERTY_DELIVER_AT, SCHEDULE_TOPIC_BYTES
@@ -209,6 +209,22 @@ def due_record(buffer: bytes | memoryview, at: int = 0, *, settles: Settles | No
     _settle(draft, settles)
     draft.topic, draft.queue_id = topic, int(queue_id)
     return draft.encode()
+
+
+def scheduled_queue_of(record: bytes, topic: str) -> int | None:
+    """To which queue of ``topic`` a scheduled record goes when it is due; None: not to that topic.
+
+    Nearly all are told from their bytes alone.
+    """
+    if f"{REAL_TOPIC}\x01{topic}\x02".encode() not in record:
+        return None
+    try:
+        properties = read_draft(record).properties
+    except (RecordRefused, StoreCorrupt):
+        return None
+    queue_id = properties.get(REAL_QUEUE_ID.encode(), b"")
+    is_there = properties.get(REAL_TOPIC.encode()) == topic.encode() and queue_id.isdigit()
+    return int(queue_id) if is_there else None
 
 
 def forwarded_record(buffer: bytes | memoryview, at: int = 0, *, settles: Settles) -> bytes:

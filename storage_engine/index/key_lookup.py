@@ -15,6 +15,7 @@ from __future__ import annotations
 import base64
 import binascii
 import struct
+from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from isal.isal_zlib import crc32
@@ -36,6 +37,7 @@ _RECORD_WORK: Final = 8
 _CURSOR = struct.Struct(">BIqiqq")  # version, key hash, file, entry, its record, below
 _CURSOR_CRC = struct.Struct(">I")
 _CURSOR_VERSION: Final = 1
+IsGone = Callable[[str, int, int], bool]  # topic, queue id, queue offset
 _NO_BOUND: Final = (1 << 63) - 1
 
 
@@ -95,8 +97,11 @@ class KeyLookup:
         commit_log: CommitLog,
         queues: list[ConsumeQueue],
         request: LookUpRequest,
+        is_gone: IsGone,
     ) -> None:
-        """Raises ``BadRequest``: a limit or the window is out of range, or the key is empty."""
+        """``is_gone`` names dead letters that are none any more.
+
+        Raises ``BadRequest``: a limit or the window is out of range, or the key is empty."""
         if not 1 <= request.messages_max <= config.receive_messages_max:
             raise BadRequest(
                 f"messages_max is {request.messages_max}, "
@@ -111,6 +116,7 @@ class KeyLookup:
         self._commit_log = commit_log
         self._queues = queues
         self._request = request
+        self._is_gone = is_gone
         self._topic = request.topic.encode()
         self._key = request.key.encode()
         self._hash = key_hash(self._topic, self._key)
@@ -195,7 +201,9 @@ class KeyLookup:
         """Retention may have taken it from its queue, though not from the log yet."""
         if head.queue_id >= len(self._queues):
             return False
-        return head.queue_offset >= self._queues[head.queue_id].min_offset
+        if head.queue_offset < self._queues[head.queue_id].min_offset:
+            return False
+        return not self._is_gone(self._request.topic, head.queue_id, head.queue_offset)
 
     def _read(self, physical_offset: int) -> bytes:
         """The bytes of a record, unverified; none when its place has no record any more."""

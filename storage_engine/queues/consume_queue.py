@@ -18,6 +18,7 @@ checkpoint that counts units does it before (``ConsumeQueues.sync``). Loop threa
 
 from __future__ import annotations
 
+import contextlib
 import struct
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -219,6 +220,21 @@ class ConsumeQueue:
         if is_higher:
             self.min_offset = min_offset
         return is_higher
+
+    def empty(self) -> None:
+        """Let nothing of what is appended be readable any more, not even what is not visible yet.
+
+        Until that is, ``min_offset`` is ahead of ``max_offset``.
+        """
+        self.min_offset = self.append_offset
+
+    def delete_files(self) -> None:
+        """Delete all that the disk has of the queue, which must be forgotten then."""
+        self.close()
+        self._run.drop_all()
+        with contextlib.suppress(OSError):  # not there yet, or somebody keeps a file there
+            self._run.directory.rmdir()
+            self._run.directory.parent.rmdir()
 
     def drop_unreadable(self) -> None:
         """Delete the files that hold nothing readable any more, but never the last."""

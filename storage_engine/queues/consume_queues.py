@@ -74,6 +74,19 @@ class ConsumeQueues:
                 cut += [(queue, *entry) for entry in queue.recover(dispatched_offset, floor)]
         return sorted(cut, key=lambda entry: entry[2][0])
 
+    def forget(self, topic: str) -> bool:
+        """Delete the queues of a topic, whose records must be gone from the log.
+
+        Not while a checkpoint may be syncing one: then False.
+        """
+        queues = self.by_topic.get(topic.encode(), [])
+        if any(queue.is_dirty for queue in queues):
+            return False
+        self.by_topic.pop(topic.encode(), None)
+        for queue in queues:
+            queue.delete_files()
+        return True
+
     def sync(self, files: list[MappedFile]) -> None:
         """Make the content and the names of queue files durable; any thread.
 

@@ -1,15 +1,19 @@
-"""Where each queue begins since retention last deleted something: ``config/minOffsets.json``.
+"""Where each queue begins since messages were last deleted: ``config/minOffsets.json``.
 
-    retention ── save ──▶ [MinOffsets] ── floors ──▶ recovery
+    retention, deletions ── save ──▶ [MinOffsets] ── floors ──▶ recovery
 
 Truth that nothing else holds once the segments are gone: consume queues that are rebuilt from what
 is left of the log would else begin at 0 again and use queue offsets twice. Written before the
-segments are deleted. Loop thread only.
+segments are deleted.
+
+A topic that was deleted is here as long as the log may hold records from before: with the ends of
+its queues, which a new topic of its name goes on from, and with the log offset of its deletion.
+Loop thread only.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from pathlib import Path
 
 import msgspec
@@ -21,36 +25,51 @@ from storage_engine.queues.consume_queue import ConsumeQueue
 
 
 class _File(msgspec.Struct):
-    """Topic → min_offset by queue id."""
+    """Topic → min_offset by queue id; topic → where the log ended when it was deleted."""
 
     offsetTable: dict[str, list[int]] = {}
+    deletedTable: dict[str, int] = {}
 
 
 class MinOffsets:
-    """See the module's docstring. ``table``: topic → min_offset by queue id."""
+    """See the module's docstring. ``table``: topic → min_offset by queue id; ``deleted``: topic →
+    log offset above which all its records belong to a new topic of that name.
+    """
 
     def __init__(self, files: Files, store_path: Path) -> None:
         self._files = files
         self._path = store_path / CONFIG_DIR / MIN_OFFSETS_FILE
         self.table: dict[str, list[int]] = {}
+        self.deleted: dict[str, int] = {}
 
     def load(self) -> None:
         """Raises ``StoreCorrupt`` when the file is there and cannot be read."""
         try:
-            self.table = msgspec.json.decode(self._path.read_bytes(), type=_File).offsetTable
+            file = msgspec.json.decode(self._path.read_bytes(), type=_File)
         except FileNotFoundError:
-            self.table = {}
+            file = _File()
         except msgspec.MsgspecError as exc:
             raise StoreCorrupt(f"{self._path}: {exc}") from exc
+        self.table, self.deleted = file.offsetTable, file.deletedTable
 
-    def save(self, queues: Iterable[ConsumeQueue]) -> None:
-        """Write where the queues begin now; durable on return. Raises ``DiskFull``."""
+    def save(
+        self,
+        queues: Iterable[ConsumeQueue],
+        *,
+        emptied: Collection[ConsumeQueue] = (),
+        deleted: dict[str, int] | None = None,
+    ) -> None:
+        """Write where the queues begin now; durable on return. Raises ``DiskFull``.
+
+        ``emptied``: those that are to begin at their ends; ``deleted``: instead of what is known.
+        """
+        deleted = self.deleted if deleted is None else deleted
         table: dict[str, list[int]] = {}
         for queue in queues:
             of_topic = table.setdefault(queue.topic, [])
             assert len(of_topic) == queue.queue_id
-            of_topic.append(queue.min_offset)
+            of_topic.append(queue.append_offset if queue in emptied else queue.min_offset)
         table = {topic: offsets for topic, offsets in table.items() if any(offsets)}
-        if table != self.table:
-            self._files.replace(self._path, msgspec.json.encode(_File(table)))
-            self.table = table
+        if table != self.table or deleted != self.deleted:
+            self._files.replace(self._path, msgspec.json.encode(_File(table, deleted)))
+            self.table, self.deleted = table, deleted

@@ -117,9 +117,17 @@ def read_offsets(store: Path, report: Report) -> Offsets:
         what = f"{len(content) - end} bytes from here on are no whole entry of {ENTRY_BYTES}"
         report.add(Kind.JOURNAL_DAMAGED, JOURNAL_FILE, end, what)
     for entry in entries:
+        if entry.is_dropped:
+            gone = [key for key in offsets if key[:2] == (entry.group, entry.topic)]
+            for key in gone:
+                del offsets[key]
+            continue
         key = entry.group, entry.topic, entry.queue_id
-        reached = entry.first + (0 if entry.is_position or entry.is_reset else entry.count)
-        offsets[key] = max(offsets.get(key, 0), reached)
+        if entry.is_reset:
+            offsets[key] = entry.first
+        elif not entry.is_lease_floor:
+            reached = entry.first + (0 if entry.is_position else entry.count)
+            offsets[key] = max(offsets.get(key, 0), reached)
     return offsets
 
 

@@ -11,9 +11,16 @@ import abc
 from typing import TypeVar
 
 from storage_engine.records.record import Record, decode_records
-from storage_engine.wire.deliveries import SettleReply, SettleRequest
+from storage_engine.wire.dead_letters import PurgeReply, PurgeRequest, RedriveReply, RedriveRequest
+from storage_engine.wire.deliveries import LeaveRequest, SettleReply, SettleRequest
 from storage_engine.wire.frames import decode_look_up_reply, decode_pull_reply, decode_reply
 from storage_engine.wire.groups import GroupConfig, GroupList, GroupRef, GroupStats
+from storage_engine.wire.offsets import (
+    OffsetCommitReply,
+    OffsetCommitRequest,
+    OffsetResetReply,
+    OffsetResetRequest,
+)
 from storage_engine.wire.protocol import CheckpointReply, Empty, Op, StatsReply
 from storage_engine.wire.reads import (
     LookUpHead,
@@ -51,6 +58,12 @@ class AsyncCalls(abc.ABC):
     async def offset_at_time(self, request: OffsetAtTimeRequest) -> OffsetAtTimeReply:
         return await self._ask(Op.OFFSET_AT_TIME, request, OffsetAtTimeReply)
 
+    async def offset_commit(self, request: OffsetCommitRequest) -> OffsetCommitReply:
+        return await self._ask(Op.OFFSET_COMMIT, request, OffsetCommitReply)
+
+    async def offset_reset(self, request: OffsetResetRequest) -> OffsetResetReply:
+        return await self._ask(Op.OFFSET_RESET, request, OffsetResetReply)
+
     async def settle(self, request: SettleRequest) -> SettleReply:
         return await self._ask(Op.SETTLE, request, SettleReply)
 
@@ -59,6 +72,9 @@ class AsyncCalls(abc.ABC):
 
     async def topic_list(self) -> TopicList:
         return await self._ask(Op.TOPIC_LIST, Empty(), TopicList)
+
+    async def topic_delete(self, request: TopicRef) -> None:
+        await self._ask(Op.TOPIC_DELETE, request, Empty)
 
     async def topic_stats(self, request: TopicRef) -> TopicStats:
         return await self._ask(Op.TOPIC_STATS, request, TopicStats)
@@ -69,8 +85,22 @@ class AsyncCalls(abc.ABC):
     async def group_list(self) -> GroupList:
         return await self._ask(Op.GROUP_LIST, Empty(), GroupList)
 
+    async def group_delete(self, request: GroupRef) -> None:
+        await self._ask(Op.GROUP_DELETE, request, Empty)
+
     async def group_stats(self, request: GroupRef) -> GroupStats:
         return await self._ask(Op.GROUP_STATS, request, GroupStats)
+
+    async def leave(self, request: LeaveRequest) -> None:
+        await self._ask(Op.LEAVE, request, Empty)
+
+    async def redrive(self, request: RedriveRequest) -> RedriveReply:
+        """Send dead letters on their way again; answered when they are durable there."""
+        return await self._ask(Op.REDRIVE, request, RedriveReply)
+
+    async def purge(self, request: PurgeRequest) -> PurgeReply:
+        """Drop dead letters."""
+        return await self._ask(Op.PURGE, request, PurgeReply)
 
     async def checkpoint(self) -> CheckpointReply:
         return await self._ask(Op.CHECKPOINT, Empty(), CheckpointReply)

@@ -35,6 +35,14 @@ class ReceiveHead(Wire, frozen=True, kw_only=True):
     attempts: list[int]
 
 
+class LeaveRequest(Wire, frozen=True, kw_only=True):
+    """A member of an exclusive group reads the topic no more; others get its queues at once."""
+
+    group: str
+    topic: str
+    member_id: str
+
+
 class LeaseRef(Wire, frozen=True, kw_only=True):
     """Leased messages of one queue: which delivery, and their queue offsets."""
 
@@ -47,7 +55,8 @@ class LeaseRef(Wire, frozen=True, kw_only=True):
 class Nack(Wire, frozen=True, kw_only=True):
     """Give one message back, to be delivered again after ``delay_ms``; None: by the group's policy.
 
-    ``is_dead``: never again, to the dead letters.
+    ``is_dead``: never again, to the dead letters. ``is_release``: at once, in its place and as if
+    it had not been delivered: its member never had it.
     """
 
     topic: str
@@ -57,6 +66,7 @@ class Nack(Wire, frozen=True, kw_only=True):
     delay_ms: int | None = None
     reason: str = ""
     is_dead: bool = False
+    is_release: bool = False
 
 
 class Extend(Wire, frozen=True, kw_only=True):
@@ -91,5 +101,6 @@ class SettleReply(Wire, frozen=True, kw_only=True):
 
     acked_count: int
     nacked_count: int
+    dead_lettered_count: int
     extended_until_ms: list[int]
     failures: list[SettleFailure]

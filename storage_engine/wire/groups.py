@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 
+from storage_engine.groups.assignment import Strategy
 from storage_engine.groups.retry_policy import LevelDelays, RetryPolicy
 from storage_engine.wire.struct import Wire
 
@@ -13,16 +14,33 @@ class StartFrom(enum.StrEnum):
 
     EARLIEST = "earliest"
     LATEST = "latest"
+    TIMESTAMP = "timestamp"  # the first message stored at ``start_ms`` or later
+
+
+class Dispatch(enum.StrEnum):
+    """Who reads a queue: any member at any time, or the one that it is assigned to."""
+
+    SHARED = "shared"
+    EXCLUSIVE = "exclusive"
 
 
 class GroupConfig(Wire, frozen=True, kw_only=True):
-    """Consumer group as the engine knows it. ``group`` is the full name, ``namespace%name``."""
+    """Consumer group as the engine knows it. ``group`` is the full name, ``namespace%name``.
+
+    ``start_ms``: epoch ms, for ``StartFrom.TIMESTAMP``. A paused group gets no messages; what it
+    has can be settled.
+    """
 
     group: str
     start_from: StartFrom = StartFrom.EARLIEST
+    start_ms: int = 0
     lease_ms: int = 60_000
     max_reconsume_times: int = 16  # -1: for ever
     retry: RetryPolicy = LevelDelays()
+    dispatch: Dispatch = Dispatch.SHARED
+    strategy: Strategy = Strategy.AVG  # of exclusive dispatch
+    is_ordered: bool = False  # one batch at a time of each queue, retried in place
+    is_paused: bool = False
 
 
 class GroupList(Wire, frozen=True, kw_only=True):
@@ -34,7 +52,13 @@ class GroupRef(Wire, frozen=True, kw_only=True):
 
 
 class GroupQueueStats(Wire, frozen=True, kw_only=True):
-    """Progress of a group on one queue. lag = max_offset - consumer_offset."""
+    """Progress of a group on one queue. lag = max_offset - consumer_offset.
+
+    ``ready_count``: neither settled nor in flight. ``oldest_stored_ms``: store time of the first
+    message that is not settled; None when there is none, or it cannot be read. ``retry_of``: empty,
+    or the topic whose failed messages wait in this queue; then ``scheduled_count`` are still in the
+    schedule on their way here, None when nobody knows.
+    """
 
     topic: str
     queue_id: int
@@ -42,6 +66,10 @@ class GroupQueueStats(Wire, frozen=True, kw_only=True):
     max_offset: int
     consumer_offset: int
     inflight_count: int
+    ready_count: int = 0
+    oldest_stored_ms: int | None = None
+    retry_of: str = ""
+    scheduled_count: int | None = None
 
 
 class GroupStats(Wire, frozen=True, kw_only=True):

@@ -33,8 +33,15 @@ import enum
 import struct
 from typing import Final
 
-from storage_engine.wire.deliveries import ReceiveRequest, SettleReply, SettleRequest
+from storage_engine.wire.dead_letters import PurgeReply, PurgeRequest, RedriveReply, RedriveRequest
+from storage_engine.wire.deliveries import LeaveRequest, ReceiveRequest, SettleReply, SettleRequest
 from storage_engine.wire.groups import GroupConfig, GroupList, GroupRef, GroupStats
+from storage_engine.wire.offsets import (
+    OffsetCommitReply,
+    OffsetCommitRequest,
+    OffsetResetReply,
+    OffsetResetRequest,
+)
 from storage_engine.wire.reads import (
     LookUpRequest,
     OffsetAtTimeReply,
@@ -63,13 +70,20 @@ class Op(enum.IntEnum):
     SETTLE = 19
     LOOK_UP = 20
     OFFSET_AT_TIME = 21
+    OFFSET_COMMIT = 22
+    OFFSET_RESET = 23
+    LEAVE = 24
     TOPIC_PUT = 32
     TOPIC_LIST = 33
     TOPIC_STATS = 34
+    TOPIC_DELETE = 35
     GROUP_PUT = 40
     GROUP_LIST = 41
     GROUP_STATS = 42
+    GROUP_DELETE = 43
     CHECKPOINT = 48
+    REDRIVE = 56
+    PURGE = 57
     STATS = 49
 
 
@@ -139,14 +153,21 @@ REQUEST_TYPES: Final[dict[Op, type[Wire]]] = {
     Op.SETTLE: SettleRequest,
     Op.LOOK_UP: LookUpRequest,
     Op.OFFSET_AT_TIME: OffsetAtTimeRequest,
+    Op.OFFSET_COMMIT: OffsetCommitRequest,
+    Op.OFFSET_RESET: OffsetResetRequest,
     Op.TOPIC_PUT: TopicConfig,
     Op.TOPIC_LIST: Empty,
     Op.TOPIC_STATS: TopicRef,
+    Op.TOPIC_DELETE: TopicRef,
     Op.GROUP_PUT: GroupConfig,
     Op.GROUP_LIST: Empty,
     Op.GROUP_STATS: GroupRef,
+    Op.GROUP_DELETE: GroupRef,
     Op.CHECKPOINT: Empty,
     Op.STATS: Empty,
+    Op.REDRIVE: RedriveRequest,
+    Op.LEAVE: LeaveRequest,
+    Op.PURGE: PurgeRequest,
 }
 REPLY_TYPES: Final[dict[Op, type[Wire]]] = {
     Op.HELLO: HelloReply,
@@ -154,12 +175,19 @@ REPLY_TYPES: Final[dict[Op, type[Wire]]] = {
     Op.CANCEL: Empty,
     Op.SETTLE: SettleReply,
     Op.OFFSET_AT_TIME: OffsetAtTimeReply,
+    Op.OFFSET_COMMIT: OffsetCommitReply,
+    Op.OFFSET_RESET: OffsetResetReply,
     Op.TOPIC_PUT: Empty,
     Op.TOPIC_LIST: TopicList,
     Op.TOPIC_STATS: TopicStats,
+    Op.TOPIC_DELETE: Empty,
     Op.GROUP_PUT: Empty,
     Op.GROUP_LIST: GroupList,
     Op.GROUP_STATS: GroupStats,
+    Op.GROUP_DELETE: Empty,
     Op.CHECKPOINT: CheckpointReply,
     Op.STATS: StatsReply,
+    Op.REDRIVE: RedriveReply,
+    Op.LEAVE: Empty,
+    Op.PURGE: PurgeReply,
 }

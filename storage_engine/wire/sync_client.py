@@ -20,6 +20,7 @@ from storage_engine.errors import (
 )
 from storage_engine.records.record import Record, decode_records
 from storage_engine.wire.client_types import PutResult, Received, put_bytes_max, put_results
+from storage_engine.wire.dead_letters import PurgeReply, PurgeRequest, RedriveReply, RedriveRequest
 from storage_engine.wire.deliveries import ReceiveRequest, SettleReply, SettleRequest
 from storage_engine.wire.frames import (
     Frame,
@@ -34,6 +35,12 @@ from storage_engine.wire.frames import (
     encode_struct,
 )
 from storage_engine.wire.groups import GroupConfig, GroupList, GroupRef, GroupStats
+from storage_engine.wire.offsets import (
+    OffsetCommitReply,
+    OffsetCommitRequest,
+    OffsetResetReply,
+    OffsetResetRequest,
+)
 from storage_engine.wire.protocol import (
     CheckpointReply,
     Empty,
@@ -112,6 +119,12 @@ class StoreClient:
     def offset_at_time(self, request: OffsetAtTimeRequest) -> OffsetAtTimeReply:
         return self._ask(Op.OFFSET_AT_TIME, request, OffsetAtTimeReply)
 
+    def offset_commit(self, request: OffsetCommitRequest) -> OffsetCommitReply:
+        return self._ask(Op.OFFSET_COMMIT, request, OffsetCommitReply)
+
+    def offset_reset(self, request: OffsetResetRequest) -> OffsetResetReply:
+        return self._ask(Op.OFFSET_RESET, request, OffsetResetReply)
+
     def settle(self, request: SettleRequest) -> SettleReply:
         return self._ask(Op.SETTLE, request, SettleReply)
 
@@ -120,6 +133,9 @@ class StoreClient:
 
     def topic_list(self) -> TopicList:
         return self._ask(Op.TOPIC_LIST, Empty(), TopicList)
+
+    def topic_delete(self, request: TopicRef) -> None:
+        self._ask(Op.TOPIC_DELETE, request, Empty)
 
     def topic_stats(self, request: TopicRef) -> TopicStats:
         return self._ask(Op.TOPIC_STATS, request, TopicStats)
@@ -130,8 +146,17 @@ class StoreClient:
     def group_list(self) -> GroupList:
         return self._ask(Op.GROUP_LIST, Empty(), GroupList)
 
+    def group_delete(self, request: GroupRef) -> None:
+        self._ask(Op.GROUP_DELETE, request, Empty)
+
     def group_stats(self, request: GroupRef) -> GroupStats:
         return self._ask(Op.GROUP_STATS, request, GroupStats)
+
+    def redrive(self, request: RedriveRequest) -> RedriveReply:
+        return self._ask(Op.REDRIVE, request, RedriveReply)
+
+    def purge(self, request: PurgeRequest) -> PurgeReply:
+        return self._ask(Op.PURGE, request, PurgeReply)
 
     def checkpoint(self) -> CheckpointReply:
         return self._ask(Op.CHECKPOINT, Empty(), CheckpointReply)

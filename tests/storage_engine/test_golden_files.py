@@ -219,6 +219,8 @@ async def test_segments_consume_queues_and_config_of_a_store(tmp_path: Path) -> 
                     "mq.start_from": "latest",
                     "mq.lease_ms": "30000",
                     "mq.retry": '{"kind":"levels"}',
+                    "mq.dispatch": "shared",
+                    "mq.strategy": "AVG",
                     "mq.retry_topics": "",
                 },
             }

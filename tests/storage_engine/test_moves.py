@@ -116,7 +116,7 @@ async def test_a_move_made_before_a_reset_settles_nothing_after_it(tmp_path: Pat
     await begin(store)
     move(store, 0)
     await store.store.durability.durable_to(store.store._commit_log.append_offset)
-    store.store._consumer_offsets.reset([(progress_of(store), 0)])
+    store.store._consumer_offsets.reset([(progress_of(store), 0)], lease_floor=1)
     kill(store.store)
     async with OpenStore(tmp_path / "s") as again:
         assert progress_of(again).reset_count == 1

@@ -8,11 +8,12 @@ import subprocess
 import sys
 from collections import Counter
 
+import httpx
 import msgspec
 import pytest
 
 from mqservice.cli.messages import Outgoing, encode_outgoing, parse_line
-from tests.services import Service, service_environment
+from tests.services import Service, service_environment, wait_until
 
 pytestmark = pytest.mark.acceptance
 WAIT_S = 60
@@ -125,3 +126,62 @@ def test_looking_without_ack_leaves_the_messages_there(service: Service) -> None
     looked = mqservice(service, *common)
     taken = mqservice(service, *common, "--ack")
     assert sorted(looked.split()) == sorted(taken.split()) == [b"a", b"b"]
+
+
+def test_dead_letters_are_redriven_by_beat_and_worker(service: Service) -> None:
+    topic, facts = f"cli-{os.urandom(4).hex()}", service.facts
+    mqservice(service, "topic", "create", topic)
+    mqservice(service, "produce", topic, "a", "b", "c")
+    with httpx.Client(
+        base_url=facts.base_url, headers={"authorization": f"Bearer {facts.api_key}"}
+    ) as client:
+        receipts: list[str] = []
+        while len(receipts) < 3:
+            path = f"/v1/-/topics/{topic}/groups/{facts.group}:receive"
+            received = client.post(path, json={"wait": "10s"}).json()["messages"]
+            receipts += [message["receipt"] for message in received]
+        dead = [{"receipt": receipt, "reason": "by the test"} for receipt in receipts]
+        settled = client.post(f"/v1/-/groups/{facts.group}:settle", json={"dead_letter": dead})
+        assert settled.json()["dead_lettered"] == 3
+
+    def listed() -> list[bytes]:
+        return mqservice(service, "dlq", "list", facts.group).splitlines()
+
+    wait_until(lambda: len(listed()) == 3, WAIT_S, "three messages are dead letters")
+    assert all(b"by the test" in line for line in listed())
+    counted = mqservice(service, "dlq", "redrive", facts.group, "--all", "--dry-run")
+    assert counted == f"3  {topic}\n".encode()
+    task = mqservice(service, "dlq", "redrive", facts.group, "--all", "--rate", "1", "--wait")
+    assert task.startswith(b"task_")
+    assert listed() == []
+    taken = mqservice(service, "consume", topic, "-g", facts.group, "--ack", "-c", "3", "-q")
+    assert sorted(taken.split()) == [b"a", b"b", b"c"]
+
+
+def test_a_group_is_made_changed_paused_and_deleted(service: Service) -> None:
+    name = f"cli-{os.urandom(4).hex()}"
+    mqservice(service, "topic", "create", name, "--queues", "1")
+    mqservice(service, "group", "create", name, "--max-attempts", "unlimited", "--delay", "5s")
+    mqservice(service, "group", "update", name, "--lease", "2m", "--retry", "exponential")
+    mqservice(service, "group", "pause", name)
+
+    def shown() -> dict[str, object]:
+        found: dict[str, object] = msgspec.json.decode(
+            mqservice(service, "group", "show", name, "--json")
+        )
+        return found
+
+    group = shown()
+    assert (group["max_attempts"], group["lease"], group["paused"]) == (None, "2m", True)
+    assert group["retry"] == {"policy": "exponential", "start": "5s", "factor": 2.0, "cap": "2h"}
+    mqservice(service, "produce", name, "one")
+    consume = ("consume", name, "-g", name, "--ack", "--idle-exit", "1s", "-q")
+    assert mqservice(service, *consume) == b""
+    mqservice(service, "group", "resume", name)
+    assert mqservice(service, *consume, "--count", "1") == b"one\n"
+    mqservice(service, "group", "delete", name, "--yes")
+    mqservice(service, "group", "create", name)
+    assert mqservice(service, *consume, "--count", "1") == b"one\n"
+    mqservice(service, "topic", "delete", name, "--yes")
+    mqservice(service, "topic", "create", name, "--queues", "1")
+    assert mqservice(service, *consume) == b""

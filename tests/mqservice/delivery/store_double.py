@@ -175,7 +175,7 @@ class StoreDouble:
         if not self.is_connected:
             raise OutcomeUnknown("the connection broke")
         self.settles.append(request)
-        acked = nacked = 0
+        acked = nacked = dead = 0
         failures: list[SettleFailure] = []
         extended: list[int] = []
         for lease in request.acks:
@@ -197,8 +197,12 @@ class StoreDouble:
                 failures.append(_failure(nack, nack.queue_offset))
                 continue
             del progress.leases[nack.queue_offset]
-            progress.ready.append(nack.queue_offset)
-            nacked += 1
+            if nack.is_dead:
+                progress.settled.add(nack.queue_offset)
+                dead += 1
+            else:
+                progress.ready.append(nack.queue_offset)
+                nacked += 1
         for extend in request.extends:
             progress = self._progress(request.group, extend.topic, extend.queue_id)
             held = progress.leases.get(extend.queue_offset)
@@ -211,7 +215,11 @@ class StoreDouble:
             extended.append(until_ms)
         self._wake()
         return SettleReply(
-            acked_count=acked, nacked_count=nacked, extended_until_ms=extended, failures=failures
+            acked_count=acked,
+            nacked_count=nacked,
+            dead_lettered_count=dead,
+            extended_until_ms=extended,
+            failures=failures,
         )
 
     async def pull(self, request: PullRequest) -> tuple[PullHead, list[Record]]:

@@ -129,7 +129,7 @@ def test_receive_and_settle_by_receipt(server: Server, topic: str) -> None:
             settle,
             json={
                 "ack": receipts[:3],
-                "nack": [{"receipt": receipts[3]}],
+                "nack": [{"receipt": receipts[3], "delay": "0s"}],
                 "extend": [{"receipt": receipts[4], "lease": "2m"}],
             },
         ).json()

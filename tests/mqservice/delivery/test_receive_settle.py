@@ -324,7 +324,13 @@ def test_forged_and_foreign_receipts_are_invalid(
         ({"nack": [{"receipt": "x", "delay": "366d"}]}, "BAD_REQUEST", "/nack/0/delay"),
         ({"nack": [{"receipt": "x", "reason": "r" * 1_001}]}, "BAD_REQUEST", "/nack/0/reason"),
         ({"extend": [{"receipt": "x", "lease": "0s"}]}, "ILLEGAL_LEASE", "/extend/0/lease"),
-        ({"dead_letter": []}, "BAD_REQUEST", "/dead_letter"),
+        ({"dead_letter": [{"reason": "x"}]}, "BAD_REQUEST", "/dead_letter/0/receipt"),
+        (
+            {"dead_letter": [{"receipt": "x", "reason": "r" * 1_001}]},
+            "BAD_REQUEST",
+            "/dead_letter/0/reason",
+        ),
+        ({"drop": []}, "BAD_REQUEST", "/drop"),
     ],
 )
 def test_settle_options_out_of_range(

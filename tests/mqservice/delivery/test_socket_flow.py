@@ -56,6 +56,25 @@ def pushed_before_pong(peer: Peer) -> int:
     return count
 
 
+def frames_during_pings(peer: Peer, count: int) -> list[Json]:
+    """All else that comes until the server has pinged ``count`` times; but what flows is told."""
+    frames: list[Json] = []
+    while count:
+        frame = peer.recv()
+        if frame["op"] == "ping":
+            count -= 1
+        elif frame["op"] != "flow":
+            frames.append(frame)
+    return frames
+
+
+def flow_of(peer: Peer) -> Json:
+    """The next of the frames that say why messages come or not."""
+    while (frame := peer.recv())["op"] != "flow":
+        pass
+    return frame
+
+
 def close_code(peer: Peer, timeout: float = 5.0) -> int:
     with pytest.raises(ConnectionClosed) as caught:
         peer.read_on(timeout)
@@ -164,10 +183,48 @@ def test_an_extended_lease_does_not_end(peer: Peer, topic: str, store: StoreDoub
     peer.ask("extend", sid=1, t=[message["t"]], ms=60_000)
     held_until = store.progress["acme%billing", f"acme%{topic}", 0].leases[0][1]
 
-    frames = [peer.recv(), peer.recv(), peer.recv()]
+    frames = frames_during_pings(peer, 3)
 
-    assert {frame["op"] for frame in frames} <= {"ping"}, "three pings take longer than the lease"
+    assert frames == [], "three pings take longer than the lease"
     assert held_until - message["s"] > 50_000
+
+
+@pytest.mark.parametrize(("auto_extend_ms", "is_lost"), [(0, True), (600_000, False)])
+def test_a_lease_is_extended_by_itself_when_asked(
+    peer: Peer, topic: str, auto_extend_ms: int, is_lost: bool
+) -> None:
+    fill(peer, topic, 1)
+    subscribe(peer, topic, 1, 1_000, lease_ms=1_000, auto_extend_ms=auto_extend_ms)
+    [message] = peer.take(1)
+
+    lost = [frame for frame in frames_during_pings(peer, 4) if frame["op"] == "lost"]
+
+    assert bool(lost) == is_lost, "four pings take longer than the lease"
+    if not is_lost:
+        acked = peer.ask("ack", sid=1, t=[message["t"]])
+        assert acked["r"] == {"acked": 1, "failed": []}
+
+
+def test_a_lease_is_extended_no_longer_than_asked(peer: Peer, topic: str) -> None:
+    fill(peer, topic, 1)
+    subscribe(peer, topic, 1, 1_000, lease_ms=1_000, auto_extend_ms=1_500)
+    [message] = peer.take(1)
+
+    lost = [frame for frame in frames_during_pings(peer, 8) if frame["op"] == "lost"]
+
+    assert lost[0]["t"] == [message["t"]]
+
+
+def test_a_subscription_says_when_it_has_no_credit_and_when_it_has_again(
+    peer: Peer, topic: str
+) -> None:
+    fill(peer, topic, 2)
+    subscribe(peer, topic, 1, 1_000, lease_ms=60_000)
+    [message] = peer.take(1)
+    assert flow_of(peer) == {"op": "flow", "sid": 1, "state": "credit"}
+    peer.ask("credit", sid=1, msgs=10, bytes=10_000)
+    assert flow_of(peer) == {"op": "flow", "sid": 1, "state": "open"}
+    assert message["t"] == 1
 
 
 def test_a_closed_socket_gives_its_leases_back_at_once(

@@ -43,13 +43,17 @@ def test_policy_can_be_changed(engine: str, acme: Client) -> None:
 @pytest.mark.parametrize(
     ("body", "pointer"),
     [
-        ('{"lease": "500ms"}', "/lease_ms"),
-        ('{"lease": "13h"}', "/lease_ms"),
+        ('{"lease": "500ms"}', "/lease"),
+        ('{"lease": "13h"}', "/lease"),
         ('{"lease": "long"}', "/lease"),
         ('{"lease": "30s", "lease_ms": 30000}', "/lease"),
         ('{"max_attempts": 0}', "/max_attempts"),
-        ('{"max_attempts": 1002}', "/max_attempts"),
+        ('{"max_attempts": 1001}', "/max_attempts"),
         ('{"start_from": "middle"}', "/start_from"),
+        ('{"start_time": 5}', "/start_time"),
+        ('{"start_from": "timestamp"}', "/start_time"),
+        ('{"start_time": "2026-11-21T09:00:00Z"}', "/start_time"),
+        ('{"start_from": "timestamp", "start_time": "today"}', "/start_time"),
         ('{"ordered": true}', "/ordered"),
     ],
 )
@@ -58,6 +62,24 @@ def test_bad_policy_is_refused_with_its_place(acme: Client, body: str, pointer: 
     assert response.status_code == 400
     assert pointer in [item["pointer"] for item in response.json()["errors"]]
     assert not ConsumerGroup.objects.exists()
+
+
+def test_a_group_may_start_at_a_time(engine: str, acme: Client) -> None:
+    path = "/v1/ns/acme/groups/timed"
+    body = '{"start_from": "timestamp", "start_time": "2026-11-21T10:00:00.5+01:00"}'
+    created = acme.put(path, data=body, content_type=JSON)
+    assert created.status_code == 201
+    for answer in (created, acme.get(path)):
+        shown = answer.json()
+        assert (shown["start_from"], shown["start_time"]) == (
+            "timestamp",
+            "2026-11-21T09:00:00.500Z",
+        )
+    with blocking_client() as client:
+        [config] = [each for each in client.group_list().groups if each.group == "acme%timed"]
+    assert (config.start_from, config.start_ms) == ("timestamp", 1_795_251_600_500)
+    again = acme.put(path, data='{"start_from": "latest"}', content_type=JSON)
+    assert again.json()["start_time"] is None
 
 
 def test_illegal_name_is_refused(acme: Client) -> None:

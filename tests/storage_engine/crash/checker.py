@@ -30,8 +30,10 @@ from typing import Final
 
 from storage_engine.delivery.subscription import Delivered
 from storage_engine.errors import StoreError
+from storage_engine.groups.retry_record import REAL_TOPIC, RETRY_TOPIC
 from storage_engine.records.record import Record, decode_records, verify_record
 from storage_engine.records.schedule_topic import SCHEDULE_TOPIC
+from storage_engine.topic_names import dlq_topic_of, retry_topic_of
 from storage_engine.wire.deliveries import ReceiveRequest
 from storage_engine.wire.reads import PullRequest
 from tests.storage_engine.crash.log_reader import BadLog, LogRecord, read_log, read_units
@@ -233,7 +235,7 @@ def _check_settles(store: OpenStore, promises: Promises, *, was_killed: bool) ->
 
 
 def _received(store: OpenStore, group: str, topic: str) -> dict[int, set[int]]:
-    """Everything the group can get of a topic now, by queue.
+    """Everything the group can get of a topic, now or later, or has given up; by queue.
 
     A message that has failed is named by the place in the topic that it had.
     """
@@ -242,6 +244,17 @@ def _received(store: OpenStore, group: str, topic: str) -> dict[int, set[int]]:
     for stats in store.store.topic_stats(topic).queues:
         for record in pulled(store, (topic, stats.queue_id), stats.min_offset, stats.max_offset):
             places[record.body] = record.queue_id, record.queue_offset
+    for record in _deliverable(store, group, topic) + _elsewhere(store, group, topic):
+        queue_id, queue_offset = places.get(record.body, (-1, record.queue_offset))
+        offsets = got.setdefault(queue_id, set())
+        if queue_offset in offsets:
+            raise Violation("doubled", f"{group} has {topic} {queue_id} {queue_offset} twice")
+        offsets.add(queue_offset)
+    return got
+
+
+def _deliverable(store: OpenStore, group: str, topic: str) -> list[Record]:
+    records: list[Record] = []
     answers: list[Delivered] = []
     request = ReceiveRequest(
         group=group, topic=topic, member_id="checker", messages_max=_PULL_COUNT,
@@ -251,15 +264,25 @@ def _received(store: OpenStore, group: str, topic: str) -> dict[int, set[int]]:
         store.store.consumption.receive(request, answers.append)
         delivered = answers.pop()
         if not delivered.records:
-            return got
-        for record in decode_records(store.store.read_records(delivered.records)):
-            place = record.queue_id, record.queue_offset
-            if record.topic != topic:
-                place = places.get(record.body, (-1, record.queue_offset))
-            offsets = got.setdefault(place[0], set())
-            if place[1] in offsets:
-                raise Violation("doubled", f"{group} gets {topic} {place} twice")
-            offsets.add(place[1])
+            return records
+        records += decode_records(store.store.read_records(delivered.records))
+
+
+def _elsewhere(store: OpenStore, group: str, topic: str) -> list[Record]:
+    """Messages of the topic that wait for their next delivery to the group, or are given up."""
+    found: list[Record] = []
+    for source in store.store.consumption.schedule.sources:
+        queue = source.queue
+        for record in pulled(
+            store, (SCHEDULE_TOPIC, queue.queue_id), queue.min_offset, queue.max_offset
+        ):
+            if record.properties.get(REAL_TOPIC) == retry_topic_of(group):
+                found += [record] if source.is_pending(record.queue_offset) else []
+    dlq = dlq_topic_of(group)
+    if dlq in store.store.catalog.topics:
+        (stats,) = store.store.topic_stats(dlq).queues
+        found += pulled(store, (dlq, 0), stats.min_offset, stats.max_offset)
+    return [record for record in found if record.properties.get(RETRY_TOPIC) == topic]
 
 
 async def _check_use(store: OpenStore, promises: Promises) -> None:

@@ -22,7 +22,7 @@ from storage_engine.errors import StoreError
 from storage_engine.offset_at_time import offset_at_time
 from storage_engine.records.record import BODY_LENGTH_AT, Record, decode_records
 from storage_engine.records.schedule_topic import PROPERTY_DELIVER_AT, SCHEDULE_TOPIC
-from storage_engine.wire.deliveries import LeaseRef, ReceiveRequest, SettleRequest
+from storage_engine.wire.deliveries import LeaseRef, Nack, ReceiveRequest, SettleRequest
 from storage_engine.wire.groups import GroupConfig
 from storage_engine.wire.reads import PullRequest
 from storage_engine.wire.topics import Durability, TopicConfig
@@ -86,8 +86,10 @@ class Story:
         self._durability[name] = durability
         self.recorder.told(TopicMade(name, queues))
 
-    def group(self, name: str = "g") -> None:
-        self.store.store.catalog.group_put(GroupConfig(group=name, lease_ms=LEASE_MS))
+    def group(self, name: str = "g", *, max_reconsume_times: int = 16) -> None:
+        self.store.store.catalog.group_put(
+            GroupConfig(group=name, lease_ms=LEASE_MS, max_reconsume_times=max_reconsume_times)
+        )
         self.recorder.told(GroupMade(name))
 
     def body(self, size_bytes: int, topic: str, queue_id: int) -> bytes:
@@ -185,6 +187,22 @@ class Story:
         self.store.store.consumption.settle(SettleRequest(group=group, acks=refs))
         for record in records:
             self.recorder.told(Settled(group, *self._places[record.body]))
+
+    def nack(
+        self, generation: int, records: list[Record], *, delay_ms: int = 0, is_dead: bool = False
+    ) -> None:
+        nacks = [
+            Nack(
+                topic=record.topic, queue_id=record.queue_id, lease_generation=generation,
+                queue_offset=record.queue_offset, delay_ms=delay_ms, is_dead=is_dead,
+            )
+            for record in records
+        ]  # fmt: skip
+        self.store.store.consumption.settle(SettleRequest(group="g", nacks=nacks))
+
+    async def pass_time(self, by_ms: int) -> None:
+        """What follows from it is done, and durable."""
+        await self.store.pass_time(by_ms)
 
     def sync_offsets(self) -> None:
         self.store.store.sync_offsets()

@@ -84,6 +84,27 @@ async def consume_and_ack(story: Story) -> None:
     story.sync_offsets()
 
 
+async def failures_of_every_kind(story: Story) -> None:
+    story.topic(queues=2)
+    story.group(max_reconsume_times=2)
+    for round_index in range(4):
+        for queue_id in range(2):
+            await story.put(120, 130, queue_id=queue_id)
+        generation, records = story.receive(9)
+        story.ack(generation, records[:1])
+        story.nack(generation, records[1:2], delay_ms=0)
+        story.nack(generation, records[2:3], delay_ms=1_500)
+        story.nack(generation, records[3:4], is_dead=True)
+        if round_index == 2:
+            await story.checkpoint()
+        await story.pass_time(LEASE_MS + 1)  # and the other leases end
+        if round_index % 2:
+            story.sync_offsets()
+    generation, records = story.receive(9)
+    story.ack(generation, records)
+    story.sync_offsets()
+
+
 async def checkpoints(story: Story) -> None:
     story.topic(queues=2)
     story.group()
@@ -335,6 +356,7 @@ WORKLOADS: Final[dict[str, Workload]] = {
         frame_larger_than_a_segment,
         async_and_sync_mixed,
         consume_and_ack,
+        failures_of_every_kind,
         checkpoints,
         many_queues,
         topics_made_while_sending,

@@ -19,12 +19,14 @@ import msgspec
 import pytest
 
 from storage_engine import checkpointer
+from storage_engine.checkpointer import Checkpointer
 from storage_engine.delivery.consumer_offsets import ConsumerOffsets, Snapshot
 from storage_engine.delivery.delivery import Delivery
 from storage_engine.delivery.offset_journal import OffsetJournal
 from storage_engine.disk.files import Files
 from storage_engine.disk.lock import StoreLock
 from storage_engine.disk.mapped_file import MappedFile
+from storage_engine.engine_puts import EnginePuts
 from storage_engine.errors import DiskFull, StoreCorrupt, SyncFailed
 from storage_engine.log import log_scan
 from storage_engine.log.commit_log import CommitLog
@@ -213,6 +215,28 @@ def consumer_offset_ahead_of_the_acks(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(ConsumerOffsets, "snapshot", snapshot)
 
 
+def moved_before_it_is_durable(patch: pytest.MonkeyPatch) -> None:
+    real = EnginePuts.append
+
+    def append(puts: EnginePuts, payload: bytes, published: Any = None) -> list[int]:
+        offsets = real(puts, payload, None)  # Any: the same callback
+        if published is not None:
+            published()
+        return offsets
+
+    patch.setattr(EnginePuts, "append", append)
+
+
+def moves_forgotten_by_recovery(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(ConsumerOffsets, "settle_recovered", lambda offsets, settles: False)
+
+
+def checkpoint_passes_the_journal(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(ConsumerOffsets, "sync", lambda offsets: None)
+    patch.setattr(Checkpointer, "_write_offsets", lambda checkpointer, taken: None)
+    patch.setattr(ConsumerOffsets, "finish", lambda offsets, taken: 0)
+
+
 def full_disk_latches(patch: pytest.MonkeyPatch) -> None:
     real = PutPath.put
     seen: list[DiskFull] = []
@@ -286,6 +310,9 @@ BUGS: Final = [
     Bug(settle_answered_without_a_journal, "consume_and_ack"),
     Bug(settles_never_made_durable, "consume_and_ack"),
     Bug(consumer_offset_ahead_of_the_acks, "checkpoints"),
+    Bug(moved_before_it_is_durable, "failures_of_every_kind"),
+    Bug(moves_forgotten_by_recovery, "failures_of_every_kind"),
+    Bug(checkpoint_passes_the_journal, "failures_of_every_kind"),
     Bug(full_disk_latches, "a_disk_that_was_full"),
     Bug(refused_put_stays_in_the_log, "single_sends"),
     Bug(two_engines_allowed, "second_engine"),

@@ -1,0 +1,272 @@
+"""``mqservice dlq``: look at the dead letters of a group, send them on their way again, drop them.
+
+list            GET dlq, page by page ─▶ stdout: a line a message, or NDJSON
+redrive, purge  POST dlq:… ─▶ task ─▶ its id on stdout; --wait: asked for until it has ended
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from typing import Annotated, Final
+
+import msgspec
+import typer
+
+from mqservice.cli import screen
+from mqservice.cli.client import RestClient
+from mqservice.cli.errors import ClientError, UsageRefused
+from mqservice.cli.target import BaseUrlOption, KeyOption, NamespaceOption, Target, find_target
+from mqservice.cli.tasks import DeadLetter, DryRun, Task, TaskOrder
+
+app = typer.Typer(no_args_is_help=True, help="Look at dead letters, redrive or drop them.")
+
+LIMIT_DEFAULT: Final = 32
+PAGE_MESSAGES_MAX: Final = 256
+BODY_CHARS_MAX: Final = 120
+ASK_PAUSE_S: Final = 0.5
+SHOWN_FAILURES_MAX: Final = 20
+FAILED: Final = 1
+
+GroupArgument = Annotated[str, typer.Argument(help="Group whose dead letters are meant.")]
+IdOption = Annotated[
+    list[str] | None, typer.Option("--id", help="The message with this id; may be repeated.")
+]
+AllOption = Annotated[bool, typer.Option("--all", help="All that are there now.")]
+MessageKeyOption = Annotated[
+    str | None, typer.Option("--message-key", "-k", help="Only messages with this key.")
+]
+TagOption = Annotated[
+    str | None, typer.Option("--tag", help="Only this tag, or several: 'a || b'.")
+]
+FromOption = Annotated[
+    str | None,
+    typer.Option("--from", metavar="TIME", help="Given up then or later, in RFC 3339."),
+]
+ToOption = Annotated[
+    str | None, typer.Option("--to", metavar="TIME", help="Given up then or earlier.")
+]
+RateOption = Annotated[
+    int | None, typer.Option("--rate", min=1, help="Messages per second.", show_default=False)
+]
+DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Only count what would be moved.")]
+WaitOption = Annotated[bool, typer.Option("--wait", "-w", help="Until it has ended.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="NDJSON with all fields.")]
+
+
+@app.command("list")
+def list_dead_letters(
+    group: GroupArgument,
+    message_key: MessageKeyOption = None,
+    tag: TagOption = None,
+    from_time: FromOption = None,
+    to_time: ToOption = None,
+    limit: Annotated[
+        int, typer.Option("--limit", "-c", min=1, help="Stop after so many messages.")
+    ] = LIMIT_DEFAULT,
+    as_json: JsonOption = False,
+    base_url: BaseUrlOption = None,
+    key: KeyOption = None,
+    namespace: NamespaceOption = None,
+) -> None:
+    """Show what a group gave up and why, oldest first (with a key newest first)."""
+    target = _target(base_url, key, namespace)
+    screen.run(
+        _list(target, group, _conditions(message_key, tag, from_time, to_time), limit, as_json)
+    )
+
+
+@app.command("redrive")
+def redrive(
+    group: GroupArgument,
+    ids: IdOption = None,
+    is_all: AllOption = False,
+    message_key: MessageKeyOption = None,
+    tag: TagOption = None,
+    from_time: FromOption = None,
+    to_time: ToOption = None,
+    target_topic: Annotated[
+        str | None,
+        typer.Option("--target", "-t", help="This topic; otherwise where each came from."),
+    ] = None,
+    rate: RateOption = None,
+    is_dry_run: DryRunOption = False,
+    is_waited_for: WaitOption = False,
+    base_url: BaseUrlOption = None,
+    key: KeyOption = None,
+    namespace: NamespaceOption = None,
+) -> None:
+    """Send dead letters on their way again: those with --id, those that fit, or --all."""
+    target = _target(base_url, key, namespace)
+    order = _order(
+        ids, is_all, _conditions(message_key, tag, from_time, to_time), rate, is_dry_run,
+        target_topic,
+    )  # fmt: skip
+    screen.run(_run(target, group, "redrive", order, is_waited_for=is_waited_for))
+
+
+@app.command("purge")
+def purge(
+    group: GroupArgument,
+    ids: IdOption = None,
+    is_all: AllOption = False,
+    message_key: MessageKeyOption = None,
+    tag: TagOption = None,
+    from_time: FromOption = None,
+    to_time: ToOption = None,
+    rate: RateOption = None,
+    is_dry_run: DryRunOption = False,
+    is_waited_for: WaitOption = False,
+    base_url: BaseUrlOption = None,
+    key: KeyOption = None,
+    namespace: NamespaceOption = None,
+) -> None:
+    """Drop dead letters for good: those with --id, those that fit, or --all."""
+    target = _target(base_url, key, namespace)
+    conditions = _conditions(message_key, tag, from_time, to_time)
+    order = _order(ids, is_all, conditions, rate, is_dry_run, None)
+    screen.run(_run(target, group, "purge", order, is_waited_for=is_waited_for))
+
+
+def _target(base_url: str | None, key: str | None, namespace: str | None) -> Target:
+    try:
+        return find_target(base_url, key, namespace)
+    except ClientError as exc:
+        screen.fail(exc)
+
+
+def _conditions(
+    message_key: str | None, tag: str | None, from_time: str | None, to_time: str | None
+) -> dict[str, str]:
+    conditions = {"key": message_key, "tag": tag, "from": from_time, "to": to_time}
+    return {name: value for name, value in conditions.items() if value is not None}
+
+
+def _order(
+    ids: list[str] | None,
+    is_all: bool,
+    conditions: dict[str, str],
+    rate: int | None,
+    is_dry_run: bool,
+    target_topic: str | None,
+) -> TaskOrder:
+    if bool(ids) + is_all + bool(conditions) != 1:
+        screen.fail(
+            UsageRefused(
+                "say which dead letters: --id, or --all, or conditions "
+                "(--message-key, --tag, --from, --to); one of the three"
+            )
+        )
+    return TaskOrder(
+        ids=ids or None,
+        all=is_all or None,
+        filter=conditions or None,
+        target=target_topic,
+        rate=rate,
+        dry_run=is_dry_run,
+    )
+
+
+async def _list(
+    target: Target, group: str, query: dict[str, str], limit: int, as_json: bool
+) -> int:
+    left = limit
+    async with RestClient(target) as client:
+        while True:
+            page = await client.dead_letters(
+                group, {**query, "limit": str(min(left, PAGE_MESSAGES_MAX))}
+            )
+            for message in page.messages:
+                _write(bytes(message), as_json=as_json)
+            left -= len(page.messages)
+            if page.next_cursor is None:
+                break
+            if left <= 0:
+                screen.notice(f"there may be more than these {limit:,}; --limit shows more of them")
+                return 0
+            query = {**query, "cursor": page.next_cursor}
+    if left == limit:
+        screen.notice("no such dead letter")
+    return 0
+
+
+def _write(document: bytes, *, as_json: bool) -> None:
+    line = document if as_json else _line(document).encode("utf-8", "backslashreplace")
+    sys.stdout.buffer.write(line + b"\n")
+    sys.stdout.buffer.flush()
+
+
+def _line(document: bytes) -> str:
+    """When, which, from where, how often, why, and the body."""
+    letter = msgspec.json.decode(document, type=DeadLetter)
+    body = letter.body_text
+    shown = body[:BODY_CHARS_MAX] + ("…" if len(body) > BODY_CHARS_MAX else "")
+    attempts = f"{letter.attempts} attempts"
+    parts = [letter.stored_at, letter.id, letter.topic, attempts, letter.reason or "-", shown]
+    return screen.harmless("  ".join(" ".join(part.splitlines()) for part in parts))
+
+
+async def _run(
+    target: Target, group: str, verb: str, order: TaskOrder, *, is_waited_for: bool
+) -> int:
+    async with RestClient(target) as client:
+        answer = await client.order_task(group, verb, order)
+        if isinstance(answer, DryRun):
+            _show_count(answer, verb)
+            return 0
+        typer.echo(answer.id)
+        if not is_waited_for:
+            return 0
+        task = await _wait(client, answer)
+        if task.failed or task.skipped:
+            await _show_failures(client, task)
+    return 0 if task.state == "done" and not task.failed else FAILED
+
+
+async def _wait(client: RestClient, task: Task) -> Task:
+    """Ask for the task until it has ended; say how far it is whenever that has changed."""
+    said = ""
+    while True:
+        line = _progress(task)
+        if line != said:
+            screen.notice(line)
+            said = line
+        if not task.is_active:
+            return task
+        await asyncio.sleep(ASK_PAUSE_S)
+        task = await client.task(task.id)
+
+
+def _progress(task: Task) -> str:
+    done = "purged" if task.kind == "purge" else "moved"
+    parts = [
+        f"{task.state}: {task.moved:,} {done}, {task.skipped:,} skipped, {task.failed:,} failed",
+        f"looked at {task.looked_at:,} of {task.to_look_at:,}",
+    ]
+    if task.eta_ms:
+        parts.append(f"about {-(-task.eta_ms // 1_000):,} s left")
+    if task.error:
+        parts.append(task.error)
+    return "; ".join(parts)
+
+
+def _show_count(found: DryRun, verb: str) -> None:
+    more = "" if found.is_complete else " or more (counting stopped there)"
+    done = "purged" if verb == "purge" else "moved"
+    screen.notice(f"{found.count:,}{more} would be {done}; nothing was changed")
+    for topic in found.topics:
+        name = topic.topic or "(unknown topic)"
+        gone = "" if topic.exists or verb == "purge" else "  does not exist: would not be moved"
+        typer.echo(screen.harmless(f"{topic.count}  {name}{gone}"))
+    for message_id in found.not_found:
+        screen.warn(f"{message_id}: not found")
+
+
+async def _show_failures(client: RestClient, task: Task) -> None:
+    page = await client.task_failures(task.id, limit=SHOWN_FAILURES_MAX)
+    for failure in page.failures:
+        place = "" if failure.offset is None else f" at offset {failure.offset}"
+        screen.warn(f"{failure.id or 'unreadable message'}{place}: {failure.outcome}")
+    more = task.failed + task.skipped - len(page.failures)
+    if more > 0:
+        screen.warn(f"and {more:,} more")

@@ -1,0 +1,180 @@
+"""``mqservice group``: how far a group is, and let it go on from another place.
+
+group seek ─▶ dry run ─▶ table on stderr ─▶ asked, or --yes ─▶ seek
+group lag  ─▶ table on stdout, or NDJSON
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated, Final
+
+import msgspec
+import typer
+from rich.table import Table
+
+from mqservice.cli import screen
+from mqservice.cli.client import RestClient
+from mqservice.cli.errors import ClientError, UsageRefused
+from mqservice.cli.progress import Retries, Sought, TopicLag
+from mqservice.cli.target import BaseUrlOption, KeyOption, NamespaceOption, Target, find_target
+
+app = typer.Typer(no_args_is_help=True, help="Consumer groups: settings, pauses, progress.")
+
+DECLINED: Final = 1
+_ENDS: Final = ("earliest", "latest")
+_UNKNOWN: Final = "?"
+
+GroupArgument = Annotated[str, typer.Argument(help="The group.")]
+
+
+@app.command("seek")
+def seek(
+    group: GroupArgument,
+    topic: Annotated[str, typer.Argument(help="The topic whose messages to go on from.")],
+    to: Annotated[
+        str,
+        typer.Option(
+            "--to",
+            metavar="PLACE",
+            help="earliest, latest, a time in RFC 3339, or an offset of the one --queue.",
+        ),
+    ],
+    queues: Annotated[
+        list[int] | None,
+        typer.Option("--queue", min=0, help="Only this queue; may be given several times."),
+    ] = None,
+    is_sure: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    is_dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only show what would be done.")
+    ] = False,
+    base_url: BaseUrlOption = None,
+    key: KeyOption = None,
+    namespace: NamespaceOption = None,
+) -> None:
+    """Let a group go on from another place of a topic. Shows what that does, and asks first."""
+    try:
+        wanted = _wanted(to, queues or [])
+        target = find_target(base_url, key, namespace)
+    except ClientError as exc:
+        screen.fail(exc)
+    screen.run(_seek(target, group, topic, wanted, is_sure=is_sure, is_dry_run=is_dry_run))
+
+
+@app.command("lag")
+def lag(
+    group: GroupArgument,
+    topic: Annotated[str | None, typer.Option("--topic", help="Only this topic.")] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="NDJSON, a line a topic, instead of a table.")
+    ] = False,
+    base_url: BaseUrlOption = None,
+    key: KeyOption = None,
+    namespace: NamespaceOption = None,
+) -> None:
+    """Show what a group has still to settle, and how old that is. What is unknown shows as ?."""
+    try:
+        target = find_target(base_url, key, namespace)
+    except ClientError as exc:
+        screen.fail(exc)
+    screen.run(_lag(target, group, topic, as_json=as_json))
+
+
+def _wanted(to: str, queues: list[int]) -> dict[str, object]:
+    """The fields ``to`` and ``queues`` of the request. Raises UsageRefused."""
+    if to.isascii() and to.isdigit():
+        if len(queues) != 1:
+            raise UsageRefused("an offset is of one queue: give that one --queue")
+        return {"to": {"offset": int(to), "queue": queues[0]}}
+    place: object = to if to in _ENDS else {"time": to}
+    return {"to": place, "queues": queues} if queues else {"to": place}
+
+
+async def _seek(
+    target: Target,
+    group: str,
+    topic: str,
+    wanted: dict[str, object],
+    *,
+    is_sure: bool,
+    is_dry_run: bool,
+) -> int:
+    async with RestClient(target) as client:
+        _show(await client.seek(group, topic, wanted, is_dry_run=True))
+        if is_dry_run:
+            return 0
+        if not is_sure and not _is_confirmed("Go on from there?"):
+            screen.notice("nothing was changed")
+            return DECLINED
+        done = await client.seek(group, topic, wanted, is_dry_run=False)
+    skipped, replayed = _text(done.skipped), _text(done.replayed)
+    screen.notice(f"group {group} goes on: {skipped} skipped, {replayed} replayed")
+    return 0
+
+
+def _is_confirmed(question: str) -> bool:
+    """Asked on stderr, so that stdout stays for results; no answer is a no."""
+    screen.notices.print(f"{question} \\[y/N] ", end="")
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
+
+
+def _show(preview: Sought) -> None:
+    table = Table("queue", "readable", "from", "to", "skipped", "replayed", "in flight")
+    for queue in preview.queues:
+        table.add_row(
+            str(queue.queue),
+            f"[{queue.min_offset}, {queue.max_offset})".replace("[", "\\["),
+            _text(queue.from_offset),
+            str(queue.to_offset),
+            _text(queue.skipped),
+            _text(queue.replayed),
+            str(queue.inflight),
+        )
+    screen.notices.print(table)
+    screen.notice(f"not touched: {_retries(preview.retry)}")
+
+
+async def _lag(target: Target, group: str, topic: str | None, *, as_json: bool) -> int:
+    async with RestClient(target) as client:
+        found = await client.lag(group, topic)
+    if as_json:
+        for each in found.topics:
+            typer.echo(msgspec.json.encode(each))
+        return 0
+    if not found.topics:
+        screen.notice(f"group {group} has read no topic yet: its lag is unknown")
+    for each in found.topics:
+        _show_lag(each)
+    return 0
+
+
+def _show_lag(topic: TopicLag) -> None:
+    table = Table("topic", "queue", "offset", "end", "lag", "age", "ready", "in flight")
+    for queue in topic.queues:
+        table.add_row(
+            topic.topic,
+            str(queue.queue),
+            str(queue.consumer_offset),
+            str(queue.max_offset),
+            str(queue.lag),
+            "-" if queue.lag == 0 else _age(queue.lag_ms),
+            str(queue.ready),
+            str(queue.inflight),
+        )
+    age = "-" if topic.lag == 0 else _age(topic.lag_ms)
+    totals = (_text(topic.lag), age, _text(topic.ready), _text(topic.inflight))
+    table.add_row(topic.topic, "all", "", "", *totals)
+    screen.results.print(table)
+    screen.notice(f"{topic.topic}: {_retries(topic.retry)}")
+
+
+def _retries(retry: Retries) -> str:
+    return f"{_text(retry.waiting)} wait for a retry, {_text(retry.scheduled)} are due later"
+
+
+def _age(ms: int | None) -> str:
+    return _UNKNOWN if ms is None else f"{ms / 1000:,.1f} s"
+
+
+def _text(count: int | None) -> str:
+    return _UNKNOWN if count is None else str(count)

@@ -1,0 +1,59 @@
+"""What the service says of groups: their lag, and what a seek does. Structs of its answers."""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class Retries(msgspec.Struct):
+    """Failed messages: to be delivered again now, and later; None: unknown."""
+
+    waiting: int | None = None
+    scheduled: int | None = None
+
+
+class SoughtQueue(msgspec.Struct, kw_only=True):
+    queue: int
+    min_offset: int
+    max_offset: int
+    from_offset: int | None
+    to_offset: int
+    skipped: int | None
+    replayed: int | None
+    inflight: int
+
+
+class Sought(msgspec.Struct, kw_only=True):
+    """What a seek did, or would do."""
+
+    group: str
+    topic: str
+    skipped: int | None
+    replayed: int | None
+    retry: Retries
+    queues: list[SoughtQueue]
+
+
+class QueueLag(msgspec.Struct, kw_only=True):
+    queue: int
+    consumer_offset: int
+    max_offset: int
+    lag: int
+    lag_ms: int | None
+    ready: int
+    inflight: int
+
+
+class TopicLag(msgspec.Struct, kw_only=True):
+    topic: str
+    lag: int | None
+    lag_ms: int | None
+    ready: int | None
+    inflight: int | None
+    retry: Retries
+    queues: list[QueueLag]
+
+
+class GroupLag(msgspec.Struct, kw_only=True):
+    group: str
+    topics: list[TopicLag]

@@ -1,0 +1,100 @@
+"""Calls on groups, and the deletion of topics, as the commands make them.
+
+mqservice group … ─▶ [GroupCalls] ─▶ RestClient ─▶ service
+"""
+
+from __future__ import annotations
+
+from typing import Final
+from urllib.parse import quote
+
+import msgspec
+
+from mqservice.cli.client import PAGES_MAX, RestClient
+from mqservice.cli.errors import AnswerMalformed
+
+LAG_UNKNOWN: Final = "?"
+
+
+class Retry(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """A retry policy; only the fields of its kind are there."""
+
+    policy: str
+    delays: list[str] = []
+    start: str = ""
+    factor: float = 0.0
+    cap: str = ""
+
+    def __str__(self) -> str:
+        if self.policy == "list":
+            return ", ".join(self.delays)
+        if self.policy == "exponential":
+            return f"{self.start} × {self.factor:g}, at most {self.cap}"
+        return self.policy
+
+
+class Lag(msgspec.Struct, kw_only=True):
+    total: int | None = None
+
+
+class Group(msgspec.Struct, kw_only=True):
+    """A group as the service shows it; ``max_attempts`` is None without a limit."""
+
+    name: str
+    start_from: str
+    lease: str
+    max_attempts: int | None
+    retry: Retry
+    paused: bool
+    lag: Lag | None = None
+
+    @property
+    def lag_text(self) -> str:
+        """Messages that wait, or that nobody knows."""
+        if self.lag is None or self.lag.total is None:
+            return LAG_UNKNOWN
+        return str(self.lag.total)
+
+
+class _Page(msgspec.Struct):
+    groups: list[Group]
+    next: str | None = None
+
+
+class GroupCalls:
+    """One method an operation; raises what ``RestClient`` does."""
+
+    def __init__(self, client: RestClient) -> None:
+        self._client = client
+
+    async def groups(self) -> list[Group]:
+        """All groups by name; one request a page of them."""
+        groups: list[Group] = []
+        path = "groups"
+        for _ in range(PAGES_MAX):
+            page = await self._client.call("GET", path, _Page)
+            groups += page.groups
+            if page.next is None:
+                return groups
+            path = f"groups?after={quote(page.next, safe='')}"
+        raise AnswerMalformed(f"the list of groups has no end after {PAGES_MAX} pages")
+
+    async def group(self, name: str) -> Group:
+        return await self._client.call("GET", _path(name), Group)
+
+    async def put(self, name: str, settings: dict[str, object]) -> Group:
+        """Create the group, or change these settings; the same call again is harmless."""
+        return await self._client.call(
+            "PUT", _path(name), Group, content=msgspec.json.encode(settings)
+        )
+
+    async def set_paused(self, name: str, *, is_paused: bool) -> Group:
+        verb = "pause" if is_paused else "resume"
+        return await self._client.call("POST", f"{_path(name)}:{verb}", Group)
+
+    async def delete(self, name: str) -> None:
+        await self._client.call("DELETE", _path(name))
+
+
+def _path(name: str) -> str:
+    return f"groups/{quote(name, safe='')}"

@@ -1,0 +1,122 @@
+"""What a group gave up, over REST: its DLQ page by page, oldest first, or by key.
+
+    GET .../groups/{group}/dlq?key=&from=&to=&tag=&limit=&cursor= ──▶ browse of %DLQ%group
+    GET .../groups/{group}/dlq/{id}                               ──▶ key_search there
+
+Each message is shown as it was in its topic, with the reason, the number of its deliveries, and
+when the first and the last of them began. Reading changes nothing.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from mqservice.accounts.access import Scope
+from mqservice.delivery.browse import encode_question, find_page_of, read_place
+from mqservice.delivery.context import DeliveryContext
+from mqservice.delivery.http import Request
+from mqservice.delivery.key_search import find_by_id
+from mqservice.delivery.limits import BROWSE_COUNT_DEFAULT, BROWSE_COUNT_MAX
+from mqservice.delivery.query import Query
+from mqservice.delivery.receive import group_route
+from mqservice.delivery.replies import answer_struct, takes_msgpack
+from mqservice.delivery.stored_messages import StoredMessage, stored_message
+from mqservice.delivery.tags import tags_of
+from mqservice.delivery.walk import Page, Question
+from mqservice.groups.routes import GroupRoute
+from mqservice.lib.names import ENGINE_SEPARATOR
+from mqservice.lib.problem import Problem
+from mqservice.lib.timestamps import rfc3339
+from mqservice.store import Record, TopicNotFound, dlq_topic_of, find_dead_letter
+from mqservice.topics.routes import TopicRoute
+
+_NAMES: Final = ("key", "tag", "from", "to", "limit", "cursor")
+
+
+class DeadLetterMessage(StoredMessage, frozen=True, gc=False, kw_only=True):
+    """``topic``: where it was produced to. ``attempts``: its deliveries, all of which failed."""
+
+    topic: str
+    reason: str
+    attempts: int
+    first_delivered_at: str | None
+    last_delivered_at: str | None
+
+
+class DeadLettersAnswer(msgspec.Struct, frozen=True):
+    """``is_complete`` is false while the key index lacks the newest messages."""
+
+    messages: list[DeadLetterMessage]
+    next_cursor: str | None
+    is_complete: bool
+
+
+async def browse_dead_letters(context: DeliveryContext, request: Request) -> None:
+    """``GET .../groups/{group}/dlq``"""
+    request.principal.require(Scope.CONSUME)
+    topic = _dlq_of(await group_route(context, request))
+    query = Query(request.scope["query_string"], _NAMES)
+    question = Question(
+        query.text("key"),
+        tags_of(query.text("tag")),
+        query.moment_ms("from"),
+        query.moment_ms("to"),
+        None,
+        None,
+    )
+    limit = query.number("limit", low=1, high=BROWSE_COUNT_MAX) or BROWSE_COUNT_DEFAULT
+    bound_to = encode_question(question)
+    place = read_place(context, query, topic, bound_to)
+    try:
+        page = await find_page_of(question)(context.store, topic, question, place, limit)
+    except TopicNotFound:  # nothing was given up yet
+        page = Page(records=[], place=None)
+    next_cursor = None
+    if page.place is not None:
+        next_cursor = context.cursors.write(page.place, topic=topic.engine_name, question=bound_to)
+    as_bytes = takes_msgpack(request)
+    messages = [_dead_letter(record, as_bytes=as_bytes) for record in page.records]
+    await answer_struct(request, DeadLettersAnswer(messages, next_cursor, page.is_complete))
+
+
+async def read_dead_letter(context: DeliveryContext, request: Request) -> None:
+    """``GET .../groups/{group}/dlq/{id}``"""
+    request.principal.require(Scope.CONSUME)
+    topic = _dlq_of(await group_route(context, request))
+    Query(request.scope["query_string"], ())
+    try:
+        record = await find_by_id(context.store, topic, request.match.message_id)
+    except TopicNotFound as exc:
+        raise Problem.of("MESSAGE_NOT_FOUND", "the group has given up no message yet") from exc
+    await answer_struct(request, _dead_letter(record, as_bytes=takes_msgpack(request)))
+
+
+def _dlq_of(group: GroupRoute) -> TopicRoute:
+    return TopicRoute(
+        namespace=group.namespace,
+        name=group.name,
+        engine_name=dlq_topic_of(group.engine_name),
+        queue_count=1,
+        body_bytes_max=0,
+        durability="sync",
+        message_type="mixed",
+    )
+
+
+def _dead_letter(record: Record, *, as_bytes: bool) -> DeadLetterMessage:
+    shown = stored_message(record, as_bytes=as_bytes)
+    found = find_dead_letter(record)
+    return DeadLetterMessage(
+        **msgspec.structs.asdict(shown),
+        topic=found.origin_topic.partition(ENGINE_SEPARATOR)[2] if found else "",
+        reason=found.reason if found else "",
+        attempts=found.attempts if found else 0,
+        first_delivered_at=_moment(found.first_delivery_ms) if found else None,
+        last_delivered_at=_moment(found.last_delivery_ms) if found else None,
+    )
+
+
+def _moment(ms: int) -> str | None:
+    return rfc3339(ms) if ms else None

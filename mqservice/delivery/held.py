@@ -1,0 +1,160 @@
+"""The messages that the client of a subscription holds, by tag, and what settles them.
+
+    received ── add ──▶ outstanding[tag] ── take: settled, lease ended ──▶ late[tag] ── take ──▶
+
+A tag is used once. Late are those whose credit has been returned although they may still be
+settled: their lease has ended, or the engine could not be told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from mqservice.delivery import pushes
+from mqservice.delivery.limits import LATE_TAG_COUNT_MAX
+from mqservice.store import Extend, Nack, Received
+
+
+class Delivery(NamedTuple):
+    """What must be remembered of a message that the client holds.
+
+    ``topic`` is the engine's, which is another one once a delivery has failed.
+    """
+
+    topic: str
+    queue_id: int
+    lease_generation: int
+    queue_offset: int
+    body_bytes: int
+    lease_until_ms: int
+    extend_until_ms: int  # how long its lease is extended by itself; 0: never
+
+
+def nack_of(
+    delivery: Delivery,
+    delay_ms: int | None,
+    reason: str,
+    *,
+    is_dead: bool = False,
+    is_release: bool = False,
+) -> Nack:
+    """What gives a message back after a delay; None: the group's retry policy decides.
+
+    ``is_dead``: to the DLQ instead. ``is_release``: at once, as if it had never been delivered.
+    """
+    return Nack(
+        topic=delivery.topic,
+        queue_id=delivery.queue_id,
+        lease_generation=delivery.lease_generation,
+        queue_offset=delivery.queue_offset,
+        delay_ms=delay_ms,
+        reason=reason,
+        is_dead=is_dead,
+        is_release=is_release,
+    )
+
+
+def extend_of(delivery: Delivery, lease_ms: int) -> Extend:
+    """What lets the lease of one delivered message end ``lease_ms`` from now."""
+    return Extend(
+        topic=delivery.topic,
+        queue_id=delivery.queue_id,
+        lease_generation=delivery.lease_generation,
+        queue_offset=delivery.queue_offset,
+        lease_ms=lease_ms,
+    )
+
+
+class Taken(NamedTuple):
+    """What was taken out, and the credit that comes back for it."""
+
+    deliveries: list[tuple[int, Delivery]]
+    msgs: int
+    body_bytes: int
+
+
+class Held:
+    """See the module's docstring. Times are wall clock, ms."""
+
+    def __init__(self) -> None:
+        self.outstanding: dict[int, Delivery] = {}
+        self._late: dict[int, Delivery] = {}
+        self._next_tag = 1
+
+    def add(self, received: Received, extend_until_ms: int) -> Taken:
+        """Give tags to messages, in their order; the credit that they take."""
+        head, records = received
+        generation, until_ms = head.lease_generation, head.lease_until_ms
+        first_tag = self._next_tag
+        given = [
+            Delivery(
+                record.topic,
+                record.queue_id,
+                generation,
+                record.queue_offset,
+                len(record.body),
+                until_ms,
+                extend_until_ms,
+            )
+            for record in records
+        ]
+        self._next_tag = first_tag + len(given)
+        tagged = list(zip(range(first_tag, self._next_tag), given, strict=True))
+        self.outstanding.update(tagged)
+        return Taken(tagged, len(given), sum([one.body_bytes for one in given]))
+
+    @property
+    def next_tag(self) -> int:
+        return self._next_tag
+
+    def take(self, tags: Iterable[int], failures: list[pushes.TagFailure]) -> Taken:
+        """Take ``tags`` out; one that was never given is a failure.
+
+        A tag that was settled before is passed over, so that settling twice is harmless.
+        """
+        outstanding, late = self.outstanding, self._late
+        taken: list[tuple[int, Delivery]] = []
+        body_bytes = msgs = 0
+        for tag in tags:
+            delivery = outstanding.pop(tag, None)
+            if delivery is not None:
+                body_bytes += delivery.body_bytes
+                msgs += 1
+            else:
+                delivery = late.pop(tag, None)
+                if delivery is None:
+                    if not 0 < tag < self._next_tag:
+                        failures.append(pushes.TagFailure(tag, "UNKNOWN_TAG"))
+                    continue
+            taken.append((tag, delivery))
+        return Taken(taken, msgs, body_bytes)
+
+    def is_late(self, tag: int) -> bool:
+        """Whether ``tag`` can still be settled although its credit has been returned."""
+        return tag in self._late
+
+    def remember_late(self, deliveries: Iterable[tuple[int, Delivery]]) -> None:
+        """Keep what may still be settled although its credit has been returned."""
+        late = self._late
+        late.update(deliveries)
+        while len(late) > LATE_TAG_COUNT_MAX:
+            del late[next(iter(late))]
+
+    def ended(self, now_ms: int) -> list[int]:
+        """Tags whose lease has ended."""
+        return [tag for tag, each in self.outstanding.items() if each.lease_until_ms <= now_ms]
+
+    def to_extend(self, now_ms: int, ahead_ms: int) -> list[int]:
+        """Tags whose lease ends within ``ahead_ms`` and is to be extended by itself."""
+        return [
+            tag
+            for tag, each in self.outstanding.items()
+            if each.lease_until_ms - now_ms <= ahead_ms < each.extend_until_ms - now_ms
+        ]
+
+    def extended(self, tag: int, until_ms: int) -> None:
+        """The engine has moved the end of a lease."""
+        delivery = self.outstanding.get(tag)
+        if delivery is not None:
+            self.outstanding[tag] = delivery._replace(lease_until_ms=until_ms)

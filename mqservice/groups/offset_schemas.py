@@ -1,0 +1,309 @@
+"""Offsets, lag and seeks of consumer groups on the wire of the control plane."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Final
+
+from ninja import Schema
+from pydantic import ConfigDict, Field
+
+from mqservice.groups.offsets import SeekTarget
+from mqservice.groups.queries import lag
+from mqservice.lib.names import ENGINE_SEPARATOR
+from mqservice.lib.problem import Problem, ProblemItem
+from mqservice.lib.timestamps import rfc3339
+from mqservice.lib.wire import time_ms
+from mqservice.store import GroupQueueStats, OffsetCommitReply, OffsetResetReply, ResetTo
+
+OFFSET_MAX: Final = (1 << 63) - 1
+_ENDS: Final = {"earliest": ResetTo.EARLIEST, "latest": ResetTo.LATEST}
+_FORMS: Final = (
+    'one of "earliest", "latest", {"time": "2026-12-01T08:00:00.000Z"}, {"offset": 10, "queue": 0}'
+)
+
+
+class SeekIn(Schema):
+    """``to``: "earliest", "latest", {"time": RFC 3339} or {"offset": number, "queue": number}."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    topic: str
+    to: Any  # reason: `target` reads it, so that each fault has its own pointer
+    queues: list[Annotated[int, Field(strict=True)]] | None = None
+    dry_run: bool = Field(default=False, strict=True)
+
+    def target(self, queue_count: int) -> SeekTarget:
+        """Raises Problem BAD_REQUEST with a pointer."""
+        queue_ids = self._queue_ids(queue_count)
+        if isinstance(self.to, str):
+            if self.to not in _ENDS:
+                raise _fault("/to", _FORMS)
+            return SeekTarget(to=_ENDS[self.to], queue_ids=queue_ids)
+        if not isinstance(self.to, dict) or self.to.keys() not in ({"time"}, {"offset", "queue"}):
+            raise _fault("/to", _FORMS)
+        if "time" in self.to:
+            time = self.to["time"]
+            if not isinstance(time, str):
+                raise _fault("/to/time", "an RFC 3339 time such as 2026-12-01T08:00:00.000Z")
+            value = time_ms("/to/time", time)
+            return SeekTarget(to=ResetTo.TIMESTAMP, value=value, queue_ids=queue_ids)
+        if self.queues is not None:
+            raise _fault("/queues", "an offset belongs to the one queue in to")
+        return SeekTarget(
+            to=ResetTo.OFFSET,
+            value=_number("/to/offset", self.to["offset"], OFFSET_MAX),
+            queue_ids=(_number("/to/queue", self.to["queue"], queue_count - 1),),
+        )
+
+    def _queue_ids(self, queue_count: int) -> tuple[int, ...]:
+        if self.queues is None:
+            return ()
+        if not 1 <= len(self.queues) <= queue_count:
+            raise _fault("/queues", f"1 to {queue_count} queues, or leave it out for all")
+        return tuple(
+            _number(f"/queues/{at}", queue_id, queue_count - 1)
+            for at, queue_id in enumerate(self.queues)
+        )
+
+
+class CommitIn(Schema):
+    """``offset`` is the next to be read: everything below it is settled."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    topic: str
+    queue: int = Field(strict=True)
+    offset: int = Field(strict=True)
+
+    def check(self, queue_count: int) -> None:
+        """Raises Problem BAD_REQUEST with a pointer."""
+        _number("/queue", self.queue, queue_count - 1)
+        _number("/offset", self.offset, OFFSET_MAX)
+
+
+class CommitOut(Schema):
+    topic: str
+    queue: int
+    from_offset: int
+    to_offset: int
+    min_offset: int
+    max_offset: int
+
+    @classmethod
+    def of(cls, committed: CommitIn, reply: OffsetCommitReply) -> CommitOut:
+        return cls(
+            topic=committed.topic,
+            queue=committed.queue,
+            from_offset=reply.from_offset,
+            to_offset=committed.offset,
+            min_offset=reply.min_offset,
+            max_offset=reply.max_offset,
+        )
+
+
+class RetryOut(Schema):
+    """Failed messages: ``waiting`` to be delivered again now, ``scheduled`` for later."""
+
+    waiting: int | None
+    scheduled: int | None
+
+
+class SeekQueueOut(Schema):
+    """``from_offset``, ``skipped`` and ``replayed`` are null on a queue the group never read."""
+
+    queue: int
+    min_offset: int
+    max_offset: int
+    from_offset: int | None
+    to_offset: int
+    skipped: int | None
+    replayed: int | None
+    inflight: int
+
+
+class SeekOut(Schema):
+    """What a seek did, or would do. Messages of ``retry`` are not touched."""
+
+    group: str
+    topic: str
+    dry_run: bool
+    skipped: int | None
+    replayed: int | None
+    retry: RetryOut
+    queues: list[SeekQueueOut]
+
+    @classmethod
+    def of(cls, group: str, seek: SeekIn, reply: OffsetResetReply) -> SeekOut:
+        return cls(
+            group=group,
+            topic=seek.topic,
+            dry_run=seek.dry_run,
+            skipped=_total([queue.skipped_count for queue in reply.queues]),
+            replayed=_total([queue.replayed_count for queue in reply.queues]),
+            retry=RetryOut(waiting=reply.retry_count, scheduled=reply.scheduled_count),
+            queues=[
+                SeekQueueOut(
+                    queue=queue.queue_id,
+                    min_offset=queue.min_offset,
+                    max_offset=queue.max_offset,
+                    from_offset=queue.from_offset,
+                    to_offset=queue.to_offset,
+                    skipped=queue.skipped_count,
+                    replayed=queue.replayed_count,
+                    inflight=queue.inflight_count,
+                )
+                for queue in reply.queues
+            ],
+        )
+
+
+class QueueOffsetOut(Schema):
+    topic: str
+    queue: int
+    min_offset: int
+    max_offset: int
+    consumer_offset: int
+
+
+class OffsetsOut(Schema):
+    """Of the topics that the group has read; on others it has no offset."""
+
+    group: str
+    offsets: list[QueueOffsetOut]
+
+    @classmethod
+    def of(cls, group: str, queues: list[GroupQueueStats]) -> OffsetsOut:
+        return cls(
+            group=group,
+            offsets=[
+                QueueOffsetOut(
+                    topic=_name(queue.topic),
+                    queue=queue.queue_id,
+                    min_offset=queue.min_offset,
+                    max_offset=queue.max_offset,
+                    consumer_offset=queue.consumer_offset,
+                )
+                for queue in queues
+                if not queue.retry_of
+            ],
+        )
+
+
+class QueueProgressOut(Schema):
+    """``lag_ms``: age of the first message that is not settled; null when there is none."""
+
+    queue: int
+    consumer_offset: int
+    max_offset: int
+    lag: int
+    lag_ms: int | None
+    oldest_stored_at: str | None
+    ready: int
+    inflight: int
+
+    @classmethod
+    def of(cls, queue: GroupQueueStats, now_ms: int) -> QueueProgressOut:
+        stored_ms = queue.oldest_stored_ms
+        return cls(
+            queue=queue.queue_id,
+            consumer_offset=queue.consumer_offset,
+            max_offset=queue.max_offset,
+            lag=lag(queue),
+            lag_ms=None if stored_ms is None else max(0, now_ms - stored_ms),
+            oldest_stored_at=None if stored_ms is None else rfc3339(stored_ms),
+            ready=queue.ready_count,
+            inflight=queue.inflight_count,
+        )
+
+
+class TopicProgressOut(Schema):
+    """All null where the group has no offset yet: what is unknown is never 0."""
+
+    topic: str
+    lag: int | None
+    lag_ms: int | None
+    ready: int | None
+    inflight: int | None
+    retry: RetryOut
+    queues: list[QueueProgressOut]
+
+    @classmethod
+    def of(cls, topic: str, rows: list[GroupQueueStats], now_ms: int) -> TopicProgressOut:
+        """``topic`` is the full name."""
+        own = [row for row in rows if row.topic == topic]
+        retries = [row for row in rows if row.retry_of == topic]
+        queues = [QueueProgressOut.of(row, now_ms) for row in own]
+        return cls(
+            topic=_name(topic),
+            lag=_total([queue.lag for queue in queues]),
+            lag_ms=_oldest([(queue.lag, queue.lag_ms) for queue in queues]),
+            ready=_total([queue.ready for queue in queues]),
+            inflight=_total([queue.inflight for queue in queues]),
+            retry=RetryOut(
+                waiting=sum(row.ready_count + row.inflight_count for row in retries)
+                if own
+                else None,
+                scheduled=(_total([row.scheduled_count for row in retries]) if retries else 0)
+                if own
+                else None,
+            ),
+            queues=queues,
+        )
+
+
+class GroupLagOut(Schema):
+    """Over the topics below, each of them in its own right."""
+
+    group: str
+    lag: int | None
+    lag_ms: int | None
+    ready: int | None
+    inflight: int | None
+    retry: RetryOut
+    topics: list[TopicProgressOut]
+
+    @classmethod
+    def of(
+        cls, group: str, rows: list[GroupQueueStats], topic_names: list[str], now_ms: int
+    ) -> GroupLagOut:
+        topics = [TopicProgressOut.of(name, rows, now_ms) for name in topic_names]
+        return cls(
+            group=group,
+            lag=_total([topic.lag for topic in topics]),
+            lag_ms=_oldest([(topic.lag, topic.lag_ms) for topic in topics]),
+            ready=_total([topic.ready for topic in topics]),
+            inflight=_total([topic.inflight for topic in topics]),
+            retry=RetryOut(
+                waiting=_total([topic.retry.waiting for topic in topics]),
+                scheduled=_total([topic.retry.scheduled for topic in topics]),
+            ),
+            topics=topics,
+        )
+
+
+def _total(counts: list[int | None]) -> int | None:
+    """The sum; None when a part of it is unknown, or there is none."""
+    known = [count for count in counts if count is not None]
+    return sum(known) if known and len(known) == len(counts) else None
+
+
+def _oldest(lags: list[tuple[int | None, int | None]]) -> int | None:
+    """The highest age; None when nothing lags, or the age of something that does is unknown."""
+    ages = [lag_ms for lag, lag_ms in lags if lag != 0]
+    known = [lag_ms for lag_ms in ages if lag_ms is not None]
+    return max(known) if known and len(known) == len(ages) else None
+
+
+def _name(engine_topic: str) -> str:
+    return engine_topic.partition(ENGINE_SEPARATOR)[2]
+
+
+def _number(pointer: str, value: object, high: int) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= high:
+        raise _fault(pointer, f"a whole number, 0 to {high}")
+    return value
+
+
+def _fault(pointer: str, detail: str) -> Problem:
+    item = ProblemItem(pointer, "BAD_REQUEST", detail)
+    return Problem.of("BAD_REQUEST", f"{pointer}: {detail}", errors=[item])

@@ -1,0 +1,148 @@
+"""Where groups stand and go on: reads of their progress, commits, and seeks with their audit.
+
+    seek ── group row locked ──▶ engine OFFSET_RESET ── from → to ──▶ audit entry ──▶ commit
+
+The engine is asked inside the transaction, so no reset is made while nobody could write it down.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from django.db import transaction
+
+from mqservice.accounts.access import Principal
+from mqservice.accounts.audit import Outcome, record
+from mqservice.errors import problem_from_store
+from mqservice.groups.models import ConsumerGroup
+from mqservice.lib.problem import Problem, ProblemItem
+from mqservice.store import (
+    GroupQueueStats,
+    GroupRef,
+    OffsetCommitReply,
+    OffsetCommitRequest,
+    OffsetOutOfRange,
+    OffsetResetReply,
+    OffsetResetRequest,
+    OutcomeUnknown,
+    ResetTo,
+    StoreError,
+    SyncFailed,
+    blocking_client,
+)
+from mqservice.topics.models import Topic
+
+SEEK_ACTION: Final = "group.seek"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeekTarget:
+    """Where to; ``value`` is a time (epoch ms) or an offset. No queue ids: all queues."""
+
+    to: ResetTo
+    value: int = 0
+    queue_ids: tuple[int, ...] = ()
+
+
+def progress_rows(group: ConsumerGroup) -> list[GroupQueueStats]:
+    """Per queue that the group has read, and per queue of its retry topic. One call to the engine.
+
+    Raises Problem when the engine cannot tell.
+    """
+    try:
+        with blocking_client() as client:
+            return client.group_stats(GroupRef(group=group.engine_name)).queues
+    except StoreError as exc:
+        raise problem_from_store(exc) from exc
+
+
+def commit(group: ConsumerGroup, topic: Topic, queue_id: int, offset: int) -> OffsetCommitReply:
+    """Settle all of a queue below ``offset``. One call to the engine.
+
+    Raises Problem: BAD_REQUEST out of range, CONFLICT backwards or beside leases.
+    """
+    request = OffsetCommitRequest(
+        group=group.engine_name, topic=topic.engine_name, queue_id=queue_id, offset=offset
+    )
+    try:
+        with blocking_client() as client:
+            return client.offset_commit(request)
+    except StoreError as exc:
+        raise _problem(exc, "/offset") from exc
+
+
+def preview_seek(group: ConsumerGroup, topic: Topic, target: SeekTarget) -> OffsetResetReply:
+    """What a seek would do. One call to the engine. Raises Problem as ``seek``."""
+    try:
+        return _reset(group, topic, target, is_dry_run=True)
+    except StoreError as exc:
+        raise _problem(exc, "/to/offset") from exc
+
+
+def seek(
+    principal: Principal, group: ConsumerGroup, topic: Topic, target: SeekTarget
+) -> OffsetResetReply:
+    """Let the group go on from another place. One transaction, one call to the engine.
+
+    Raises Problem: BAD_REQUEST out of range, or what the engine's failure means.
+    """
+    failure: StoreError | None = None
+    details: dict[str, object] = {
+        "topic": topic.name,
+        "to": target.to.value,
+        "value": target.value,
+    }
+    reply: OffsetResetReply | None = None
+    with transaction.atomic():
+        # Seeks of one group in turn; and PostgreSQL is there.
+        ConsumerGroup.objects.select_for_update().get(pk=group.pk)
+        try:
+            reply = _reset(group, topic, target, is_dry_run=False)
+        except (OutcomeUnknown, SyncFailed) as exc:
+            failure = exc
+            details["queues"] = list(target.queue_ids)
+        except StoreError as exc:
+            raise _problem(exc, "/to/offset") from exc
+        else:
+            details["queues"] = [
+                {"queue": queue.queue_id, "from": queue.from_offset, "to": queue.to_offset}
+                for queue in reply.queues
+            ]
+        record(
+            principal,
+            group.namespace,
+            SEEK_ACTION,
+            f"groups/{group.name}",
+            details,
+            outcome=Outcome.DONE if failure is None else Outcome.UNKNOWN,
+        )
+    if reply is None:
+        assert failure is not None
+        raise problem_from_store(failure) from failure
+    return reply
+
+
+def _reset(
+    group: ConsumerGroup, topic: Topic, target: SeekTarget, *, is_dry_run: bool
+) -> OffsetResetReply:
+    with blocking_client() as client:
+        return client.offset_reset(
+            OffsetResetRequest(
+                group=group.engine_name,
+                topic=topic.engine_name,
+                to=target.to,
+                value=target.value,
+                queue_ids=target.queue_ids,
+                is_dry_run=is_dry_run,
+            )
+        )
+
+
+def _problem(exc: StoreError, offset_pointer: str) -> Problem:
+    if isinstance(exc, OffsetOutOfRange):
+        item = ProblemItem(offset_pointer, "BAD_REQUEST", str(exc))
+        return Problem.of("BAD_REQUEST", str(exc), errors=[item])
+    problem = problem_from_store(exc)
+    problem.stored = None  # no message was offered
+    return problem

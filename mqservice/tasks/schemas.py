@@ -1,0 +1,247 @@
+"""Long tasks on the wire of the control plane."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Literal
+
+from django.conf import settings
+from django.utils import timezone
+from ninja import Schema
+from pydantic import ConfigDict, Field, StringConstraints
+
+from mqservice.delivery.decoding import Fault
+from mqservice.delivery.messages import key_fault
+from mqservice.delivery.tags import tags_of
+from mqservice.lib.problem import Problem, ProblemItem
+from mqservice.lib.timestamps import parse_rfc3339, rfc3339
+from mqservice.lib.wire import moment
+from mqservice.tasks.limits import ID_CHARS_MAX, IDS_MAX
+from mqservice.tasks.models import FailureOutcome, Task, TaskFailure, TaskKind, TaskState
+from mqservice.tasks.queries import Count
+from mqservice.tasks.selection import Selection, selection_of
+
+MessageId = Annotated[str, StringConstraints(min_length=1, max_length=ID_CHARS_MAX)]
+
+
+class FilterIn(Schema):
+    """Conditions of which all hold; times are those at which messages were given up."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    key: str | None = None
+    tag: str | None = None
+    from_time: str | None = Field(default=None, alias="from")
+    to: str | None = None
+
+    def selection(self) -> Selection:
+        """Raises Problem."""
+        if self.key is not None and (fault := key_fault(self.key)):
+            raise _refused("/filter/key", f"a key {fault}", "ILLEGAL_KEY")
+        try:
+            tags = tags_of(self.tag)
+        except Fault as exc:
+            raise _refused("/filter/tag", exc.detail, exc.code) from None
+        from_ms = _moment_ms("/filter/from", self.from_time)
+        to_ms = _moment_ms("/filter/to", self.to)
+        if from_ms is not None and to_ms is not None and from_ms > to_ms:
+            raise _refused("/filter/to", f"to is {from_ms - to_ms} ms before from")
+        found = Selection(key=self.key, tags=tags, from_ms=from_ms, to_ms=to_ms)
+        if found.is_all:
+            raise _refused("/filter", 'it has no condition; write "all": true if that is meant')
+        return found
+
+
+class PurgeIn(Schema):
+    """Which dead letters, in one of three ways, and how fast."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    ids: list[MessageId] | None = Field(default=None, min_length=1, max_length=IDS_MAX)
+    filter: FilterIn | None = None
+    all: Literal[True] | None = None
+    rate: int | None = Field(default=None, strict=True)
+    dry_run: bool = Field(default=False, strict=True)
+
+    def selection(self) -> Selection:
+        """Raises Problem."""
+        given = [name for name in ("ids", "filter", "all") if getattr(self, name) is not None]
+        if len(given) != 1:
+            found = " and ".join(given) or "none of them"
+            raise _refused("", f"give exactly one of ids, filter, all; found {found}")
+        if self.filter is not None:
+            return self.filter.selection()
+        return Selection(ids=list(dict.fromkeys(self.ids or [])))
+
+    def checked_rate(self) -> int | None:
+        """Raises Problem."""
+        most = settings.MQ_REDRIVE_RATE_MAX
+        if self.rate is not None and not 1 <= self.rate <= most:
+            raise _refused("/rate", f"must be in [1, {most}] per second, found {self.rate}")
+        return self.rate
+
+
+class RedriveIn(PurgeIn):
+    """``target``: a topic instead of the one that each message came from."""
+
+    target: str | None = None
+
+
+class TopicCountOut(Schema):
+    """``topic`` is null where messages do not say; without ``exists`` they would not be moved."""
+
+    topic: str | None
+    count: int
+    exists: bool
+
+
+class DryRunOut(Schema):
+    """``is_complete`` is false when counting stopped early: there are more than ``count``."""
+
+    dry_run: Literal[True] = True
+    count: int
+    is_complete: bool
+    topics: list[TopicCountOut]
+    not_found: list[str]
+
+    @classmethod
+    def of(cls, count: Count) -> DryRunOut:
+        topics = sorted(count.topics.items())
+        return cls(
+            count=sum(count.topics.values()),
+            is_complete=count.is_complete,
+            topics=[
+                TopicCountOut(topic=name or None, count=number, exists=name in count.existing)
+                for name, number in topics
+            ],
+            not_found=count.not_found,
+        )
+
+
+class FilterOut(Schema):
+    key: str | None
+    tags: list[str]
+    from_time: str | None = Field(serialization_alias="from")
+    to: str | None
+
+
+class TaskOut(Schema):
+    """``total`` is null when it is not known; ``looked_at`` of ``to_look_at`` are behind it."""
+
+    id: str
+    kind: TaskKind
+    state: TaskState
+    group: str
+    ids: int | None
+    filter: FilterOut | None
+    all: bool
+    target: str | None
+    rate: int
+    total: int | None
+    moved: int
+    skipped: int
+    failed: int
+    looked_at: int
+    to_look_at: int
+    eta_ms: int | None
+    error: str | None
+    created_by: str
+    created_at: str
+    started_at: str | None
+    finished_at: str | None
+
+    @classmethod
+    def of(cls, task: Task) -> TaskOut:
+        selection = selection_of(task.selection)
+        return cls(
+            id=task.public_id,
+            kind=TaskKind(task.kind),
+            state=TaskState(task.state),
+            group=task.group_name,
+            ids=len(selection.ids) or None,
+            filter=None if selection.ids or selection.is_all else _filter_out(selection),
+            all=selection.is_all,
+            target=task.target or None,
+            rate=task.rate,
+            total=task.total_count,
+            moved=task.moved_count,
+            skipped=task.skipped_count,
+            failed=task.failed_count,
+            looked_at=task.looked_count,
+            to_look_at=task.to_look_count,
+            eta_ms=_eta_ms(task),
+            error=task.error or None,
+            created_by=task.created_by,
+            created_at=moment(task.created_at),
+            started_at=_moment_or_none(task.started_at),
+            finished_at=_moment_or_none(task.finished_at),
+        )
+
+
+class TaskListOut(Schema):
+    """A page, newest first; ``next`` is the ``before`` of the following page."""
+
+    tasks: list[TaskOut]
+    next: str | None
+
+
+class FailureOut(Schema):
+    """``id`` is null for what cannot be read, ``offset`` where no message has the id."""
+
+    id: str | None
+    offset: int | None
+    outcome: FailureOutcome
+
+    @classmethod
+    def of(cls, failure: TaskFailure) -> FailureOut:
+        return cls(
+            id=failure.message_id or None,
+            offset=failure.queue_offset,
+            outcome=FailureOutcome(failure.outcome),
+        )
+
+
+class FailureListOut(Schema):
+    """A page; ``next`` is the ``after`` of the following one. ``unlisted``: counted, not kept."""
+
+    failures: list[FailureOut]
+    next: int | None
+    unlisted: int
+
+
+def _filter_out(selection: Selection) -> FilterOut:
+    def shown(ms: int | None) -> str | None:
+        return None if ms is None else rfc3339(ms)
+
+    return FilterOut(
+        key=selection.key,
+        tags=selection.tags,
+        from_time=shown(selection.from_ms),
+        to=shown(selection.to_ms),
+    )
+
+
+def _eta_ms(task: Task) -> int | None:
+    """As if the rest took as long as what is done, in proportion."""
+    if task.state != TaskState.RUNNING or task.started_at is None or not task.looked_count:
+        return None
+    taken_ms = (timezone.now() - task.started_at).total_seconds() * 1_000
+    left = max(0, task.to_look_count - task.looked_count)
+    return int(taken_ms * left / task.looked_count)
+
+
+def _moment_or_none(at: datetime | None) -> str | None:
+    return None if at is None else moment(at)
+
+
+def _moment_ms(pointer: str, text: str | None) -> int | None:
+    if text is None:
+        return None
+    try:
+        return max(0, parse_rfc3339(text))
+    except (ValueError, OverflowError) as exc:
+        raise _refused(pointer, str(exc)) from None
+
+
+def _refused(pointer: str, detail: str, code: str = "BAD_REQUEST") -> Problem:
+    return Problem.of(code, detail, errors=[ProblemItem(pointer, code, detail)])

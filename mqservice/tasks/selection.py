@@ -1,0 +1,32 @@
+"""Which dead letters a task is for: some ids, those that fit a filter, or all."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+
+class Selection(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """``ids`` alone, or conditions of which all hold; without any of them, all dead letters.
+
+    The times are those at which messages were given up, both included.
+    """
+
+    ids: list[str] = []
+    key: str | None = None
+    tags: list[str] = []
+    from_ms: int | None = None
+    to_ms: int | None = None
+
+    @property
+    def is_all(self) -> bool:
+        return self == Selection()
+
+
+def selection_of(document: Any) -> Selection:  # Any: what a JSON column gives
+    return msgspec.convert(document, Selection)
+
+
+def document_of(selection: Selection) -> Any:  # Any: what a JSON column takes
+    return msgspec.to_builtins(selection)

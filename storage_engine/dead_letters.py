@@ -1,0 +1,185 @@
+"""Takes messages out of a group's dead letters: sent on their way again, or dropped.
+
+    server ── redrive(offsets) ──▶ [DeadLetters] ── moves ──▶ the topic they came from, or another
+    server ── purge(offsets) ────▶      └── settled by an internal group ──▶ pull, look-up: gone
+
+A dead letter is gone once that internal group has settled it; the record that a redrive appends
+says so itself (``moves.py``). So a redrive that is killed and tried again neither doubles a message
+nor loses one. Loop thread only.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable
+from functools import partial
+from typing import Final
+
+from storage_engine.catalog import Catalog
+from storage_engine.delivery.consumer_offsets import ConsumerOffsets, Progress, runs_of
+from storage_engine.errors import BadRequest, RecordRefused, TopicNotFound
+from storage_engine.groups.retry_record import find_dead_letter, redrive_record
+from storage_engine.log.commit_log import CommitLog
+from storage_engine.moves import Move, Mover, settling
+from storage_engine.queues.consume_queue import ConsumeQueue
+from storage_engine.queues.consume_queues import ConsumeQueues
+from storage_engine.records.record import Record, decode_records
+from storage_engine.topic_names import DLQ_PREFIX, dlq_topic_of
+from storage_engine.wire.dead_letters import (
+    PurgeReply,
+    PurgeRequest,
+    RedriveOutcome,
+    RedriveReply,
+    RedriveRequest,
+)
+
+REDRIVE_GROUP: Final = "CID_RMQ_SYS_REDRIVE"
+_OFFSETS_MAX: Final = 1_000
+
+
+class DeadLetters:
+    """See the module's docstring."""
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        commit_log: CommitLog,
+        queues: ConsumeQueues,
+        consumer_offsets: ConsumerOffsets,
+        mover: Mover,
+    ) -> None:
+        self._catalog = catalog
+        self._commit_log = commit_log
+        self._queues = queues
+        self._consumer_offsets = consumer_offsets
+        self._mover = mover
+        self._moving: set[tuple[str, int]] = set()  # (topic, queue offset)
+        self._turn = 0  # round robin over the queues of a target
+        self.redriven_count = 0
+
+    def is_gone(self, topic: str, queue_id: int, queue_offset: int) -> bool:
+        """Whether it is a dead letter that was redriven or dropped."""
+        if not topic.startswith(DLQ_PREFIX):
+            return False
+        progress = self._consumer_offsets.find(REDRIVE_GROUP, topic, queue_id)
+        return progress is not None and progress.is_settled(queue_offset)
+
+    # Redrive --------------------------------------------------------------------------------
+
+    def redrive(self, request: RedriveRequest, answer: Callable[[RedriveReply], None]) -> None:
+        """Send dead letters to the topic they came from, or to ``request.topic``.
+
+        ``answer`` comes when those that moved are durable in their new place. As many as one append
+        takes are done; the others are ``LATER``, to be asked for again.
+
+        Raises (then nothing was appended):
+            BadRequest: no offset, or one too many.
+            TopicNotFound: the group has no dead letters, or the target does not exist.
+            DiskFull, StoreReadOnly: nothing can be appended now.
+        """
+        topic, queue, progress = self._find(request.group, request.queue_offsets)
+        if request.topic and request.topic not in self._catalog.topics:
+            raise TopicNotFound(f"topic {request.topic} does not exist")
+        outcomes: list[RedriveOutcome] = []
+        moves: list[Move] = []
+        room = self._mover.batch_bytes_max
+        for queue_offset in request.queue_offsets:
+            made = self._made(topic, queue, progress, queue_offset, request.topic)
+            if isinstance(made, RedriveOutcome):
+                outcomes.append(made)
+                continue
+            if moves and len(made) > room:
+                outcomes.append(RedriveOutcome.LATER)
+                continue
+            room -= len(made)
+            outcomes.append(RedriveOutcome.MOVED)
+            moves.append(Move(made, progress, queue_offset))
+            self._moving.add((topic, queue_offset))
+        reply = RedriveReply(outcomes=outcomes)
+        if not moves:
+            answer(reply)
+            return
+        places = {(topic, move.queue_offset) for move in moves}
+        try:
+            self._mover.move(moves, partial(self._moved, places, reply, answer))
+        except BaseException:
+            self._moving -= places
+            raise
+
+    def _moved(
+        self,
+        places: set[tuple[str, int]],
+        reply: RedriveReply,
+        answer: Callable[[RedriveReply], None],
+    ) -> None:
+        self._moving -= places
+        self.redriven_count += len(places)
+        answer(reply)
+
+    def _made(
+        self, topic: str, queue: ConsumeQueue, progress: Progress, queue_offset: int, target: str
+    ) -> bytes | RedriveOutcome:
+        """The record that takes a dead letter's place, or why there is none."""
+        if (
+            not queue.min_offset <= queue_offset < queue.max_offset
+            or progress.is_settled(queue_offset)
+            or (topic, queue_offset) in self._moving
+        ):
+            return RedriveOutcome.GONE
+        place = queue.unit(queue_offset)[:2]
+        if self._commit_log.damaged([place]):
+            return RedriveOutcome.DAMAGED
+        content = self._commit_log.read_many([place])
+        (record,) = decode_records(content)
+        found = find_dead_letter(record)
+        name = target or (found.origin_topic if found else "")
+        queues = self._queues.by_topic.get(name.encode(), [])
+        known = self._catalog.topics.get(name)
+        if known is None or not queues:
+            return RedriveOutcome.NO_TOPIC
+        settles = settling(progress, queue_offset)
+        queue_id = self._queue_id(record, known.queue_count)
+        try:
+            return redrive_record(content, queue_id=queue_id, topic=name, settles=settles)
+        except RecordRefused:
+            return RedriveOutcome.NO_TOPIC
+
+    def _queue_id(self, record: Record, queue_count: int) -> int:
+        """As a producer's: the queue of its message group, else each in turn."""
+        if record.message_group is not None:
+            return zlib.crc32(record.message_group.encode()) % queue_count
+        self._turn += 1
+        return self._turn % queue_count
+
+    # Purge ----------------------------------------------------------------------------------
+
+    def purge(self, request: PurgeRequest) -> PurgeReply:
+        """Drop dead letters; durable on return (one fdatasync).
+
+        Raises as ``redrive``, and ``SyncFailed``.
+        """
+        topic, queue, progress = self._find(request.group, request.queue_offsets)
+        dropped = [
+            queue_offset
+            for queue_offset in sorted(set(request.queue_offsets))
+            if queue.min_offset <= queue_offset < queue.max_offset
+            and not progress.is_settled(queue_offset)
+            and (topic, queue_offset) not in self._moving
+        ]
+        if dropped:
+            self._consumer_offsets.settle([(progress, runs_of(dropped))])
+            self._consumer_offsets.sync()
+        return PurgeReply(purged_count=len(dropped))
+
+    def _find(self, group: str, queue_offsets: list[int]) -> tuple[str, ConsumeQueue, Progress]:
+        if not 1 <= len(queue_offsets) <= _OFFSETS_MAX:
+            raise BadRequest(f"{len(queue_offsets)} offsets, 1 to {_OFFSETS_MAX} are allowed")
+        topic = dlq_topic_of(group)
+        if topic not in self._catalog.topics:
+            raise TopicNotFound(f"group {group} has no dead letters")
+        queue = self._queues.by_topic[topic.encode()][0]
+        if self._consumer_offsets.find(REDRIVE_GROUP, topic, 0) is None:
+            self._consumer_offsets.begin(REDRIVE_GROUP, topic, {0: queue.min_offset})
+        progress = self._consumer_offsets.find(REDRIVE_GROUP, topic, 0)
+        assert progress is not None
+        return topic, queue, progress

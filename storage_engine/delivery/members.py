@@ -1,0 +1,67 @@
+"""The members of an exclusive group on one topic, and which queues each of them reads.
+
+    receive ── heard ──▶ [Members] ── queues_of ──▶ delivery     leave, 120 s of silence ──▶ gone
+
+Every change of members or of the number of queues makes another assignment, which a strategy
+computes from both alone (``groups/assignment.py``). RocketMQ's clients each compute it for
+themselves every 20 s and may disagree meanwhile; here nobody can. Loop thread only.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from storage_engine.groups.assignment import QueueRef, Strategy, assign
+
+SILENCE_MS_MAX: Final = 120_000
+
+
+class Members:
+    """See the module's docstring. ``generation`` counts the changes; times are monotonic."""
+
+    __slots__ = ("_assigned", "_assigned_for", "_heard_ms", "generation")
+
+    def __init__(self) -> None:
+        self._heard_ms: dict[str, int] = {}
+        self._assigned: dict[str, list[int]] = {}
+        self._assigned_for: tuple[int, int, Strategy] | None = None
+        self.generation = 0
+
+    def __len__(self) -> int:
+        return len(self._heard_ms)
+
+    def heard(self, member_id: str, now_ms: int) -> bool:
+        """A member has shown that it is there; True when it is new."""
+        is_new = member_id not in self._heard_ms
+        self._heard_ms[member_id] = now_ms
+        self.generation += is_new
+        return is_new
+
+    def leave(self, member_id: str) -> bool:
+        """True when it was there."""
+        was_there = self._heard_ms.pop(member_id, None) is not None
+        self.generation += was_there
+        return was_there
+
+    def expire(self, now_ms: int) -> list[str]:
+        """Those that have been silent for too long; they are members no more."""
+        silent = [
+            member_id
+            for member_id, heard_ms in self._heard_ms.items()
+            if now_ms - heard_ms >= SILENCE_MS_MAX
+        ]
+        for member_id in silent:
+            self.leave(member_id)
+        return silent
+
+    def queues_of(self, member_id: str, queue_count: int, strategy: Strategy) -> list[int]:
+        """Ids of the queues that the member reads now; none when it is no member."""
+        wanted = self.generation, queue_count, strategy
+        if self._assigned_for != wanted:
+            refs = [QueueRef("", "", queue_id) for queue_id in range(queue_count)]
+            assigned = assign(strategy, refs, self._heard_ms) if refs and self._heard_ms else {}
+            self._assigned = {
+                one: [ref.queue_id for ref in found] for one, found in assigned.items()
+            }
+            self._assigned_for = wanted
+        return self._assigned.get(member_id, [])

@@ -1,0 +1,21 @@
+"""Whether what a receive asks for is within the store's limits; pure.
+
+server ── ReceiveRequest ──▶ [check_limits] ──▶ delivery
+"""
+
+from __future__ import annotations
+
+from storage_engine.config import StoreConfig
+from storage_engine.errors import BadRequest
+from storage_engine.wire.deliveries import ReceiveRequest
+
+
+def check_limits(config: StoreConfig, request: ReceiveRequest) -> None:
+    """Raises ``BadRequest`` when a limit of the request is out of range."""
+    for name, value, low, high in (
+        ("messages_max", request.messages_max, 1, config.receive_messages_max),
+        ("lease_ms", request.lease_ms, config.lease_ms_min, config.lease_ms_max),
+        ("wait_ms", request.wait_ms, 0, config.poll_wait_ms_max),
+    ):
+        if not low <= value <= high:
+            raise BadRequest(f"{name} is {value}, {low} to {high} is allowed")

@@ -1,0 +1,215 @@
+"""Sets where groups go on, at the word of a client: commits and resets.
+
+    server ── commit ──▶ [OffsetChanges] ── settled up to there ──▶ consumer_offsets (journal)
+    server ── reset ───▶ [OffsetChanges] ── from → to, durable ──▶ consumer_offsets
+                              └── what was in flight is so no more ──▶ process queues, retries
+
+A commit goes forward only, where nothing is in flight. A reset goes anywhere and wins over all that
+began before it: receipts, failures that wait, moves whose record is not durable yet. What waits for
+a retry already is not touched. Loop thread only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from storage_engine.delivery.consumer_offsets import ConsumerOffsets
+from storage_engine.delivery.delivery import Delivery
+from storage_engine.delivery.process_queue import ProcessQueue
+from storage_engine.delivery.subscription import Subscription
+from storage_engine.errors import BadRequest, CommitRefused, OffsetOutOfRange, QueueNotFound
+from storage_engine.group_progress import GroupProgress, unsettled_count
+from storage_engine.queues.consume_queue import ConsumeQueue
+from storage_engine.retries import Retries
+from storage_engine.wire.groups import GroupConfig
+from storage_engine.wire.offsets import (
+    OffsetCommitReply,
+    OffsetCommitRequest,
+    OffsetResetReply,
+    OffsetResetRequest,
+    QueueReset,
+    ResetTo,
+)
+
+
+class OffsetChanges:
+    """See the module's docstring. ``offset_at_time(queue, timestamp_ms)`` reads the log."""
+
+    def __init__(
+        self,
+        consumer_offsets: ConsumerOffsets,
+        delivery: Delivery,
+        retries: Retries,
+        progress: GroupProgress,
+        offset_at_time: Callable[[ConsumeQueue, int], int],
+    ) -> None:
+        self._consumer_offsets = consumer_offsets
+        self._delivery = delivery
+        self._retries = retries
+        self._progress = progress
+        self._offset_at_time = offset_at_time
+
+    def commit(
+        self, group: GroupConfig, queues: list[ConsumeQueue], request: OffsetCommitRequest
+    ) -> OffsetCommitReply:
+        """Settle what is below an offset; journaled like an ack (one write, no sync).
+
+        The first commit to a topic is its first subscribe: the group begins at the offset, and at
+        its start position on the topic's other queues.
+
+        Raises:
+            QueueNotFound, OffsetOutOfRange.
+            CommitRefused: the offset is below the group's, or messages of the queue are in flight.
+            DiskFull: nothing has changed.
+        """
+        (queue,) = _chosen(queues, request.topic, [request.queue_id])
+        offset = _in_range(queue, request.offset)
+        subscription = self._delivery.subscribe(
+            group, request.topic, queues, {queue.queue_id: offset}
+        )
+        process_queue = subscription.queues[queue.queue_id]
+        progress = process_queue.progress
+        before = progress.consumer_offset
+        where = f"queue {queue.queue_id} of {request.topic}"
+        if offset < before:
+            raise CommitRefused(f"{where} is committed up to {before}; only a reset goes backwards")
+        if process_queue.inflight:
+            raise CommitRefused(
+                f"{len(process_queue.inflight)} messages of {where} are in flight; settle those"
+            )
+        if offset > before:
+            self._consumer_offsets.settle([(progress, [(before, offset - before)])])
+            process_queue.forget_below(progress.consumer_offset)
+            self._delivery.serve(subscription)
+        return OffsetCommitReply(
+            from_offset=before, min_offset=queue.min_offset, max_offset=queue.max_offset
+        )
+
+    def reset(
+        self, group: GroupConfig, queues: list[ConsumeQueue], request: OffsetResetRequest
+    ) -> OffsetResetReply:
+        """Let a group go on from other places; durable on return (one fdatasync). All or none.
+
+        A dry run changes nothing and answers the same. A time takes some ten reads of the log for
+        each queue.
+
+        Raises:
+            QueueNotFound, OffsetOutOfRange, BadRequest: nothing has changed.
+            DiskFull: nothing has changed.
+            SyncFailed: it is done, but a power cut may undo it.
+        """
+        chosen = _chosen(queues, request.topic, request.queue_ids)
+        targets = {queue.queue_id: self._target(queue, request) for queue in chosen}
+        subscription = self._delivery.find(group.group, request.topic)
+        has_started = self._consumer_offsets.has_started(group.group, request.topic)
+        known = subscription.queues if subscription is not None else []
+        reply = OffsetResetReply(
+            queues=[
+                _change(known[queue.queue_id], targets[queue.queue_id])
+                if queue.queue_id < len(known)
+                else _beginning(queue, targets[queue.queue_id], has_started=has_started)
+                for queue in chosen
+            ],
+            retry_count=_retry_count(subscription),
+            scheduled_count=self._scheduled_count(subscription),
+        )
+        if not request.is_dry_run:
+            old = [queue.queue_id for queue in chosen if queue.queue_id < len(known)]
+            subscription = self._delivery.subscribe(group, request.topic, queues, targets)
+            self._reset([(subscription.queues[at], targets[at]) for at in old], subscription)
+        return reply
+
+    def _reset(self, positions: list[tuple[ProcessQueue, int]], owner: Subscription) -> None:
+        lease_floor = self._delivery.new_floor()
+        try:
+            self._consumer_offsets.reset(
+                [(process_queue.progress, offset) for process_queue, offset in positions],
+                lease_floor=lease_floor,
+            )
+        finally:
+            # After a sync that failed too: what this run delivers follows its own table.
+            moved = {queue for queue, _ in positions if queue.progress.lease_floor == lease_floor}
+            for process_queue in moved:
+                process_queue.begin_again()
+            self._retries.forget(moved)
+            self._delivery.serve(owner)
+
+    def _target(self, queue: ConsumeQueue, request: OffsetResetRequest) -> int:
+        match request.to:
+            case ResetTo.EARLIEST:
+                return queue.min_offset
+            case ResetTo.LATEST:
+                return queue.max_offset
+            case ResetTo.TIMESTAMP:
+                if request.value < 0:
+                    raise BadRequest(f"the time is {request.value}, it must be 0 or more")
+                return self._offset_at_time(queue, request.value)
+            case ResetTo.OFFSET:
+                return _in_range(queue, request.value)
+
+    def _scheduled_count(self, subscription: Subscription | None) -> int | None:
+        if subscription is None or subscription.retry is None:
+            return 0
+        counts = self._progress.scheduled_counts(subscription.group)
+        return None if counts is None else counts[subscription.retry.queue.queue_id]
+
+
+def _chosen(queues: list[ConsumeQueue], topic: str, queue_ids: Sequence[int]) -> list[ConsumeQueue]:
+    for queue_id in queue_ids:
+        if not 0 <= queue_id < len(queues):
+            raise QueueNotFound(f"{topic} has queues 0 to {len(queues) - 1}, not {queue_id}")
+    return [queues[queue_id] for queue_id in sorted(set(queue_ids))] or queues
+
+
+def _in_range(queue: ConsumeQueue, offset: int) -> int:
+    if not queue.min_offset <= offset <= queue.max_offset:
+        raise OffsetOutOfRange(
+            f"offset {offset} of queue {queue.queue_id} is not in "
+            f"[{queue.min_offset}, {queue.max_offset}]"
+        )
+    return offset
+
+
+def _change(process_queue: ProcessQueue, to_offset: int) -> QueueReset:
+    queue, progress = process_queue.queue, process_queue.progress
+    before = max(progress.consumer_offset, queue.min_offset)
+    settled_above = sum([offset >= to_offset for offset in progress.settled])
+    if to_offset > before:
+        settled_below = sum([before <= offset < to_offset for offset in progress.settled])
+        skipped_count = to_offset - before - settled_below
+        replayed_count = settled_above
+    else:
+        skipped_count = 0
+        replayed_count = before - to_offset + settled_above
+    return QueueReset(
+        queue_id=queue.queue_id,
+        min_offset=queue.min_offset,
+        max_offset=queue.max_offset,
+        from_offset=progress.consumer_offset,
+        to_offset=to_offset,
+        skipped_count=skipped_count,
+        replayed_count=replayed_count,
+        inflight_count=len(process_queue.inflight),
+    )
+
+
+def _beginning(queue: ConsumeQueue, to_offset: int, *, has_started: bool) -> QueueReset:
+    """On a queue that the group has never read; one added since it began is its own from the
+    start.
+    """
+    return QueueReset(
+        queue_id=queue.queue_id,
+        min_offset=queue.min_offset,
+        max_offset=queue.max_offset,
+        from_offset=queue.min_offset if has_started else None,
+        to_offset=to_offset,
+        skipped_count=to_offset - queue.min_offset if has_started else None,
+        replayed_count=0 if has_started else None,
+        inflight_count=0,
+    )
+
+
+def _retry_count(subscription: Subscription | None) -> int:
+    if subscription is None or subscription.retry is None:
+        return 0
+    return unsettled_count(subscription.retry)

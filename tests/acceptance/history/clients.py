@@ -1,0 +1,222 @@
+"""Producers and consumers that write down all they see; each runs on a thread of its own.
+
+They talk to the service as any client would: over REST and WebSocket, trying again after failures.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import threading
+import time
+from typing import Any  # decoded JSON
+
+import httpx
+from websockets.exceptions import ConnectionClosed, InvalidHandshake
+from websockets.sync.client import connect
+from websockets.typing import Subprotocol
+
+from mqservice.supervisor.quickstart import Quickstart
+from tests.acceptance.history.events import (
+    Accepted,
+    AckBegun,
+    Acked,
+    Delivered,
+    GivenBack,
+    History,
+    Offered,
+    Refused,
+)
+
+BATCH = 50
+RECEIVE_MAX = 32
+PAUSE_S = 0.02
+VANISH_SHARE = 0.03  # of the batches that a socket gets
+TIMEOUT_S = 3.0
+
+
+class Client(threading.Thread):
+    """``stop`` ends it soon; what went wrong in it is in ``failure``."""
+
+    def __init__(self, name: str, facts: Quickstart, history: History, seed: int) -> None:
+        super().__init__(name=name, daemon=True)
+        self.facts = facts
+        self.history = history
+        self.random = random.Random(f"{name} {seed}")
+        self.failure: BaseException | None = None
+        self._is_stopping = threading.Event()
+
+    def stop(self) -> None:
+        self._is_stopping.set()
+
+    @property
+    def is_stopping(self) -> bool:
+        return self._is_stopping.is_set()
+
+    def run(self) -> None:
+        try:
+            self.work()
+        except BaseException as exc:
+            self.failure = exc
+
+    def work(self) -> None:
+        raise NotImplementedError
+
+    def path(self, rest: str) -> str:
+        return f"{self.facts.base_url}/v1/ns/{self.facts.namespace}/{rest}"
+
+    @property
+    def headers(self) -> dict[str, str]:
+        return {"authorization": f"Bearer {self.facts.api_key}"}
+
+
+class Producer(Client):
+    """Sends batches over REST, one after the other; what is unknown is not sent again."""
+
+    def work(self) -> None:
+        sequence = 0
+        with httpx.Client(headers=self.headers, timeout=TIMEOUT_S) as api:
+            while not self.is_stopping:
+                bodies = []
+                for _ in range(BATCH):
+                    body = f"{self.name}|{sequence}|{self.random.getrandbits(64):016x}"
+                    self.history.add(Offered(body, self.name, sequence))
+                    bodies.append(body)
+                    sequence += 1
+                self._send(api, bodies)
+                time.sleep(PAUSE_S)
+
+    def _send(self, api: httpx.Client, bodies: list[str]) -> None:
+        offers = [{"body": body, "message_group": body.split("|")[0]} for body in bodies]
+        if self.random.random() < 0.5:
+            offers = [{"body": body} for body in bodies]
+        try:
+            response = api.post(self.path(f"topics/{self.facts.topic}/messages:batch"), json=offers)
+        except httpx.TransportError:
+            return
+        answer: dict[str, Any] = response.json()
+        for body, result in zip(bodies, answer.get("results", ()), strict=False):
+            if result["status"] == 201:
+                self.history.add(Accepted(body, result["queue"], result["offset"]))
+        if answer.get("stored") is False:
+            for body in bodies:
+                self.history.add(Refused(body))
+
+
+class RestConsumer(Client):
+    """Receives, then acks most, gives some back and forgets a few."""
+
+    lease_ms = 2_000
+
+    def work(self) -> None:
+        batch = 0
+        with httpx.Client(headers=self.headers, timeout=TIMEOUT_S) as api:
+            while not self.is_stopping:
+                batch += 1
+                try:
+                    messages = self._receive(api, batch)
+                    self._settle(api, messages)
+                except httpx.TransportError:
+                    time.sleep(PAUSE_S)
+
+    def _receive(self, api: httpx.Client, batch: int) -> list[dict[str, Any]]:
+        response = api.post(
+            self.path(f"topics/{self.facts.topic}/groups/{self.facts.group}:receive"),
+            json={"max": RECEIVE_MAX, "wait": "1s", "lease_ms": self.lease_ms},
+        )
+        if response.status_code != 200:
+            time.sleep(PAUSE_S)
+            return []
+        messages: list[dict[str, Any]] = response.json()["messages"]
+        for message in messages:
+            place = message["queue"], message["offset"], message["attempt"]
+            self.history.add(Delivered(message["body"], self.name, batch, *place, self.lease_ms))
+        return messages
+
+    def _settle(self, api: httpx.Client, messages: list[dict[str, Any]]) -> None:
+        acks, nacks = {}, []
+        for message in messages:
+            draw = self.random.random()
+            if draw < 0.85:
+                acks[message["receipt"]] = message["body"]
+                self.history.add(AckBegun(message["body"], self.name))
+            elif draw < 0.95:
+                nacks.append({"receipt": message["receipt"], "delay": "0s"})
+                self.history.add(GivenBack(message["body"], self.name))
+        if not (acks or nacks):
+            return
+        response = api.post(
+            self.path(f"groups/{self.facts.group}:settle"), json={"ack": list(acks), "nack": nacks}
+        )
+        if response.status_code != 200:
+            return
+        failed = {one["receipt"] for one in response.json()["failed"]}
+        for receipt, body in acks.items():
+            if receipt not in failed:
+                self.history.add(Acked(body, self.name))
+
+
+class SocketConsumer(Client):
+    """Takes pushes and acks them; now and then it vanishes without a word."""
+
+    lease_ms = 2_000
+
+    def work(self) -> None:
+        batch = 0
+        while not self.is_stopping:
+            try:
+                batch = self._session(batch)
+            except (ConnectionClosed, InvalidHandshake, OSError, TimeoutError):
+                time.sleep(PAUSE_S)
+
+    def _session(self, batch: int) -> int:
+        """Until it stops, vanishes, or the connection ends; the number of the last batch."""
+        with connect(
+            self.facts.ws_url,
+            additional_headers=self.headers,
+            subprotocols=[Subprotocol("mq.v1.json")],
+            compression=None,
+            open_timeout=TIMEOUT_S,
+            close_timeout=0.2,
+        ) as socket:
+            socket.send(json.dumps({"op": "hello", "id": 1}))
+            sub = {"op": "sub", "id": 2, "sid": 1, "topic": self.facts.topic,
+                   "group": self.facts.group, "lease_ms": self.lease_ms}  # fmt: skip
+            socket.send(json.dumps(sub))
+            command_id = 2
+            unconfirmed: dict[int, dict[int, str]] = {}
+            while not self.is_stopping:
+                try:
+                    frame: dict[str, Any] = json.loads(socket.recv(timeout=0.5))
+                except TimeoutError:
+                    continue
+                if frame.get("op") == "msgs":
+                    batch += 1
+                    held = self._delivered(frame["m"], batch)
+                    if self.random.random() < VANISH_SHARE:
+                        for body in held.values():
+                            self.history.add(GivenBack(body, self.name))
+                        return batch
+                    command_id += 1
+                    unconfirmed[command_id] = held
+                    for body in held.values():
+                        self.history.add(AckBegun(body, self.name))
+                    ack = {"op": "ack", "id": command_id, "sid": 1, "t": list(held)}
+                    socket.send(json.dumps(ack))
+                elif frame.get("op") == "ok" and frame["id"] in unconfirmed:
+                    self._confirmed(unconfirmed.pop(frame["id"]), frame["r"]["failed"])
+                elif not frame:
+                    socket.send("{}")  # a ping
+        return batch
+
+    def _delivered(self, messages: list[dict[str, Any]], batch: int) -> dict[int, str]:
+        for message in messages:
+            place = message["q"], message["o"], message["a"]
+            self.history.add(Delivered(message["b"], self.name, batch, *place, self.lease_ms))
+        return {message["t"]: message["b"] for message in messages}
+
+    def _confirmed(self, bodies: dict[int, str], failed: list[dict[str, Any]]) -> None:
+        failed_tags = {one["t"] for one in failed}
+        for tag, body in bodies.items():
+            if tag not in failed_tags:
+                self.history.add(Acked(body, self.name))

@@ -1,0 +1,98 @@
+"""What clients of the service saw, in the order in which it happened; times are monotonic seconds.
+
+clients, nemesis ── events ──▶ [History] ──▶ judge
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    at: float = field(default_factory=time.monotonic, kw_only=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Offered(Event):
+    """A producer is about to send; ``sequence`` counts its messages."""
+
+    body: str
+    producer: str
+    sequence: int
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted(Event):
+    """The service said that it has the message, and where."""
+
+    body: str
+    queue: int
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Refused(Event):
+    """The service said that it has nothing of the message."""
+
+    body: str
+
+
+@dataclass(frozen=True, slots=True)
+class Delivered(Event):
+    """A consumer got it. ``batch``: which answer or frame, ``lease_ms`` how long it is its own."""
+
+    body: str
+    consumer: str
+    batch: int
+    queue: int
+    offset: int
+    attempt: int
+    lease_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class AckBegun(Event):
+    body: str
+    consumer: str
+
+
+@dataclass(frozen=True, slots=True)
+class Acked(Event):
+    """The service confirmed the ack."""
+
+    body: str
+    consumer: str
+
+
+@dataclass(frozen=True, slots=True)
+class GivenBack(Event):
+    """A nack was sent, or the consumer went away with the message; confirmed or not."""
+
+    body: str
+    consumer: str
+
+
+@dataclass(frozen=True, slots=True)
+class Killed(Event):
+    """A process of the service was killed."""
+
+    process: str
+
+
+class History:
+    """Thread-safe."""
+
+    def __init__(self) -> None:
+        self.events: list[Event] = []
+        self._lock = threading.Lock()
+
+    def add(self, event: Event) -> None:
+        with self._lock:
+            self.events.append(event)
+
+    def of(self, kind: type[Event]) -> list[Event]:
+        with self._lock:
+            return [event for event in self.events if type(event) is kind]

@@ -1,0 +1,94 @@
+"""Mixed load over REST and WebSocket while engine, web and clients are killed: nothing breaks."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import time
+from functools import partial
+
+import httpx
+import msgspec
+import pytest
+
+from tests.acceptance.history.clients import Client, Producer, RestConsumer, SocketConsumer
+from tests.acceptance.history.events import History, Killed
+from tests.acceptance.history.judge import judge
+from tests.services import Service, wait_until
+
+pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(300)]
+SEED = 20_261
+KILLS = ("engine", "web-1", "engine", "web-1", "engine")
+HEAL_WAIT_S = 60
+DRAIN_WAIT_S = 60
+
+
+NAME = "history"  # of topic and group
+
+
+def make_topic_and_group(service: Service) -> None:
+    facts = service.facts
+    with httpx.Client(headers={"authorization": f"Bearer {facts.api_key}"}, timeout=20) as api:
+        for path, settings in (("topics", {"queues": 4}), ("groups", {})):
+            url = f"{facts.base_url}/v1/ns/{facts.namespace}/{path}/{NAME}"
+            response = api.put(url, json=settings)
+            assert response.status_code == 201, response.text
+
+
+def is_back(service: Service, name: str, pid: int) -> bool:
+    return service.facts.pids.get(name) not in (None, pid)
+
+
+def is_drained(service: Service) -> bool:
+    facts = service.facts
+    path = f"{facts.base_url}/v1/ns/{facts.namespace}/groups/{NAME}/lag"
+    try:
+        answer = httpx.get(path, headers={"authorization": f"Bearer {facts.api_key}"}, timeout=10)
+    except httpx.TransportError:
+        return False
+    if answer.status_code != 200:
+        return False
+    lag = answer.json()
+    return (lag["lag"], lag["retry"]) == (0, {"waiting": 0, "scheduled": 0})
+
+
+def test_what_clients_see_under_kills_breaks_no_promise(service: Service) -> None:
+    history = History()
+    draw = random.Random(SEED)
+    make_topic_and_group(service)
+    facts = msgspec.structs.replace(service.facts, topic=NAME, group=NAME)
+    producers: list[Client] = [Producer(f"p{n}", facts, history, SEED) for n in range(2)]
+    consumers: list[Client] = [
+        RestConsumer("rest", facts, history, SEED),
+        SocketConsumer("socket-1", facts, history, SEED),
+        SocketConsumer("socket-2", facts, history, SEED),
+    ]
+    clients = producers + consumers
+    for client in clients:
+        client.start()
+    for name in KILLS:
+        time.sleep(draw.uniform(1.0, 2.5))
+        pid = service.facts.pids[name]
+        history.add(Killed(name))
+        os.kill(pid, signal.SIGKILL)
+        wait_until(partial(is_back, service, name, pid), HEAL_WAIT_S, f"{name} is back")
+        history.add(Killed(name))  # until it was back, nothing was as usual
+    time.sleep(2)
+    for producer in producers:
+        producer.stop()
+        producer.join(30)
+    wait_until(lambda: is_drained(service), DRAIN_WAIT_S, "all is consumed")
+    for consumer in consumers:
+        consumer.stop()
+        consumer.join(30)
+
+    assert [client.failure for client in clients] == [None] * len(clients)
+    verdict = judge(history)
+    print(
+        f"seed {SEED}: {verdict.accepted_count} accepted, {verdict.delivered_count} deliveries, "
+        f"again because {dict(verdict.explained)}"
+    )
+    assert verdict.violations == {}
+    assert verdict.accepted_count > 500
+    assert verdict.explained

@@ -1,0 +1,122 @@
+"""``mqservice group`` against a service that does what the test tells it."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from tests.mqservice.cli.service_double import Answer, Json, problem, service_double
+from tests.mqservice.cli.test_commands import mqservice
+
+
+def sought(*, is_dry_run: bool, **fields: object) -> Answer:
+    queue = {
+        "queue": 1, "min_offset": 2, "max_offset": 9, "from_offset": 7, "to_offset": 3,
+        "skipped": 0, "replayed": 4, "inflight": 2,
+    }  # fmt: skip
+    body: Json = {
+        "group": "billing", "topic": "orders", "dry_run": is_dry_run, "skipped": 0, "replayed": 4,
+        "retry": {"waiting": 5, "scheduled": None}, "queues": [queue | fields],
+    }  # fmt: skip
+    return Answer(200, body)
+
+
+async def test_seek_shows_what_it_would_do_and_asks_first() -> None:
+    async with service_double() as double:
+        double.answers += [sought(is_dry_run=True), sought(is_dry_run=False)]
+        ended = await mqservice(
+            *("group", "seek", "billing", "orders", "--to", "3", "--queue", "1"),
+            double=double,
+            stdin=b"y\n",
+        )
+        assert (ended.code, ended.out) == (0, b"")
+        for shown in ("[2, 9)", "Go on from there?", "5 wait for a retry, ? are due later"):
+            assert shown in ended.err
+        assert "group billing goes on: 0 skipped, 4 replayed" in ended.err
+        assert {(each.method, each.path) for each in double.requests} == {
+            ("POST", "/v1/ns/-/groups/billing:seek")
+        }
+        assert [msgspec.json.decode(each.body) for each in double.requests] == [
+            {"topic": "orders", "to": {"offset": 3, "queue": 1}, "dry_run": is_dry_run}
+            for is_dry_run in (True, False)
+        ]
+
+
+@pytest.mark.parametrize("answer", [b"n\n", b"\n", b""])
+async def test_a_seek_that_is_not_confirmed_changes_nothing(answer: bytes) -> None:
+    async with service_double() as double:
+        double.answers += [sought(is_dry_run=True, from_offset=None, skipped=None, replayed=None)]
+        ended = await mqservice(
+            *("group", "seek", "billing", "orders", "--to", "earliest"), double=double, stdin=answer
+        )
+        assert ended.code == 1
+        assert len(double.requests) == 1
+
+
+async def test_a_sure_seek_does_not_ask_and_a_dry_run_only_shows() -> None:
+    async with service_double() as double:
+        double.answers += [sought(is_dry_run=flag) for flag in (True, False, True)]
+        time = "2026-11-21T09:00:00Z"
+        seek = ("group", "seek", "billing", "orders", "--to", time, "--queue", "0", "--queue", "1")
+        sure = await mqservice(*seek, "--yes", double=double)
+        dry = await mqservice(*seek, "--dry-run", double=double)
+        assert (sure.code, dry.code) == (0, 0)
+        asked = [msgspec.json.decode(each.body) for each in double.requests]
+        assert [each["dry_run"] for each in asked] == [True, False, True]
+        assert {(each["to"]["time"], *each["queues"]) for each in asked} == {(time, 0, 1)}
+
+
+async def test_an_offset_without_its_queue_is_refused_before_anything_is_asked() -> None:
+    async with service_double() as double:
+        for queues in ((), ("--queue", "0", "--queue", "1")):
+            ended = await mqservice(
+                *("group", "seek", "billing", "orders", "--to", "3", *queues), double=double
+            )
+            assert ended.code == 2
+            assert "--queue" in ended.line
+        assert double.requests == []
+
+
+async def test_lag_shows_what_is_unknown_as_unknown() -> None:
+    queue = {
+        "queue": 0, "consumer_offset": 3, "max_offset": 9, "lag": 6, "lag_ms": 12_340, "ready": 4,
+        "inflight": 2, "oldest_stored_at": "2026-11-21T09:00:00.000Z",
+    }  # fmt: skip
+    known: Json = {
+        "topic": "orders", "lag": 6, "lag_ms": 12_340, "ready": 4, "inflight": 2,
+        "retry": {"waiting": 1, "scheduled": 7}, "queues": [queue],
+    }  # fmt: skip
+    unknown: Json = {
+        "topic": "new", "lag": None, "lag_ms": None, "ready": None, "inflight": None,
+        "retry": {"waiting": None, "scheduled": None}, "queues": [],
+    }  # fmt: skip
+    async with service_double() as double:
+        body = {"group": "billing", "topics": [known, unknown]}
+        double.answers += [
+            Answer(200, body),
+            Answer(200, body),
+            Answer(200, {**body, "topics": []}),
+        ]
+        ended = await mqservice("group", "lag", "billing", "--topic", "a&b", double=double)
+        assert (ended.code, "12.3 s" in ended.out.decode()) == (0, True)
+        assert "orders: 1 wait for a retry, 7 are due later" in ended.err
+        assert "new: ? wait for a retry, ? are due later" in ended.err
+        assert (double.requests[0].path, double.requests[0].query) == (
+            "/v1/ns/-/groups/billing/lag",
+            "topic=a%26b",
+        )
+        lines = (await mqservice("group", "lag", "billing", "--json", double=double)).out
+        topics = [msgspec.json.decode(line) for line in lines.splitlines()]
+        assert [topic["lag"] for topic in topics] == [6, None]
+        assert "unknown" in (await mqservice("group", "lag", "billing", double=double)).line
+
+
+async def test_a_refusal_is_told_with_its_places() -> None:
+    async with service_double() as double:
+        items = [{"pointer": "/to/offset", "code": "BAD_REQUEST", "detail": "not in [0, 5]"}]
+        double.answers += [problem(400, "BAD_REQUEST", errors=items)]
+        ended = await mqservice(
+            *("group", "seek", "billing", "orders", "--to", "9", "--queue", "0"), double=double
+        )
+        assert ended.code != 0
+        assert "/to/offset not in [0, 5]" in ended.line

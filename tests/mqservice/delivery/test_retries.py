@@ -1,0 +1,209 @@
+"""Messages that are not acknowledged, through REST and WebSocket on a real engine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import httpx
+import pytest
+
+from mqservice.store import GroupConfig, StoreClient
+from tests.mqservice.delivery.browsing import browse, put
+from tests.mqservice.delivery.engine_serving import real_topic, serving_engine
+from tests.mqservice.delivery.peers import BOTH, Peer
+from tests.mqservice.delivery.serving import Json, Server
+from tests.mqservice.delivery.waiting import wait_until
+
+
+@pytest.fixture(scope="module")
+def server(engine_socket: str) -> Iterator[Server]:
+    with serving_engine(engine_socket) as running:
+        yield running
+
+
+@pytest.fixture
+def topic(server: Server, engine_socket: str) -> str:
+    return real_topic(server, engine_socket, queue_count=1)
+
+
+@pytest.fixture
+def group(server: Server, engine_socket: str, topic: str) -> str:
+    """A group of this test alone, which gives a message up after the second delivery."""
+    name = f"g-{topic}"
+    with StoreClient(engine_socket, client_name="setup") as client:
+        client.group_put(GroupConfig(group=f"acme%{name}", max_reconsume_times=1))
+    server.group(name)
+    return name
+
+
+def receive(api: httpx.Client, topic: str, group: str, **options: object) -> list[Json]:
+    path = f"/v1/-/topics/{topic}/groups/{group}:receive"
+    response = api.post(path, json={"wait": "5s", **options})
+    assert response.status_code == 200, response.text
+    messages: list[Json] = response.json()["messages"]
+    return messages
+
+
+def settle(api: httpx.Client, group: str, **parts: object) -> Json:
+    response = api.post(f"/v1/-/groups/{group}:settle", json=parts)
+    assert response.status_code == 200, response.text
+    answer: Json = response.json()
+    return answer
+
+
+def dead_letters(api: httpx.Client, group: str, **query: str | int) -> Json:
+    response = api.get(f"/v1/-/groups/{group}/dlq", params=query)
+    assert response.status_code == 200, response.text
+    answer: Json = response.json()
+    return answer
+
+
+MESSAGE: Json = {
+    "body_json": {"order": 42},
+    "tag": "created",
+    "keys": ["k1", "k2"],
+    "message_group": "customer-7",
+    "properties": {"source": "web"},
+}
+
+
+def test_a_retry_shows_the_message_as_it_was_produced(
+    api: httpx.Client, topic: str, group: str
+) -> None:
+    [stored] = put(api, topic, MESSAGE)
+    [first] = receive(api, topic, group)
+    answer = settle(
+        api, group, nack=[{"receipt": first["receipt"], "delay": "0s", "reason": "db down"}]
+    )
+    [second] = receive(api, topic, group)
+
+    assert (answer["nacked"], answer["failed"]) == (1, [])
+    assert (first["attempt"], second["attempt"]) == (1, 2)
+    for name in ("id", "tag", "keys", "message_group", "properties", "body_json", "born_at"):
+        assert second[name] == first[name]
+    assert second["id"] == stored["id"]
+    assert settle(api, group, ack=[second["receipt"]])["acked"] == 1
+    assert receive(api, topic, group, wait="0s") == []
+
+
+def test_what_fails_too_often_is_found_in_the_dead_letters(
+    api: httpx.Client, topic: str, group: str
+) -> None:
+    [stored] = put(api, topic, MESSAGE)
+    for reason in ("db down", "bad schema"):
+        [message] = receive(api, topic, group)
+        settle(
+            api,
+            group,
+            nack=[{"receipt": message["receipt"], "delay": "0s", "reason": reason}],
+        )
+    wait_until(lambda: dead_letters(api, group)["messages"])
+
+    [dead] = dead_letters(api, group)["messages"]
+    [by_key] = dead_letters(api, group, key="k2")["messages"]
+    by_id = api.get(f"/v1/-/groups/{group}/dlq/{stored['id']}").json()
+
+    assert dead == by_key == by_id
+    assert (dead["id"], dead["topic"], dead["attempts"]) == (stored["id"], topic, 2)
+    assert (dead["reason"], dead["body_json"], dead["tag"]) == (
+        "bad schema",
+        {"order": 42},
+        "created",
+    )
+    assert dead["properties"] == {"source": "web"}
+    assert stored["stored_at"] <= dead["first_delivered_at"] <= dead["last_delivered_at"]
+    assert receive(api, topic, group, wait="0s") == []
+    assert [message["id"] for message in browse(api, topic)["messages"]] == [stored["id"]]
+
+
+def test_a_message_is_given_up_at_once_when_asked(
+    api: httpx.Client, topic: str, group: str
+) -> None:
+    put(api, topic, {"body": "good"}, {"body": "bad"})
+    good, bad = receive(api, topic, group)
+    parts = {"receipt": bad["receipt"], "reason": "no such customer"}
+    answer = settle(api, group, ack=[good["receipt"]], dead_letter=[parts])
+    again = settle(api, group, dead_letter=[parts])
+    wait_until(lambda: dead_letters(api, group)["messages"])
+
+    assert (answer["acked"], answer["nacked"], answer["dead_lettered"]) == (1, 0, 1)
+    assert (again["dead_lettered"], [one["code"] for one in again["failed"]]) == (
+        0,
+        ["LEASE_EXPIRED"],
+    )
+    [dead] = dead_letters(api, group)["messages"]
+    assert (dead["body"], dead["reason"], dead["attempts"]) == ("bad", "no such customer", 1)
+
+
+def test_dead_letters_have_pages_and_none_before_the_first(
+    api: httpx.Client, topic: str, group: str
+) -> None:
+    assert dead_letters(api, group) == {"messages": [], "next_cursor": None, "is_complete": True}
+    absent = api.get(f"/v1/-/groups/{group}/dlq/{'0' * 34}")
+    assert (absent.status_code, absent.json()["code"]) == (404, "MESSAGE_NOT_FOUND")
+
+    put(api, topic, *[{"body": str(number)} for number in range(5)])
+    messages = receive(api, topic, group)
+    settle(api, group, dead_letter=[{"receipt": message["receipt"]} for message in messages])
+    wait_until(lambda: len(dead_letters(api, group)["messages"]) == 5)
+
+    shown: list[str] = []
+    cursor: dict[str, str | int] = {}
+    while True:
+        answer = dead_letters(api, group, limit=2, **cursor)
+        shown += [message["body"] for message in answer["messages"]]
+        if answer["next_cursor"] is None:
+            break
+        cursor = {"cursor": answer["next_cursor"]}
+    assert shown == ["0", "1", "2", "3", "4"]
+    foreign = api.get(f"/v1/-/topics/{topic}/messages", params=cursor)
+    assert foreign.json()["code"] == "CURSOR_INVALID"
+
+
+@pytest.mark.parametrize("path", ["dlq", "dlq/0123"])
+def test_dead_letters_of_another_tenant_are_as_absent_as_none(
+    api: httpx.Client, server: Server, group: str, path: str
+) -> None:
+    foreign = api.get(f"/v1/ns/globex/groups/{group}/{path}")
+    absent = api.get(f"/v1/-/groups/nobody/{path}")
+
+    assert (foreign.status_code, absent.status_code) == (404, 404)
+    assert foreign.json()["code"] == absent.json()["code"] == "GROUP_NOT_FOUND"
+
+
+@pytest.mark.parametrize("subprotocol", BOTH)
+def test_a_socket_retries_and_gives_up(
+    server: Server, api: httpx.Client, topic: str, group: str, subprotocol: str
+) -> None:
+    put(api, topic, {"body": "once"}, {"body": "never"})
+    with Peer(server, subprotocol) as peer:
+        peer.ask("sub", sid=1, topic=topic, group=group)
+        once, never = peer.take(2)
+        nacked = peer.ask("nack", sid=1, t=[[once["t"], 0, "again"]])
+        dead = peer.ask("dlq", sid=1, t=[[never["t"], "bad schema"]])
+        [again] = peer.take(1)
+        acked = peer.ask("ack", sid=1, t=[again["t"]])
+        wait_until(lambda: dead_letters(api, group)["messages"])
+
+    assert (nacked["r"], dead["r"]) == (
+        {"nacked": 1, "failed": []},
+        {"dead_lettered": 1, "failed": []},
+    )
+    assert (again["id"], again["a"], peer.body(again)) == (once["id"], 2, b"once")
+    assert acked["r"] == {"acked": 1, "failed": []}
+    [letter] = dead_letters(api, group)["messages"]
+    assert (letter["body"], letter["reason"]) == ("never", "bad schema")
+
+
+def test_what_a_socket_holds_when_it_leaves_comes_again_as_a_retry(
+    server: Server, api: httpx.Client, topic: str, group: str
+) -> None:
+    with Peer(server) as peer:
+        peer.ask("sub", sid=1, topic=topic, group=group, credit={"msgs": 1, "bytes": 1_000})
+        put(api, topic, {"body": "a"}, {"body": "b"})
+        [held] = peer.take(1)
+        peer.ask("unsub", sid=1)
+    messages = receive(api, topic, group) + receive(api, topic, group)
+
+    assert {(message["body"], message["attempt"]) for message in messages} == {("a", 2), ("b", 1)}
+    assert peer.body(held) == b"a"

@@ -1,0 +1,193 @@
+"""Exclusive groups: every queue has one member, whoever comes and goes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from storage_engine.delivery.members import SILENCE_MS_MAX, Members
+from storage_engine.delivery.subscription import Delivered, Parked
+from storage_engine.groups.assignment import Strategy
+from storage_engine.records.record import decode_records
+from storage_engine.wire.deliveries import LeaseRef, ReceiveRequest, SettleRequest
+from storage_engine.wire.groups import Dispatch, GroupConfig
+from storage_engine.wire.topics import TopicConfig
+from tests.storage_engine.doubles import OpenStore
+
+QUEUES = 4
+
+
+async def exclusive(store_dir: Path, strategy: Strategy = Strategy.AVG) -> OpenStore:
+    """Four queues with two messages each, named by queue and number."""
+    store = OpenStore(store_dir).open()
+    store.topic(queues=QUEUES)
+    store.store.catalog.group_put(
+        GroupConfig(group="g", dispatch=Dispatch.EXCLUSIVE, strategy=strategy)
+    )
+    for number in range(2):
+        for queue_id in range(QUEUES):
+            await store.put_bodies(b"%d/%d" % (queue_id, number), queue_id=queue_id)
+    return store
+
+
+class Member:
+    """Receives for one member; remembers what it got."""
+
+    def __init__(self, store: OpenStore, name: str) -> None:
+        self.store = store
+        self.name = name
+        self.got: list[Delivered] = []
+
+    def poll(self, count: int = 16, *, wait_ms: int = 0, lease_ms: int = 1_000) -> Parked | None:
+        request = ReceiveRequest(
+            group="g", topic="t", member_id=self.name, messages_max=count, bytes_max=1 << 20,
+            wait_ms=wait_ms, lease_ms=lease_ms,
+        )  # fmt: skip
+        return self.store.store.consumption.receive(request, self.got.append)
+
+    def bodies(self) -> list[bytes]:
+        """Of all answers so far, which are forgotten."""
+        answers = self.got.copy()
+        self.got.clear()
+        content = [self.store.store.read_records(answer.records) for answer in answers]
+        return [record.body for each in content for record in decode_records(each)]
+
+    def queues(self) -> set[int]:
+        return {int(body.split(b"/")[0]) for body in self.bodies()}
+
+    def leave(self) -> None:
+        self.store.store.consumption.delivery.leave("g", "t", self.name)
+
+
+def test_a_change_of_members_is_a_new_generation() -> None:
+    members = Members()
+    assert members.queues_of("a", 4, Strategy.AVG) == []
+    assert members.heard("a", 0)
+    assert not members.heard("a", 10)
+    assert members.queues_of("a", 3, Strategy.AVG) == [0, 1, 2]
+    assert members.heard("b", 10)
+    assert members.generation == 2
+    assert (members.queues_of("a", 3, Strategy.AVG), members.queues_of("b", 3, Strategy.AVG)) == (
+        [0, 1],
+        [2],
+    )
+    assert members.queues_of("a", 4, Strategy.AVG_BY_CIRCLE) == [0, 2]
+    assert members.leave("a")
+    assert not members.leave("a")
+    assert members.queues_of("b", 3, Strategy.AVG) == [0, 1, 2]
+
+
+def test_the_silent_are_members_no_more() -> None:
+    members = Members()
+    members.heard("a", 0)
+    members.heard("b", 1)
+    assert members.expire(SILENCE_MS_MAX - 1) == []
+    assert members.expire(SILENCE_MS_MAX) == ["a"]
+    assert len(members) == 1
+
+
+@pytest.mark.parametrize(
+    "strategy", [Strategy.AVG, Strategy.AVG_BY_CIRCLE, Strategy.CONSISTENT_HASH]
+)
+async def test_each_queue_is_read_by_one_member(tmp_path: Path, strategy: Strategy) -> None:
+    store = await exclusive(tmp_path, strategy)
+    members = [Member(store, name) for name in ("a", "b", "c")]
+    for member in members:
+        member.poll(1)  # the first comers take from what was theirs then
+        member.got.clear()
+    await store.pass_time(1_001)  # what they hold goes to the retry topic, which all read
+    for _ in range(3):
+        for member in members:
+            member.poll(lease_ms=60_000)
+    got = [member.bodies() for member in members]
+    assert sorted(body for bodies in got for body in bodies) == sorted(
+        b"%d/%d" % (queue_id, number) for queue_id in range(QUEUES) for number in range(2)
+    )
+    for number, bodies in enumerate(got):
+        others = {body[:2] for other in got[number + 1 :] for body in other if body[2:] == b"1"}
+        assert others.isdisjoint(body[:2] for body in bodies if body[2:] == b"1")
+    await store.close()
+
+
+async def test_members_beyond_the_queues_wait_for_one_to_leave(tmp_path: Path) -> None:
+    store = await exclusive(tmp_path)
+    members = [Member(store, name) for name in "abcde"]
+    for member in members:
+        member.poll(1)
+    for member in members:
+        member.got.clear()
+        member.poll(wait_ms=10_000, lease_ms=60_000)
+    spare = members[-1]
+    assert spare.bodies() == []
+    members[0].leave()
+    for queue_id in range(QUEUES):
+        await store.put_bodies(b"%d/new" % queue_id, queue_id=queue_id)
+    assert spare.queues() == {3}
+    await store.close()
+
+
+async def test_a_member_that_falls_silent_loses_its_queues_and_one_that_waits_does_not(
+    tmp_path: Path,
+) -> None:
+    store = await exclusive(tmp_path)
+    silent, waiting = Member(store, "a"), Member(store, "b")
+    silent.poll()
+    waiting.poll(lease_ms=200_000)
+    for _ in range(13):
+        waiting.poll(wait_ms=10_000, lease_ms=200_000)
+        await store.pass_time(10_000)
+    waiting.got.clear()
+    waiting.poll(wait_ms=10_000)
+    for queue_id in range(QUEUES):
+        await store.put_bodies(b"%d/new" % queue_id, queue_id=queue_id)
+        waiting.poll(wait_ms=10_000)
+    assert {body for body in waiting.bodies() if body.endswith(b"new")} == {
+        b"%d/new" % queue_id for queue_id in range(QUEUES)
+    }
+    await store.close()
+
+
+async def test_what_a_member_held_when_it_lost_its_queue_can_be_settled_and_nothing_is_doubled(
+    tmp_path: Path,
+) -> None:
+    store = await exclusive(tmp_path)
+    first, second = Member(store, "a"), Member(store, "b")
+    first.poll(3)  # of all queues, as the only member
+    (held,) = first.got
+    records = decode_records(store.store.read_records(held.records))
+    second.poll(lease_ms=60_000)  # has two of the queues from now on
+    assert not {record.body for record in records} & set(second.bodies())
+    refs = [
+        LeaseRef(
+            topic="t", queue_id=record.queue_id, lease_generation=held.lease_generation,
+            queue_offsets=[record.queue_offset],
+        )
+        for record in records
+    ]  # fmt: skip
+    reply = store.store.consumption.settle(SettleRequest(group="g", acks=refs))
+    assert (reply.acked_count, reply.failures) == (3, [])
+    await store.pass_time(1_001)
+    first.got.clear()
+    first.poll()
+    second.poll()
+    assert not {record.body for record in records} & set(first.bodies() + second.bodies())
+    await store.close()
+
+
+async def test_new_queues_are_assigned_too(tmp_path: Path) -> None:
+    store = await exclusive(tmp_path)
+    members = [Member(store, name) for name in "ab"]
+    for member in members:
+        member.poll()
+    store.store.catalog.topic_put(TopicConfig(topic="t", queue_count=8))
+    for member in members:
+        member.got.clear()
+        member.poll()
+        member.got.clear()
+    for queue_id in range(8):
+        await store.put_bodies(b"%d/new" % queue_id, queue_id=queue_id)
+    for member in members:
+        member.poll()
+    assert [member.queues() for member in members] == [{0, 1, 2, 3}, {4, 5, 6, 7}]
+    await store.close()

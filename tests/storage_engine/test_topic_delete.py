@@ -1,0 +1,245 @@
+"""A deleted topic's messages never come back, though the log keeps their records for a while."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+
+import pytest
+
+from storage_engine.errors import BadRequest, QueueNotFound, TopicNotFound
+from storage_engine.records.schedule_topic import SCHEDULE_TOPIC
+from storage_engine.wire.topics import Durability
+from tests.storage_engine.deleting import (
+    RETRY_DELAY_MS,
+    begun,
+    bodies_of,
+    delayed,
+    delete_topic,
+    killed,
+    nack,
+    park,
+    wait_for_schedule,
+)
+from tests.storage_engine.doubles import Killed, OpenStore, message
+from tests.storage_engine.keyed import keyed, pages
+from tests.storage_engine.test_group_delete import WAYS, Restart
+from tests.storage_engine.test_verify import check, found
+
+HOUR_MS = 3_600_000
+
+
+async def test_waiting_receives_are_told_that_the_topic_is_gone(tmp_path: Path) -> None:
+    store = await begun(tmp_path / "s")
+    answers = park(store)
+    delete_topic(store)
+    assert [type(answer) for answer in answers] == [TopicNotFound]
+    with pytest.raises(TopicNotFound):
+        store.receive()
+    with pytest.raises(TopicNotFound):
+        delete_topic(store)
+    await store.close()
+
+
+async def test_puts_to_a_deleted_topic_are_refused(tmp_path: Path) -> None:
+    store = await begun(tmp_path / "s", b"a")
+    delete_topic(store)
+    answer = await store.put(message(b"b"))
+    assert answer.offsets[0][0] == -TopicNotFound.code
+    await store.close()
+
+
+@pytest.mark.parametrize("topic", ["%RETRY%g", "%DLQ%g", SCHEDULE_TOPIC])
+async def test_topics_of_groups_and_of_the_engine_stay(tmp_path: Path, topic: str) -> None:
+    store = await begun(tmp_path / "s")
+    store.topic(topic)
+    with pytest.raises(BadRequest):
+        delete_topic(store, topic)
+    await store.close()
+
+
+@WAYS
+async def test_a_topic_made_again_shows_nothing_of_before(tmp_path: Path, again: Restart) -> None:
+    store = await begun(tmp_path / "s", *[b"old %d" % at for at in range(9)], queues=3)
+    await store.put(keyed("0A" * 17, ["order"], body=b"old keyed"))
+    leased = store.receive(2)
+    delete_topic(store)
+    store = again(store)
+    with pytest.raises(TopicNotFound):
+        store.store.queries.queues_of("t")
+    store.topic(queues=2)
+    store = again(store)
+    assert bodies_of(store) == []
+    assert pages(store, "order") == []
+    assert store.receive().bodies == []
+    reply = store.ack(leased)
+    assert reply.acked_count in (0, 2)  # settled long ago, or unknown: nothing happens
+    await store.put(keyed("0B" * 17, ["order"], body=b"new"))
+    assert bodies_of(store) == [b"new"]
+    assert [record.body for record in pages(store, "order")] == [b"new"]
+    store = again(store)
+    assert store.receive().bodies == [b"new"]
+    assert len(store.store.topic_stats("t").queues) == 2
+    await store.close()
+
+
+@WAYS
+async def test_queues_beyond_those_of_the_new_topic_are_there_when_it_grows(
+    tmp_path: Path, again: Restart
+) -> None:
+    store = await begun(tmp_path / "s", queues=3)
+    await store.put(message(b"old", queue_id=2))
+    delete_topic(store)
+    store.topic(queues=1)
+    answer = await store.put(message(b"x", queue_id=2))
+    assert answer.offsets[0][0] == -QueueNotFound.code
+    store = again(store)
+    store.topic(queues=3)
+    await store.put(message(b"new", queue_id=2))
+    assert bodies_of(store, queue_id=2) == [b"new"]
+    assert store.receive().bodies == [b"new"]
+    await store.close()
+
+
+@WAYS
+@pytest.mark.parametrize("durability", list(Durability))
+async def test_messages_that_were_on_their_way_to_the_disk_are_gone_too(
+    tmp_path: Path, again: Restart, durability: Durability
+) -> None:
+    store = OpenStore(tmp_path / "s").open()
+    store.topic(durability=durability)
+    under_way = store.start_put([message(b"old")])
+    delete_topic(store)
+    store.topic(durability=durability)
+    await under_way
+    await store.put_bodies(b"new")
+    store = again(store)
+    assert bodies_of(store) == [b"new"]
+    await store.close()
+
+
+@WAYS
+async def test_progress_on_the_old_topic_is_forgotten(tmp_path: Path, again: Restart) -> None:
+    store = await begun(tmp_path / "s", b"a", b"b", b"c")
+    store.ack(store.receive())
+    delete_topic(store)
+    assert store.store.consumption.group_stats("g").queues == []
+    store = again(store)
+    store.topic()
+    assert store.receive().bodies == []
+    await store.put_bodies(b"d")
+    (queue,) = store.store.consumption.group_stats("g").queues
+    assert queue.max_offset - queue.consumer_offset == 1
+    assert store.receive().bodies == [b"d"]
+    await store.close()
+
+
+@WAYS
+@pytest.mark.parametrize("delay_ms", [0, RETRY_DELAY_MS])
+async def test_retries_of_the_old_topic_do_not_come(
+    tmp_path: Path, again: Restart, delay_ms: int
+) -> None:
+    store = await begun(tmp_path / "s", b"old")
+    await nack(store, store.receive(1), delay_ms)
+    delete_topic(store)
+    store.topic()
+    store = again(store)
+    await wait_for_schedule(store, RETRY_DELAY_MS)
+    await store.put_bodies(b"new")
+    assert store.receive().bodies == [b"new"]
+    assert store.store.consumption.schedule.pending_count == 0
+    await store.close()
+
+
+@WAYS
+async def test_retries_of_other_topics_come(tmp_path: Path, again: Restart) -> None:
+    store = await begun(tmp_path / "s", b"kept")
+    await nack(store, store.receive(1))
+    store.topic("u")
+    delete_topic(store, "u")
+    store = again(store)
+    await wait_for_schedule(store, RETRY_DELAY_MS)
+    assert store.receive().bodies == [b"kept"]
+    await store.close()
+
+
+@WAYS
+async def test_delayed_messages_for_the_old_topic_do_not_come(
+    tmp_path: Path, again: Restart
+) -> None:
+    store = await begun(tmp_path / "s")
+    store.topic(SCHEDULE_TOPIC)
+    due_ms = store.clock.now_ms() + HOUR_MS
+    await store.put(delayed(b"old", due_ms=due_ms))
+    delete_topic(store)
+    store.topic()
+    await store.put(delayed(b"new", due_ms=due_ms))
+    store = again(store)
+    await wait_for_schedule(store, HOUR_MS)
+    assert bodies_of(store) == [b"new"]
+    await store.close()
+
+
+async def test_once_the_log_has_nothing_of_it_the_topic_leaves_no_trace(tmp_path: Path) -> None:
+    # Given a deleted topic, one made again, and a log that retention moves on
+    limits = {"retention_bytes": 2 * 4_096, "retention_files_max": 100}
+    store = OpenStore(tmp_path / "s", limits=limits).open()
+    for topic in ("t", "u", "filler"):
+        store.topic(topic)
+        await store.put(message(b"old", topic=topic))
+    delete_topic(store, "t")
+    delete_topic(store, "u")
+    store.topic("u")
+    await store.store.retention.run()
+    assert set(store.store._min_offsets.deleted) == {"t", "u"}
+    for _ in range(20):
+        await store.put(message(bytes(800), topic="filler"))
+    await store.store.checkpoint()
+    # When it has deleted the segment with the last record of before
+    await store.store.retention.run()
+    # Then nothing is known of it, on disk neither
+    assert store.store._min_offsets.deleted == {}
+    assert "t" not in store.store._min_offsets.table
+    assert not (store.store_dir / "consumequeue" / "t").exists()
+    store.topic("t")
+    await store.put(message(b"new"))
+    assert store.store.queries.queues_of("t")[0].max_offset == 1
+    assert store.store.queries.queues_of("u")[0].max_offset == 1  # made again: goes on from there
+    store = killed(store)
+    assert bodies_of(store) == [b"new"]
+    await store.close()
+
+
+async def test_verify_finds_no_fault(tmp_path: Path) -> None:
+    store = await begun(tmp_path / "s", *[b"%d" % at for at in range(20)], queues=2)
+    store.ack(store.receive(3))
+    delete_topic(store)
+    await store.store.retention.run()
+    await store.close()
+    assert found(check(tmp_path / "s")) == []
+    store = OpenStore(tmp_path / "s").open()
+    store.topic()
+    await store.put_bodies(b"new")
+    store.receive()
+    await store.close()
+    assert found(check(tmp_path / "s")) == []
+
+
+@pytest.mark.parametrize("operation", range(8))
+async def test_a_kill_while_deleting_leaves_a_topic_that_can_be_deleted(
+    tmp_path: Path, operation: int
+) -> None:
+    store = await begun(tmp_path / "s", b"a", b"b", b"c")
+    store.ack(store.receive(1))
+    store.files.kill_at = operation
+    with contextlib.suppress(Killed):
+        delete_topic(store)
+    store.files.kill_at = None
+    store = killed(store)
+    if "t" in store.store.catalog.topics:
+        assert bodies_of(store) in ([b"a", b"b", b"c"], [])
+        delete_topic(store)
+    store.topic()
+    await store.put_bodies(b"new")
+    assert store.receive().bodies == [b"new"]
+    await store.close()
