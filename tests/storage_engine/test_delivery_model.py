@@ -176,7 +176,9 @@ class DeliveryMachine(RuleBasedStateMachine):
         reply = self._settle(SettleRequest(group="g", nacks=[nack]))
         now_ms = self.clock.now_ms()
         is_mine = self.model.nack(receipt, delay_ms, reason, now_ms, is_dead=is_dead)
-        assert (reply.nacked_count, len(reply.failures)) == (is_mine, not is_mine)
+        counts = reply.nacked_count, reply.dead_lettered_count
+        assert counts == (is_mine and not is_dead, is_mine and is_dead)
+        assert len(reply.failures) == (not is_mine)
 
     @precondition(lambda self: self.model.receipts)
     @rule(data=st.data(), lease_ms=st.sampled_from([1_000, 3_000]))

@@ -106,7 +106,9 @@ class ConsumedStore(MovedStore):
         reply = self._settle(SettleRequest(group=group_name, nacks=[nack]))
         group, now_ms = self.groups[group_name], self.clock.now_ms()
         is_held = group.nack(receipt, delay_ms, reason, now_ms, is_dead=is_dead)
-        assert (reply.nacked_count, len(reply.failures)) == (is_held, not is_held)
+        counts = reply.nacked_count, reply.dead_lettered_count
+        assert counts == (is_held and not is_dead, is_held and is_dead)
+        assert len(reply.failures) == (not is_held)
 
     def extend(self, group_name: str, receipt: Receipt, lease_ms: int) -> None:
         generation, place, _ = receipt
