@@ -7,10 +7,11 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from storage_engine.errors import LeaseExpired
+from storage_engine import put_path
+from storage_engine.errors import LeaseExpired, StoreReadOnly
 from storage_engine.groups.retry_record import DeadLetter, find_dead_letter
 from storage_engine.records.delay_levels import DAY_MS
-from storage_engine.records.record import Record, decode_records
+from storage_engine.records.record import PROPERTIES_BYTES_MAX, Record, decode_records
 from storage_engine.records.schedule_topic import PROPERTY_DELIVER_AT, SCHEDULE_TOPIC
 from storage_engine.wire.deliveries import Extend, Nack, SettleRequest
 from storage_engine.wire.groups import GroupConfig
@@ -119,3 +120,30 @@ async def test_a_damaged_message_that_retention_deletes_does_not_stop_the_schedu
         (source,) = schedule.sources
         assert (source.progress.consumer_offset, source.progress.settled) == (3, set())
         assert schedule.pending_count == 2
+
+
+async def test_a_message_that_cannot_be_moved_is_given_back_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its properties leave no room, as an older engine allowed; others of its batch wait."""
+    monkeypatch.setattr(put_path, "_PROPERTIES_MAX", PROPERTIES_BYTES_MAX)
+    async with OpenStore(
+        tmp_path, limits={"segment_bytes": 1 << 20, "frame_bytes_max": 1 << 20}
+    ) as store:
+        store.topic()
+        store.group()
+        full = msgspec.structs.replace(
+            message(b"full"), properties={"p": "x" * (PROPERTIES_BYTES_MAX - 100)}
+        )
+        await store.put(full, message(b"moves"))
+        leased = store.receive(lease_ms=1_000)
+        store.store.durability.refusal = StoreReadOnly("for one tick")
+        store.clock.advance(1_000)
+        store.store.tick()
+        store.store.durability.refusal = None
+        await store.pass_time(0)
+        assert store.receive(lease_ms=600_000).bodies == [b"moves"]
+        assert len(leased.records) == 2
+        await store.pass_time(60_000)
+        again = store.receive()
+        assert (again.bodies, again.attempts) == ([b"full"], [2])

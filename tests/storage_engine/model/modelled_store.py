@@ -111,12 +111,6 @@ class ModelledStore:
         self.store = self.opened.store
         self.is_open = True
         self.began = self.clock.now_ms(), self.clock.monotonic_ms()
-        for topic in self.model.topics:
-            known = len(self.store.topic_stats(topic).queues)
-            for name in [name for name in self.model.queues if name[0] == topic]:
-                if name[1] >= known:
-                    # Its topic had shrunk, and there was nothing in it.
-                    assert self.model.queues.pop(name).max_offset == 0
         self.adopt_begins()
         for group in self.groups.values():
             group.restarted()
