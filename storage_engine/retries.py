@@ -199,7 +199,7 @@ class Retries:
         group = self._catalog.groups.get(failure.process_queue.owner.group)
         process_queue, queue_offset = failure.process_queue, failure.queue_offset
         if process_queue.progress.is_settled(queue_offset):
-            return None  # at the last try, which another message held up
+            return None  # it expired while it waited
         place = process_queue.queue.unit(queue_offset)[:2]
         if group is None or self._commit_log.damaged([place]):
             self._consumer_offsets.settle_moved(process_queue.progress, [(queue_offset, 1)])

@@ -143,6 +143,10 @@ class GroupModel:
         held = self.held.get(receipt.place)
         return held is not None and held.generation == receipt.generation
 
+    def went_at_once(self, receipt: Receipt) -> bool:
+        """Whether an ack may count where its message is now."""
+        return self._left.get(receipt.place, (0, None))[1] is not None
+
     def ack(self, receipt: Receipt) -> Answer:
         place = receipt.place
         if place in self.held or place in self.leaving:

@@ -84,6 +84,7 @@ class MovedStore(ModelledStore):
         ``may_fail``: a disk that is full holds up any part of the moves; what has come is right
         all the same, and the rest follows at a tick without the fault.
         """
+        self.lacks_settles = self.lacks_settles or "append" in self.files.full
         idle_count = 0
         while idle_count < _IDLE_TICKS:
             for group in self.groups.values():

@@ -83,6 +83,7 @@ class ModelledStore:
         ]
         self.groups = {one.group: GroupModel(self.model, one) for one in configs}
         self.schedule_settled: set[Place] = set()
+        self.lacks_settles = False  # the journal, of what has moved
         self._number = 0
         self.is_open = False
         self.open()
@@ -109,7 +110,7 @@ class ModelledStore:
 
         self.loop.run_until_complete(opened())
         self.store = self.opened.store
-        self.is_open = True
+        self.is_open, self.lacks_settles = True, False
         self.began = self.clock.now_ms(), self.clock.monotonic_ms()
         self.adopt_begins()
         for group in self.groups.values():
