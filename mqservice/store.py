@@ -30,9 +30,12 @@ from storage_engine.client import (
     CursorInvalid,
     DeadLetter,
     DiskFull,
+    Dispatch,
     Durability,
     ExponentialDelays,
     Extend,
+    FilterInvalid,
+    FilterKind,
     GroupConfig,
     GroupList,
     GroupNotFound,
@@ -41,6 +44,7 @@ from storage_engine.client import (
     GroupStats,
     LeaseExpired,
     LeaseRef,
+    LeaveRequest,
     LevelDelays,
     ListDelays,
     LookUpHead,
@@ -84,6 +88,9 @@ from storage_engine.client import (
     StoreError,
     StoreMessage,
     StoreUnavailable,
+    Strategy,
+    SubscribeRequest,
+    SubscriptionConflict,
     SyncFailed,
     TopicConfig,
     TopicList,
@@ -94,6 +101,7 @@ from storage_engine.client import (
     encode_record,
     error_from_code,
     find_dead_letter,
+    known_filter,
     new_message_id,
     shown_record,
 )
@@ -111,9 +119,12 @@ __all__ = [
     "CursorInvalid",
     "DeadLetter",
     "DiskFull",
+    "Dispatch",
     "Durability",
     "ExponentialDelays",
     "Extend",
+    "FilterInvalid",
+    "FilterKind",
     "GroupConfig",
     "GroupList",
     "GroupNotFound",
@@ -122,6 +133,7 @@ __all__ = [
     "GroupStats",
     "LeaseExpired",
     "LeaseRef",
+    "LeaveRequest",
     "LevelDelays",
     "ListDelays",
     "LookUpHead",
@@ -166,6 +178,9 @@ __all__ = [
     "StoreError",
     "StoreMessage",
     "StoreUnavailable",
+    "Strategy",
+    "SubscribeRequest",
+    "SubscriptionConflict",
     "SyncFailed",
     "TopicConfig",
     "TopicList",
@@ -180,6 +195,7 @@ __all__ = [
     "find_dead_letter",
     "get_store",
     "is_store_connected",
+    "known_filter",
     "new_message_id",
     "shown_record",
     "use_store",
@@ -195,6 +211,10 @@ class Store(Protocol):
     def put(self, records: list[bytes]) -> asyncio.Future[list[PutResult]]: ...
 
     async def receive(self, request: ReceiveRequest) -> Received: ...
+
+    async def subscribe(self, request: SubscribeRequest) -> None: ...
+
+    async def leave(self, request: LeaveRequest) -> None: ...
 
     async def settle(self, request: SettleRequest) -> SettleReply: ...
 

@@ -23,10 +23,12 @@ from storage_engine.errors import (
     StoreError,
     StoreReadOnly,
     StoreUnavailable,
+    SubscriptionConflict,
     SyncFailed,
     TopicNotFound,
     error_from_code,
 )
+from storage_engine.filters.message_filter import Filter, FilterKind, known_filter
 from storage_engine.groups.assignment import Strategy
 from storage_engine.groups.retry_policy import LIST_COUNT_MAX as RETRY_DELAY_COUNT_MAX
 from storage_engine.groups.retry_policy import (
@@ -60,6 +62,7 @@ from storage_engine.wire.deliveries import (
     SettleFailure,
     SettleReply,
     SettleRequest,
+    SubscribeRequest,
 )
 from storage_engine.wire.groups import (
     Dispatch,
@@ -115,7 +118,9 @@ __all__ = [
     "Durability",
     "ExponentialDelays",
     "Extend",
+    "Filter",
     "FilterInvalid",
+    "FilterKind",
     "GroupConfig",
     "GroupList",
     "GroupNotFound",
@@ -170,6 +175,8 @@ __all__ = [
     "StoreReadOnly",
     "StoreUnavailable",
     "Strategy",
+    "SubscribeRequest",
+    "SubscriptionConflict",
     "SyncFailed",
     "TopicConfig",
     "TopicList",
@@ -180,6 +187,7 @@ __all__ = [
     "encode_record",
     "error_from_code",
     "find_dead_letter",
+    "known_filter",
     "new_message_id",
     "shown_record",
 ]

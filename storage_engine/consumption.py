@@ -17,8 +17,9 @@ from storage_engine.clock import Clock
 from storage_engine.config import StoreConfig
 from storage_engine.dead_letters import DeadLetters
 from storage_engine.deletions import Deletions
-from storage_engine.delivery.consumer_offsets import ConsumerOffsets, Progress
+from storage_engine.delivery.consumer_offsets import ConsumerOffsets
 from storage_engine.delivery.delivery import Delivery
+from storage_engine.delivery.progress import Progress
 from storage_engine.delivery.subscription import Delivered, Parked
 from storage_engine.engine_puts import EnginePuts
 from storage_engine.errors import GroupNotFound, TopicNotFound
@@ -35,7 +36,12 @@ from storage_engine.records.record_parts import parts_of, reconsume_times_of
 from storage_engine.retries import Retries
 from storage_engine.schedule import Schedule
 from storage_engine.topic_names import retry_topic_of
-from storage_engine.wire.deliveries import ReceiveRequest, SettleReply, SettleRequest
+from storage_engine.wire.deliveries import (
+    ReceiveRequest,
+    SettleReply,
+    SettleRequest,
+    SubscribeRequest,
+)
 from storage_engine.wire.groups import Dispatch, GroupConfig, GroupStats
 from storage_engine.wire.offsets import (
     OffsetCommitReply,
@@ -49,8 +55,8 @@ class Consumption:
     """See the module's docstring.
 
     ``queues_of`` finds the queues of a topic, ``damaged`` says which of the records at given
-    places cannot be read as written. Raises ``DiskFull``, ``SyncFailed`` when the schedule's first
-    positions cannot be written.
+    places cannot be read as written, ``later`` has something done in the next turn of the loop.
+    Raises ``DiskFull``, ``SyncFailed`` when the schedule's first positions cannot be written.
     """
 
     def __init__(
@@ -66,6 +72,7 @@ class Consumption:
         epoch: int,
         queues_of: Callable[[str], list[ConsumeQueue]],
         damaged: Callable[[list[tuple[int, int]]], list[int]],
+        later: Callable[[Callable[[], None]], object],
     ) -> None:
         self._catalog = catalog
         self._queues_of = queues_of
@@ -91,6 +98,8 @@ class Consumption:
             self._retries_before,
             self.retries.fail,
             at_time,
+            commit_log.properties,
+            later,
         )
         self.deletions = Deletions(
             catalog,
@@ -143,10 +152,16 @@ class Consumption:
     ) -> Parked | None:
         """Lease messages, or park.
 
-        Raises ``GroupNotFound``, ``TopicNotFound``, ``BadRequest``, ``StoreBusy``, ``DiskFull``.
+        Raises ``GroupNotFound``, ``TopicNotFound``, ``BadRequest``, ``StoreBusy``, ``DiskFull``,
+        ``FilterInvalid``, ``SubscriptionConflict``.
         """
         group, queues = self._group(request.group), self._queues_of(request.topic)
         return self.delivery.receive(group, queues, request, answer)
+
+    def subscribe(self, request: SubscribeRequest) -> None:
+        """See ``Delivery.join``. Raises ``GroupNotFound``, ``TopicNotFound`` too."""
+        group, queues = self._group(request.group), self._queues_of(request.topic)
+        self.delivery.join(group, queues, request)
 
     def is_exclusive(self, group: str) -> bool:
         """Whether each queue has one member of the group that reads it."""

@@ -16,7 +16,9 @@ from functools import partial
 from typing import Final
 
 from storage_engine.catalog import Catalog
-from storage_engine.delivery.consumer_offsets import ConsumerOffsets, Progress, runs_of
+from storage_engine.delivery.consumer_offsets import ConsumerOffsets
+from storage_engine.delivery.offset_runs import runs_of
+from storage_engine.delivery.progress import Progress
 from storage_engine.errors import BadRequest, RecordRefused, TopicNotFound
 from storage_engine.groups.retry_record import find_dead_letter, redrive_record
 from storage_engine.log.commit_log import CommitLog

@@ -62,6 +62,10 @@ def collect(config: StoreConfig, clock: Clock, watched: Watched, stats: StatsRep
             stats.delivered_count,
         ),
         "messages_acked_total": ("Messages acknowledged.", stats.acked_count),
+        "messages_skipped_total": (
+            "Messages that a group's filter passed over.",
+            watched.delivery.looking.skipped_count,
+        ),
         "deleted_segments_total": (
             "Segments deleted by retention.",
             watched.retention.deleted_segment_count,

@@ -22,7 +22,8 @@
     ├── StoreReadOnly        19  a sync failed; no puts until its segments are written anew
     ├── CursorInvalid        20  not a cursor, or one of another look-up
     ├── FilterInvalid        21  a filter's text that is no filter or exceeds a limit
-    └── CommitRefused        22  an offset that goes backwards, or of a queue that has leases
+    ├── CommitRefused        22  an offset that goes backwards, or of a queue that has leases
+    └── SubscriptionConflict 23  other members of the group read the topic through another filter
 
 ``code`` travels in reply frames and never changes its meaning. ``retriable`` says whether the same
 request may succeed later. ``stored`` says what became of a put: False is a promise that nothing of
@@ -141,6 +142,10 @@ class FilterInvalid(StoreError):
 
 class CommitRefused(StoreError):
     code = 22
+
+
+class SubscriptionConflict(StoreError):
+    code = 23
 
 
 def _by_code() -> dict[int, type[StoreError]]:

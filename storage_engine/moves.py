@@ -15,7 +15,9 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from storage_engine.config import MIB
-from storage_engine.delivery.consumer_offsets import ConsumerOffsets, Progress, runs_of
+from storage_engine.delivery.consumer_offsets import ConsumerOffsets
+from storage_engine.delivery.offset_runs import runs_of
+from storage_engine.delivery.progress import Progress
 from storage_engine.engine_puts import EnginePuts
 from storage_engine.records.settles import Settles
 

@@ -8,6 +8,7 @@ Loop thread only.
 from __future__ import annotations
 
 from storage_engine.catalog import Catalog
+from storage_engine.clock import Clock
 from storage_engine.config import StoreConfig
 from storage_engine.errors import QueueNotFound, TopicNotFound
 from storage_engine.index.indexer import Indexer
@@ -33,21 +34,25 @@ class Queries:
     def __init__(
         self,
         config: StoreConfig,
+        clock: Clock,
         commit_log: CommitLog,
         catalog: Catalog,
         indexer: Indexer,
         is_gone: IsGone,
     ) -> None:
         self._config = config
+        self._clock = clock
         self._commit_log = commit_log
         self._catalog = catalog
         self._indexer = indexer
         self._is_gone = is_gone
 
     def pull(self, request: PullRequest) -> tuple[PullHead, list[tuple[int, int]]]:
-        """See ``pull.pull``. Raises ``TopicNotFound``, ``QueueNotFound``, ``BadRequest``."""
+        """See ``pull.pull``. Raises ``TopicNotFound``, ``QueueNotFound``, ``BadRequest``,
+        ``FilterInvalid``.
+        """
         queue = self._queue_of(request.topic, request.queue_id)
-        return pull(self._config, self._commit_log, queue, request)
+        return pull(self._config, self._clock, self._commit_log, queue, request)
 
     def gone(self, request: PullRequest, records: list[tuple[int, int]]) -> list[int]:
         """Which of the records that ``pull`` gave are dead letters no more, by their index."""

@@ -21,7 +21,8 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from storage_engine.clock import Clock
-from storage_engine.delivery.consumer_offsets import ConsumerOffsets, Progress
+from storage_engine.delivery.consumer_offsets import ConsumerOffsets
+from storage_engine.delivery.progress import Progress
 from storage_engine.errors import StoreError, TopicNotFound
 from storage_engine.log.commit_log import CommitLog
 from storage_engine.moves import Move, Mover

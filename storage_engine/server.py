@@ -23,7 +23,13 @@ from storage_engine.errors import BadFrame, BadRequest, StoreBusy, StoreError
 from storage_engine.put_path import Appended, holds_one_record
 from storage_engine.store import STORE_HOST, Store
 from storage_engine.wire.dead_letters import PurgeRequest, RedriveReply, RedriveRequest
-from storage_engine.wire.deliveries import LeaveRequest, ReceiveHead, ReceiveRequest, SettleRequest
+from storage_engine.wire.deliveries import (
+    LeaveRequest,
+    ReceiveHead,
+    ReceiveRequest,
+    SettleRequest,
+    SubscribeRequest,
+)
 from storage_engine.wire.frames import (
     Frame,
     FrameDecoder,
@@ -110,6 +116,7 @@ class _Connection(asyncio.BufferedProtocol):
             Op.OFFSET_RESET: lambda request: self._store.consumption.offset_reset(
                 cast("OffsetResetRequest", request)
             ),
+            Op.SUBSCRIBE: self._subscribe,
             Op.LEAVE: self._leave,
             Op.TOPIC_PUT: self._topic_put,
             Op.TOPIC_LIST: lambda request: TopicList(topics=self._store.catalog.topic_list()),
@@ -317,6 +324,12 @@ class _Connection(asyncio.BufferedProtocol):
         )
         records = self._store.read_records(delivered.records)
         self._reply(Op.RECEIVE, request_id, encode_records_reply(head, records))
+
+    def _subscribe(self, request: Wire) -> Wire:
+        assert isinstance(request, SubscribeRequest)
+        self._store.consumption.subscribe(request)
+        self._memberships.add((request.group, request.topic, request.member_id))
+        return Empty()
 
     def _leave(self, request: Wire) -> Wire:
         assert isinstance(request, LeaveRequest)

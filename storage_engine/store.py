@@ -88,6 +88,7 @@ class Store:
         self.catalog = Catalog(config, self._files, clock, self._queues, self._puts.routes)
         self.queries = Queries(
             config,
+            clock,
             self._commit_log,
             self.catalog,
             self.indexer,
@@ -168,6 +169,7 @@ class Store:
             self.epoch,
             self.queries.queues_of,
             self._damaged,
+            loop.call_soon,
         )
         self.retention = self._new_retention()
         self.retention.settle_expired()
@@ -234,6 +236,7 @@ class Store:
         Where there is no room for a checkpoint, the next start reads more.
         """
         self._refusal = ShuttingDown("the engine is stopping")
+        self.consumption.delivery.looking.stop()
         self._prefaulter.stop()
         try:
             is_durable = await self.durability.stop()

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 from mqservice.accounts.access import Principal, Scope
 from mqservice.delivery import frames, pushes
 from mqservice.delivery.decoding import Fault
+from mqservice.delivery.filters import filter_of
 from mqservice.delivery.limits import (
     AUTO_EXTEND_MS_MAX,
     CREDIT_BYTES_MAX,
@@ -139,8 +140,7 @@ class Commands:
             raise Problem.of(
                 "QUOTA_EXCEEDED", f"a session has at most {SUBSCRIPTION_COUNT_MAX} subscriptions"
             )
-        if command.filter not in (None, "*"):
-            raise Fault("/filter", "ILLEGAL_FILTER", "only the filter * is supported")
+        wanted = filter_of("/filter", command.filter)
         if command.mode not in (None, "shared"):
             raise Fault("/mode", "BAD_REQUEST", "only the mode shared is supported")
         topic = await self._topic_route(command.topic)
@@ -157,10 +157,12 @@ class Commands:
             group=group,
             lease_ms=lease_ms,
             auto_extend_ms=command.auto_extend_ms or 0,
+            wanted=wanted,
             credit=frames.Credit(
                 min(credit.msgs, CREDIT_MSGS_MAX), min(credit.bytes, CREDIT_BYTES_MAX)
             ),
         )
+        await subscription.membership.announce()
         self._session.subscriptions[command.sid] = subscription
         await self._session.send_ok(command.id, pushes.Subscribed(subscription.credit))
         if not self._session.context.drain.has_begun:

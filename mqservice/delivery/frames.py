@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import msgspec
 
+from mqservice.delivery.filters import FilterForm
 from mqservice.delivery.limits import (
     CREDIT_BYTES_DEFAULT,
     CREDIT_MSGS_DEFAULT,
@@ -74,7 +75,7 @@ class Subscribe(Command, frozen=True, kw_only=True):
     sid: int
     topic: str
     group: str
-    filter: str | None = None
+    filter: FilterForm | None = None
     mode: str | None = None
     lease_ms: int | None = None
     auto_extend_ms: int | None = None

@@ -19,6 +19,7 @@ from mqservice.accounts.access import Scope
 from mqservice.delivery.bodies import Base64Form, BodyForm, JsonForm, forms_of, split_json_mark
 from mqservice.delivery.context import DeliveryContext
 from mqservice.delivery.decoding import Fault, decode
+from mqservice.delivery.filters import FilterForm, filter_of
 from mqservice.delivery.http import ClientGone, Request, read_body
 from mqservice.delivery.limits import (
     LEASE_MS_MAX,
@@ -49,14 +50,18 @@ from mqservice.topics.routes import TopicRoute
 
 
 class ReceiveOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The request's body; an empty body means all defaults."""
+    """The request's body; an empty body means all defaults.
+
+    ``consumer_id``: receives with the same one are one member of the group, else each is its own.
+    """
 
     max: int = RECEIVE_COUNT_DEFAULT
     wait: str | None = None
     wait_ms: int | None = None
     lease: str | None = None
     lease_ms: int | None = None
-    filter: str = "*"
+    filter: FilterForm | None = None
+    consumer_id: str | None = None
 
 
 class ReceivedMessage(msgspec.Struct, frozen=True, gc=False):
@@ -98,18 +103,33 @@ async def receive_messages(context: DeliveryContext, request: Request) -> None:
     group = await group_route(context, request)
     body = await read_body(request, SMALL_REQUEST_BYTES_MAX)
     options = decode(_decode_options, body) if body else _DEFAULTS
+    wanted = filter_of("/filter", options.filter)
     order = ReceiveRequest(
         group=group.engine_name,
         topic=topic.engine_name,
-        member_id=f"rest-{request.request_id}",
+        member_id=_member_id_of(options, request, group),
         messages_max=_count_of(options),
         bytes_max=RECEIVE_BYTES_MAX,
         wait_ms=_wait_ms_of(options, context),
         lease_ms=lease_ms_of("/lease", options.lease, options.lease_ms, group.lease_ms),
+        filter=wanted.text,
+        filter_kind=wanted.kind,
     )
     received = await _poll(context, request, order)
     messages = messages_of(context, received, group=group, as_bytes=takes_msgpack(request))
     await answer_struct(request, ReceiveAnswer(messages))
+
+
+def _member_id_of(options: ReceiveOptions, request: Request, group: GroupRoute) -> str:
+    """A consumer of an exclusive group is known by its name from one receive to the next."""
+    if options.consumer_id is None:
+        if group.is_exclusive:
+            detail = "the group has dispatch: exclusive, so consumer_id must say who receives"
+            raise Fault("/consumer_id", "BAD_REQUEST", detail)
+        return f"rest-{request.request_id}"
+    if fault := name_fault(options.consumer_id):
+        raise Fault("/consumer_id", "BAD_REQUEST", fault)
+    return f"consumer-{options.consumer_id}"
 
 
 async def group_route(context: DeliveryContext, request: Request) -> GroupRoute:
@@ -154,8 +174,6 @@ def lease_ms_of(pointer: str, text: str | None, ms: int | None, default_ms: int)
 def _count_of(options: ReceiveOptions) -> int:
     if not 1 <= options.max <= RECEIVE_COUNT_MAX:
         raise Fault("/max", "BAD_REQUEST", f"max is 1 to {RECEIVE_COUNT_MAX}, found {options.max}")
-    if options.filter != "*":
-        raise Fault("/filter", "ILLEGAL_FILTER", "only the filter * is supported")
     return options.max
 
 

@@ -18,13 +18,14 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from mqservice.delivery import frames, pushes
+from mqservice.delivery.filters import WantedFilter
 from mqservice.delivery.held import Delivery, Held, nack_of
 from mqservice.delivery.limits import (
     CREDIT_BYTES_MAX,
     CREDIT_MSGS_MAX,
     FRAME_MESSAGES_MAX,
-    WAIT_MS_MAX,
 )
+from mqservice.delivery.membership import Membership
 from mqservice.delivery.owner import Session
 from mqservice.delivery.settlement import Command, Settlement
 from mqservice.errors import problem_from_store
@@ -37,6 +38,7 @@ from mqservice.store import (
     Record,
     SettleRequest,
     StoreError,
+    SubscriptionConflict,
     TopicNotFound,
     shown_record,
 )
@@ -63,6 +65,7 @@ class Subscription:
         group: GroupRoute,
         lease_ms: int,
         auto_extend_ms: int,
+        wanted: WantedFilter,
         credit: frames.Credit,
     ) -> None:
         self.sid = sid
@@ -72,6 +75,14 @@ class Subscription:
         self._group = group
         self._lease_ms = lease_ms
         self._auto_extend_ms = auto_extend_ms
+        self.membership = Membership(
+            store=session.context.store,
+            group=group.engine_name,
+            topic=topic.engine_name,
+            member_id=f"{session.member_id}-{sid}",
+            wanted=wanted,
+            lease_ms=lease_ms,
+        )
         self._credit_msgs = credit.msgs
         self._credit_bytes = credit.bytes
         self._has_credit = asyncio.Event()
@@ -117,7 +128,9 @@ class Subscription:
             self._session.end(1011, "the subscription failed")
 
     async def _push_batches(self) -> None:
-        """Until cancelled. Survives the engine; ends when topic or group is gone."""
+        """Until cancelled. Survives the engine; ends when topic or group is gone, or the group has
+        another filter by now.
+        """
         retry_ms = _RETRY_MS_MIN
         while True:
             if self._fetch is None:
@@ -127,7 +140,7 @@ class Subscription:
             await asyncio.wait({self._fetch})
             try:
                 received, received_ms = self._fetch.result()
-            except (TopicNotFound, GroupNotFound) as exc:
+            except (TopicNotFound, GroupNotFound, SubscriptionConflict) as exc:
                 self._fetch = None
                 problem = problem_from_store(exc)
                 codec = self._session.codec
@@ -154,15 +167,10 @@ class Subscription:
 
     def _begin_fetch(self) -> asyncio.Task[tuple[Received, int]]:
         session = self._session
-        request = ReceiveRequest(
-            group=self._group.engine_name,
-            topic=self._topic.engine_name,
-            member_id=session.member_id,
+        request = self.membership.order(
             messages_max=min(self._credit_msgs, FRAME_MESSAGES_MAX),
             # A quarter is left for what JSON adds.
             bytes_max=min(self._credit_bytes, session.frame_bytes_max * 3 // 4),
-            wait_ms=WAIT_MS_MAX,
-            lease_ms=self._lease_ms,
         )
         return asyncio.get_running_loop().create_task(self._fetch_once(request))
 
@@ -354,6 +362,7 @@ class Subscription:
         unsent = [tag for tag in self._held.outstanding if tag > self._sent_upto]
         if unsent:
             self._release(unsent)
+        await self.membership.leave()
 
     async def close(self, reason: str) -> None:
         """Give everything back at once."""

@@ -28,6 +28,21 @@ class StartFrom(enum.StrEnum):
     TIMESTAMP = "timestamp"  # the first message stored at ``start_ms`` or later
 
 
+class Dispatch(enum.StrEnum):
+    """Who reads a queue: any consumer at any time, or the one that it is assigned to."""
+
+    SHARED = "shared"
+    EXCLUSIVE = "exclusive"
+
+
+class AssignmentStrategy(enum.StrEnum):
+    """How queues are assigned to consumers; RocketMQ's names. Those that need nothing else."""
+
+    AVG = "AVG"
+    AVG_BY_CIRCLE = "AVG_BY_CIRCLE"
+    CONSISTENT_HASH = "CONSISTENT_HASH"
+
+
 class ConsumerGroup(models.Model):
     """A named set of consumers that share the messages of the topics they read."""
 
@@ -43,6 +58,9 @@ class ConsumerGroup(models.Model):
     max_reconsume_times = models.SmallIntegerField(default=RECONSUME_TIMES_DEFAULT)
     retry = models.JSONField(default=stored_levels)
     is_paused = models.BooleanField(default=False)
+    dispatch = models.CharField(max_length=16, default=Dispatch.SHARED.value)
+    strategy = models.CharField(max_length=32, default=AssignmentStrategy.AVG.value)
+    is_ordered = models.BooleanField(default=False)
     revision = models.PositiveIntegerField(default=1)
     created_at = models.DateTimeField(auto_now_add=True)
     updated_at = models.DateTimeField(auto_now=True)
@@ -60,6 +78,10 @@ class ConsumerGroup(models.Model):
                     max_reconsume_times__lte=RECONSUME_TIMES_MAX,
                 ),
                 name="group_reconsume_range",
+            ),
+            models.CheckConstraint(
+                condition=models.Q(is_ordered=False) | models.Q(dispatch="exclusive"),
+                name="group_ordered_exclusive",
             ),
         )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from mqservice.groups.models import ConsumerGroup
+from mqservice.groups.models import ConsumerGroup, Dispatch
 from mqservice.lib.names import engine_name
 
 
@@ -17,6 +17,7 @@ class GroupRoute:
     engine_name: str
     lease_ms: int
     max_reconsume_times: int
+    is_exclusive: bool = False
 
 
 def find_group_route(tenant_id: int, namespace: str, name: str) -> GroupRoute | None:
@@ -32,4 +33,5 @@ def find_group_route(tenant_id: int, namespace: str, name: str) -> GroupRoute | 
         engine_name=engine_name(namespace=namespace, name=name),
         lease_ms=group.lease_ms,
         max_reconsume_times=group.max_reconsume_times,
+        is_exclusive=group.dispatch == Dispatch.EXCLUSIVE,
     )

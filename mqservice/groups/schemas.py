@@ -11,7 +11,9 @@ from mqservice.groups.models import (
     LEASE_MS_MAX,
     LEASE_MS_MIN,
     RECONSUME_FOR_EVER,
+    AssignmentStrategy,
     ConsumerGroup,
+    Dispatch,
     StartFrom,
 )
 from mqservice.groups.queries import lag
@@ -40,6 +42,9 @@ def read_change(body: bytes) -> GroupChange:
         lease_ms=fields.duration_ms("lease", LEASE_MS_MIN, LEASE_MS_MAX),
         max_reconsume_times=_read_reconsume_times(fields),
         retry=read_retry(fields),
+        dispatch=fields.choice("dispatch", Dispatch),
+        strategy=fields.choice("strategy", AssignmentStrategy),
+        is_ordered=fields.boolean("ordered"),
     )
     fields.refuse_unknown()
     fields.refuse()
@@ -96,6 +101,9 @@ class GroupOut(Schema):
     max_attempts: int | None
     retry: dict[str, Any]  # reason: one of three forms, made by shown_retry
     paused: bool
+    dispatch: Dispatch
+    strategy: AssignmentStrategy
+    ordered: bool
     created_at: str
     updated_at: str
     lag: LagOut | None = None
@@ -112,6 +120,9 @@ class GroupOut(Schema):
             max_attempts=group.max_reconsume_times + 1 or None,
             retry=shown_retry(policy_of(group.retry)),
             paused=group.is_paused,
+            dispatch=Dispatch(group.dispatch),
+            strategy=AssignmentStrategy(group.strategy),
+            ordered=group.is_ordered,
             created_at=moment(group.created_at),
             updated_at=moment(group.updated_at),
             lag=None

@@ -16,17 +16,19 @@ from django.db import transaction
 
 from mqservice.accounts.models import Namespace
 from mqservice.errors import problem_from_store
-from mqservice.groups.models import ConsumerGroup, StartFrom
+from mqservice.groups.models import AssignmentStrategy, ConsumerGroup, Dispatch, StartFrom
 from mqservice.groups.queries import get_group
 from mqservice.groups.retry import policy_of, stored_policy
 from mqservice.lib.names import name_fault
 from mqservice.lib.problem import Problem, ProblemItem
+from mqservice.store import Dispatch as EngineDispatch
 from mqservice.store import (
     GroupConfig,
     GroupNotFound,
     GroupRef,
     RetryPolicy,
     StoreError,
+    Strategy,
     blocking_client,
 )
 from mqservice.store import StartFrom as EngineStartFrom
@@ -42,6 +44,9 @@ class GroupChange:
     max_reconsume_times: int | None = None
     retry: RetryPolicy | None = None
     is_paused: bool | None = None
+    dispatch: Dispatch | None = None
+    strategy: AssignmentStrategy | None = None
+    is_ordered: bool | None = None
 
 
 @transaction.atomic
@@ -71,6 +76,8 @@ def put_group(
         raise _setting("/start_time", "give the time from which on the group reads")
     if change.start_ms is not None and group.start_from != StartFrom.TIMESTAMP:
         raise _setting("/start_time", "is for start_from: timestamp only")
+    if group.is_ordered and group.dispatch != Dispatch.EXCLUSIVE:
+        raise _setting("/ordered", "an ordered group has dispatch: exclusive")
     if is_new or is_changed:
         group.revision = 1 if is_new else group.revision + 1
         group.save()
@@ -123,6 +130,9 @@ def put_in_engine(group: ConsumerGroup) -> None:
         max_reconsume_times=group.max_reconsume_times,
         retry=policy_of(group.retry),
         is_paused=group.is_paused,
+        dispatch=EngineDispatch(group.dispatch),
+        strategy=Strategy(group.strategy),
+        is_ordered=group.is_ordered,
     )
     try:
         with blocking_client() as client:
@@ -157,6 +167,9 @@ def _apply(change: GroupChange, group: ConsumerGroup) -> bool:
         ("max_reconsume_times", change.max_reconsume_times),
         ("retry", retry),
         ("is_paused", change.is_paused),
+        ("dispatch", change.dispatch),
+        ("strategy", change.strategy),
+        ("is_ordered", change.is_ordered),
     ):
         if value is not None and value != getattr(group, field):
             setattr(group, field, value)

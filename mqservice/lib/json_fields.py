@@ -71,6 +71,13 @@ class Fields:
             return None
         return float(value)
 
+    def boolean(self, name: str) -> bool | None:
+        value = self.find(name)
+        if value is None or isinstance(value, bool):
+            return value
+        self.fault(name, f"must be true or false, found {shown(value)}")
+        return None
+
     def choice(self, name: str, kinds: type[ChoiceT]) -> ChoiceT | None:
         value = self.find(name)
         if value is None:

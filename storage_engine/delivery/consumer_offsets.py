@@ -5,8 +5,9 @@
 
 Truth, like the commit log: nothing can rebuild it. ``consumer_offset`` moves only over the
 contiguous settled prefix, so a crash redelivers and never skips. A settle is in the journal before
-it is answered: kill -9 loses none, a power cut at most those of the last sync interval. Loop thread
-only.
+it is answered: kill -9 loses none, a power cut at most those of the last sync interval. What a
+filter passes over is settled too, and journaled later: a crash lets the filter look at it again.
+Loop thread only.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ from typing import NamedTuple
 import msgspec
 
 from storage_engine.delivery.offset_journal import Beginning, JournalEntry, OffsetJournal
+from storage_engine.delivery.offset_runs import OffsetRuns, Run, runs_of
+from storage_engine.delivery.progress import Progress
 from storage_engine.disk.files import Files
 from storage_engine.errors import StoreCorrupt, StoreError
 from storage_engine.layout import CONFIG_DIR, CONSUMER_OFFSET_FILE, JOURNAL_FILE
@@ -26,7 +29,6 @@ from storage_engine.records.settles import Settles
 
 log = logging.getLogger(__name__)
 
-Run = tuple[int, int]  # (first queue offset, count)
 Table = dict[str, dict[int, int]]  # ``topic@group`` → queue id → a number
 
 
@@ -39,74 +41,6 @@ class Snapshot(NamedTuple):
     resets: Table
     lease_floors: Table
     beginning: Beginning
-
-
-class Progress:
-    """One group on one queue. ``settled`` holds offsets above ``consumer_offset`` only.
-
-    ``reset_count``: how often the consumer offset was set to another place since it began.
-    ``lease_floor``: leases of a lower generation ended with the last of these resets; their
-    receipts are void, after a restart too.
-    """
-
-    __slots__ = (
-        "consumer_offset",
-        "group",
-        "lease_floor",
-        "queue_id",
-        "reset_count",
-        "settled",
-        "topic",
-    )
-
-    def __init__(self, group: str, topic: str, queue_id: int, consumer_offset: int) -> None:
-        self.group = group
-        self.topic = topic
-        self.queue_id = queue_id
-        self.consumer_offset = consumer_offset
-        self.reset_count = 0
-        self.lease_floor = 0
-        self.settled: set[int] = set()
-
-    def is_settled(self, queue_offset: int) -> bool:
-        return queue_offset < self.consumer_offset or queue_offset in self.settled
-
-    def apply(self, runs: Iterable[Run]) -> None:
-        """Settle runs of offsets; those settled before change nothing."""
-        settled = self.settled
-        for first, count in runs:
-            end = first + count
-            if first > self.consumer_offset:
-                settled.update(range(first, end))
-            elif end > self.consumer_offset:
-                # The smaller of the two: a commit may pass over millions of messages.
-                if settled and len(settled) < end - self.consumer_offset:
-                    settled = self.settled = {offset for offset in settled if offset >= end}
-                elif settled:
-                    settled.difference_update(range(self.consumer_offset, end))
-                self.consumer_offset = end
-        if settled:
-            offset = self.consumer_offset
-            while offset in settled:
-                settled.remove(offset)
-                offset += 1
-            self.consumer_offset = offset
-
-    def reset(self, consumer_offset: int, reset_count: int) -> None:
-        """Go on from another place; what was settled above it is to be delivered again."""
-        self.consumer_offset = consumer_offset
-        self.reset_count = reset_count
-        self.settled.clear()
-
-    def clamp(self, max_offset: int) -> bool:
-        """Forget everything at or above ``max_offset``; True when there was something."""
-        is_beyond = self.consumer_offset > max_offset or any(
-            offset >= max_offset for offset in self.settled
-        )
-        if is_beyond:
-            self.consumer_offset = min(self.consumer_offset, max_offset)
-            self.settled = {offset for offset in self.settled if offset < max_offset}
-        return is_beyond
 
 
 class _OffsetFile(msgspec.Struct):
@@ -131,6 +65,8 @@ class ConsumerOffsets:
         self._path = store_path / CONFIG_DIR / CONSUMER_OFFSET_FILE
         self._table: dict[tuple[str, str], dict[int, Progress]] = {}
         self._journal = OffsetJournal(files, store_path / JOURNAL_FILE)
+        # Passed over by filters and not journaled yet.
+        self._skipped: dict[Progress, list[Run]] = {}
         # Above all progress ever dropped: what settles a message of a deleted group, a record or a
         # receipt, must not settle one for a new group of the same name.
         self._beginning = Beginning()
@@ -176,6 +112,8 @@ class ConsumerOffsets:
             progress.reset(entry.first, entry.count)
         elif entry.is_position:
             progress.consumer_offset = max(progress.consumer_offset, entry.first)
+        elif entry.is_skipped:
+            progress.skip(entry.first, entry.count)
         else:
             progress.apply([(entry.first, entry.count)])
 
@@ -228,13 +166,41 @@ class ConsumerOffsets:
         for name in gone:
             del self._table[name]
             self._dropped[name] = None
+        # Journaled after this, they would begin it anew.
+        kept = [each for each in self._skipped.items() if not is_gone(each[0].group, each[0].topic)]
+        self._skipped = dict(kept)
         self._journal.sync()
 
     def settle(self, settled: list[tuple[Progress, list[Run]]]) -> None:
         """Journal, then apply; all or nothing. One write, no sync. Raises ``DiskFull``."""
-        self._journal.write_settled(settled)
+        self._journal.write_settled(settled, self._skipped)
+        self._skipped.clear()
         for progress, runs in settled:
             progress.apply(runs)
+
+    def skip(self, progress: Progress, first: int, count: int) -> None:
+        """Settle messages that a filter passed over; in the journal with the next settle, or by
+        ``write_skipped``.
+        """
+        progress.skip(first, count)
+        runs = self._skipped.setdefault(progress, [])
+        if runs and sum(runs[-1]) == first:
+            first, count = runs[-1][0], runs.pop()[1] + count
+        runs.append((first, count))
+
+    def write_skipped(self) -> None:
+        """Journal what filters have passed over since the last settle; every tick.
+
+        On a full disk it waits: nobody has been told of it.
+        """
+        if not self._skipped:
+            return
+        try:
+            self._journal.write_settled([], self._skipped)
+        except StoreError as exc:
+            log.warning("skips not journaled", extra={"action": "journal_full", "reason": str(exc)})
+        else:
+            self._skipped.clear()
 
     def settle_moved(self, progress: Progress, runs: list[Run]) -> None:
         """Settle messages whose place others have taken that are durable; cannot fail.
@@ -275,20 +241,23 @@ class ConsumerOffsets:
         cut may undo.
         """
         before = [
-            (each, each.consumer_offset, each.settled, each.lease_floor) for each, _ in positions
+            (each, each.consumer_offset, each.settled, each.skipped, each.lease_floor)
+            for each, _ in positions
         ]
         for progress, consumer_offset in positions:
-            progress.settled = set()
+            progress.settled, progress.skipped = set(), OffsetRuns()
             progress.reset(consumer_offset, progress.reset_count + 1)
             progress.lease_floor = lease_floor
         try:
             self._journal.write_resets([progress for progress, _ in positions])
         except BaseException:
-            for progress, consumer_offset, settled, floor in before:
+            for progress, consumer_offset, settled, skipped, floor in before:
                 progress.reset(consumer_offset, progress.reset_count - 1)
-                progress.settled = settled
+                progress.settled, progress.skipped = settled, skipped
                 progress.lease_floor = floor
             raise
+        for progress, _ in positions:
+            self._skipped.pop(progress, None)  # it was of before: a filter shall look again
         self._journal.sync()
 
     def sync(self) -> None:
@@ -336,6 +305,7 @@ class ConsumerOffsets:
         """
         moved: list[Progress] = []
         above: list[tuple[Progress, list[Run]]] = []
+        skipped: dict[Progress, list[Run]] = {}
         count = 0
         for progress in self:
             count += 1
@@ -348,7 +318,9 @@ class ConsumerOffsets:
                 moved.append(progress)
             if progress.settled:
                 above.append((progress, runs_of(sorted(progress.settled))))
-        self._journal.restart(moved, above, self._dropped, self._beginning)
+            if progress.skipped:
+                skipped[progress] = list(progress.skipped)
+        self._journal.restart(moved, above, skipped, self._dropped, self._beginning)
         return count
 
     def __iter__(self) -> Iterator[Progress]:
@@ -361,19 +333,3 @@ class ConsumerOffsets:
 
 def _name(progress: Progress) -> str:
     return f"{progress.topic}@{progress.group}"
-
-
-def runs_of(queue_offsets: Iterable[int]) -> list[Run]:
-    """Ascending offsets as (first, count) runs; ``[3, 4, 5, 9]`` gives ``[(3, 3), (9, 1)]``."""
-    runs: list[Run] = []
-    first = end = -1
-    for queue_offset in queue_offsets:
-        if queue_offset == end:
-            end += 1
-        else:
-            if end > first:
-                runs.append((first, end - first))
-            first, end = queue_offset, queue_offset + 1
-    if end > first:
-        runs.append((first, end - first))
-    return runs

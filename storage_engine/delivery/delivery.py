@@ -4,6 +4,7 @@
        └─ nothing ready: parked ── new message, nack delay, lease end ──▶ served in order of arrival
     settle ──▶ [Delivery] ──▶ consumer_offsets (journal) ──▶ reply
     nack, lease end ──▶ [Delivery] ── Failure ──▶ retries
+    what a filter does not want ──▶ skipped, settled without having been in flight
 
 Shared dispatch: any member of a group may lease from any queue. Leases and parked receives are
 looked at every tick. A message whose delivery failed goes to another place (``retries.py``) and
@@ -21,10 +22,13 @@ from typing import Final
 from msgspec.structs import replace
 
 from storage_engine.clock import Clock
-from storage_engine.config import SECOND_MS, StoreConfig
+from storage_engine.config import StoreConfig
 from storage_engine.delivery.consumer_offsets import ConsumerOffsets
 from storage_engine.delivery.due_heap import DueHeap
 from storage_engine.delivery.failure import Failure
+from storage_engine.delivery.leasing import Leasing
+from storage_engine.delivery.looking import Looking, SettlingLook
+from storage_engine.delivery.memberships import Memberships
 from storage_engine.delivery.process_queue import Lease, ProcessQueue
 from storage_engine.delivery.receive_limits import check_limits
 from storage_engine.delivery.settling import Settling
@@ -37,8 +41,9 @@ from storage_engine.delivery.start_positions import (
 )
 from storage_engine.delivery.subscription import Delivered, Parked, Subscription
 from storage_engine.errors import StoreBusy, StoreError
+from storage_engine.filters.message_filter import EVERYTHING, known_filter
 from storage_engine.queues.consume_queue import ConsumeQueue
-from storage_engine.wire.deliveries import ReceiveRequest
+from storage_engine.wire.deliveries import ReceiveRequest, SubscribeRequest
 from storage_engine.wire.groups import GroupConfig
 
 log = logging.getLogger(__name__)
@@ -59,10 +64,10 @@ class Delivery:
         retries_before: Callable[[tuple[int, int]], int],
         fail: Callable[[Failure], None],
         offset_at_time: OffsetAtTime,
+        properties: Callable[[int, int], bytes | None],
+        later: Callable[[Callable[[], None]], object],
     ) -> None:
         self._offset_at_time = offset_at_time
-        self._damaged = damaged
-        self._retries_before = retries_before
         self._fail = fail
         self._config = config
         self._clock = clock
@@ -74,11 +79,10 @@ class Delivery:
         self._leases: DueHeap[Lease] = DueHeap(lambda lease: lease.count > 0)
         self._waits: DueHeap[Parked] = DueHeap(lambda parked: not parked.is_done)
         self._delays: DueHeap[Subscription] = DueHeap(lambda subscription: True)
-        self._exclusive: dict[Subscription, None] = {}  # with members
-        self._members_next_ms = 0
+        self._memberships = Memberships(clock, self.serve)
         self.parked_count = 0
-        self.delivered_count = 0
-        self.damaged_count = 0  # messages that nobody can ever read, passed over
+        reading = damaged, retries_before, self._generations, self._leases.push
+        self._leasing = Leasing(config, clock, consumer_offsets, *reading)
         self._settling = Settling(
             config,
             clock,
@@ -90,6 +94,8 @@ class Delivery:
             self.serve,
         )
         self.settle = self._settling.settle
+        skip = consumer_offsets.skip
+        self.looking = Looking(clock, properties, damaged, skip, later, self.serve)
 
     # Receiving ------------------------------------------------------------------------------
 
@@ -105,15 +111,30 @@ class Delivery:
         Raises:
             BadRequest: a limit of the request is out of range.
             StoreBusy: too many receives are parked.
+            FilterInvalid, SubscriptionConflict: see ``join``.
             DiskFull: the group's first position on a queue cannot be written.
         """
         check_limits(self._config, request)
-        subscription = self.subscribe(group, request.topic, queues)
+        subscription = self.join(group, queues, request)
         subscription.config = group
         if subscription.is_exclusive:
-            self._heard(subscription, request.member_id)
-        has_turn = subscription.is_exclusive or not subscription.parked
-        delivered = self._take(subscription, request) if has_turn else None
+            self._memberships.heard(subscription, request.member_id)
+        if subscription.parked and not subscription.is_exclusive:
+            return self._answer_or_park(subscription, request, None, answer)
+        look = None if subscription.filter.is_all else self.looking.begin(subscription)
+        delivered = self._leasing.take(subscription, request, look)
+        parked = self._answer_or_park(subscription, request, delivered, answer)
+        if look is not None:
+            self.looking.end(subscription, look)
+        return parked
+
+    def _answer_or_park(
+        self,
+        subscription: Subscription,
+        request: ReceiveRequest,
+        delivered: Delivered | None,
+        answer: Callable[[Delivered], None],
+    ) -> Parked | None:
         if delivered is None and request.wait_ms > 0:
             if self.parked_count >= self._config.parked_count_max:
                 raise StoreBusy(f"{self.parked_count} receives are parked already")
@@ -124,6 +145,24 @@ class Delivery:
             return parked
         answer(delivered or _NOTHING)
         return None
+
+    def join(
+        self,
+        group: GroupConfig,
+        queues: list[ConsumeQueue],
+        request: ReceiveRequest | SubscribeRequest,
+    ) -> Subscription:
+        """Hear of a member, and read through the filter that it brings; see ``Subscription.join``.
+
+        Raises ``FilterInvalid``, ``SubscriptionConflict``, ``DiskFull``.
+        """
+        wanted = known_filter(request.filter, request.filter_kind) if request.filter else EVERYTHING
+        subscription = self.subscribe(group, request.topic, queues)
+        if subscription.join(request.member_id, wanted, self._clock.monotonic_ms()):
+            # Whoever waits is the same member, which does not want this any more.
+            for parked in list(subscription.parked):
+                self._finish(parked, _NOTHING)
+        return subscription
 
     def subscribe(
         self,
@@ -174,83 +213,20 @@ class Delivery:
                 except StoreError as exc:
                     log.warning("not yet", extra={"action": "queues_put_off", "reason": str(exc)})
 
-    def _take(self, subscription: Subscription, request: ReceiveRequest) -> Delivered | None:
-        """Lease what is ready; records that cannot be read as written are settled instead."""
-        if subscription.config.is_paused:
-            return None
-        while (delivered := self._lease(subscription, request)) is not None:
-            lease, records, attempts = delivered
-            damaged = self._damaged(records)
-            subscription.count_retries(lease, records, attempts, damaged, self._retries_before)
-            if damaged:
-                self._skip(lease, damaged)
-                lost = frozenset(damaged)
-                records = [entry for at, entry in enumerate(records) if at not in lost]
-                attempts = [entry for at, entry in enumerate(attempts) if at not in lost]
-            if records:
-                self.delivered_count += len(records)
-                until_ms = self._clock.now_ms() + request.lease_ms
-                return Delivered(lease.generation, until_ms, records, attempts)
-        return None
-
-    def _skip(self, lease: Lease, damaged: list[int]) -> None:
-        """Settle messages of a lease, given by their place in it, that nobody can ever read."""
-        places = [(queue, offset) for queue, offsets in lease.parts for offset in offsets]
-        settled = [(queue, [(offset, 1)]) for queue, offset in (places[at] for at in damaged)]
-        try:
-            self._consumer_offsets.settle([(queue.progress, runs) for queue, runs in settled])
-        except StoreError as exc:  # they stay under the lease, and are looked at again after it
-            log.warning("damaged stay", extra={"action": "damaged_put_off", "reason": str(exc)})
-            return
-        for queue, runs in settled:
-            queue.forget(*runs[0])
-        self.damaged_count += len(damaged)
-
-    def _lease(
-        self, subscription: Subscription, request: ReceiveRequest
-    ) -> tuple[Lease, list[tuple[int, int]], list[int]] | None:
-        now_ms = self._clock.monotonic_ms()
-        lease = Lease(0, request.member_id, self._clock.now_ms())
-        records: list[tuple[int, int]] = []
-        attempts: list[int] = []
-        bytes_left = min(request.bytes_max, self._config.receive_bytes_max)
-        queues = subscription.sources_of(request.member_id)
-        first = subscription.rotor
-        for index in range(first, first + len(queues)):
-            process_queue = queues[index % len(queues)]
-            room = self._config.inflight_count_max - len(process_queue.inflight)
-            count = min(request.messages_max - len(records), room)
-            if count <= 0:
-                continue
-            take = process_queue.take
-            if subscription.config.is_ordered and process_queue is not subscription.retry:
-                take = process_queue.take_in_order
-            taken = take(lease, now_ms, count, bytes_left, is_first=not records)
-            if taken:
-                lease.parts.append((process_queue, [entry[0] for entry in taken]))
-                records += [(entry[1], entry[2]) for entry in taken]
-                attempts += [entry[3] for entry in taken]
-                bytes_left -= sum([entry[2] for entry in taken])
-                if len(records) >= request.messages_max:
-                    break
-        if not records:
-            return None
-        subscription.rotor = (first + 1) % len(queues)
-        lease.generation = next(self._generations)
-        self._leases.push(now_ms + request.lease_ms, lease)
-        return lease, records, attempts
-
     def serve(self, subscription: Subscription) -> None:
         """Give what is ready to those who wait, first come first served."""
-        if subscription.is_exclusive:
-            self._serve_each(subscription)
+        if not subscription.parked:
             return
-        while subscription.parked:
+        look = None if subscription.filter.is_all else self.looking.begin(subscription)
+        if subscription.is_exclusive:
+            self._serve_each(subscription, look)
+        while subscription.parked and not subscription.is_exclusive:
             waiting = next(iter(subscription.parked))
-            delivered = self._take(subscription, waiting.request)
-            if delivered is None:
-                return
+            if (delivered := self._leasing.take(subscription, waiting.request, look)) is None:
+                break
             self._finish(waiting, delivered)
+        if look is not None:
+            self.looking.end(subscription, look)
 
     def group_changed(self, group: GroupConfig) -> None:
         """Let a group that was paused wait, and one that goes on have what is ready."""
@@ -268,7 +244,7 @@ class Delivery:
         dropped: list[ProcessQueue] = []
         for subscription in [each for each in self._subscriptions.values() if is_gone(each)]:
             del self._subscriptions[subscription.group, subscription.topic]
-            self._exclusive.pop(subscription, None)
+            self._memberships.forget(subscription)
             for source in subscription.sources:
                 queue = source.queue
                 del self._process_queues[subscription.group, queue.topic, queue.queue_id]
@@ -280,10 +256,12 @@ class Delivery:
                 self._finish(parked, _NOTHING._replace(refusal=refusal))
         return dropped
 
-    def _serve_each(self, subscription: Subscription) -> None:
+    def _serve_each(self, subscription: Subscription, look: SettlingLook | None) -> None:
         """What is ready for one member of an exclusive group says nothing about the others."""
         for waiting in list(subscription.parked):
-            delivered = None if waiting.is_done else self._take(subscription, waiting.request)
+            if waiting.is_done:
+                continue
+            delivered = self._leasing.take(subscription, waiting.request, look)
             if delivered is not None:
                 self._finish(waiting, delivered)
 
@@ -313,33 +291,16 @@ class Delivery:
         if retry_queue is not None and subscription.retry is None:
             self.add_retry(subscription, retry_queue)
 
-    # Members --------------------------------------------------------------------------------
-
-    def _heard(self, subscription: Subscription, member_id: str) -> None:
-        self._exclusive[subscription] = None
-        if subscription.members.heard(member_id, self._clock.monotonic_ms()):
-            self.serve(subscription)
-
     def leave(self, group: str, topic: str, member_id: str) -> None:
-        """A member is gone: others read its queues from now on."""
+        """See ``Memberships.leave``."""
         subscription = self._subscriptions.get((group, topic))
-        if subscription is not None and subscription.members.leave(member_id):
-            self.serve(subscription)
-
-    def _look_after_members(self, now_ms: int) -> None:
-        """Whoever waits is there; who has long been silent is not."""
-        for subscription in list(self._exclusive):
-            for waiting in subscription.parked:
-                subscription.members.heard(waiting.request.member_id, now_ms)
-            if subscription.members.expire(now_ms):
-                self.serve(subscription)
-            if not len(subscription.members):
-                del self._exclusive[subscription]
+        if subscription is not None:
+            self._memberships.leave(subscription, member_id)
 
     # Time -----------------------------------------------------------------------------------
 
     def tick(self) -> None:
-        """End leases and waits whose time has come. Called every tick."""
+        """End leases and waits whose time has come; look on for those who wait. Every tick."""
         now_ms = self._clock.monotonic_ms()
         for lease in self._leases.pop_due(now_ms):
             for process_queue, queue_offsets in lease.parts:
@@ -350,11 +311,11 @@ class Delivery:
                         self._fail(Failure(*ended, lease.began_ms, self._clock.now_ms()))
         for subscription in set(self._delays.pop_due(now_ms)):
             self.serve(subscription)
-        if now_ms >= self._members_next_ms:
-            self._members_next_ms = now_ms + SECOND_MS
-            self._look_after_members(now_ms)
+        self._memberships.tick(now_ms)
         for parked in self._waits.pop_due(now_ms):
             self._finish(parked, _NOTHING)
+        self.looking.tick()
+        self._consumer_offsets.write_skipped()
 
     def ready_at(self, process_queue: ProcessQueue, ready_ms: int) -> None:
         """Serve those who wait when a message of the queue is ready again (monotonic, ms)."""
@@ -381,6 +342,15 @@ class Delivery:
         return next(self._generations)
 
     # Numbers --------------------------------------------------------------------------------
+
+    @property
+    def delivered_count(self) -> int:
+        return self._leasing.delivered_count
+
+    @property
+    def damaged_count(self) -> int:
+        """Messages that nobody can ever read, passed over."""
+        return self._leasing.damaged_count
 
     @property
     def acked_count(self) -> int:

@@ -4,14 +4,16 @@
 
     offset  width  field
          0      4  crc        CRC-32 of the rest of the entry
-         4      1  kind       1 name, 2 settled, 3 position, 4 reset, 5 lease floor, 6 dropped
+          4      1  kind       1 name, 2 settled, 3 position, 4 reset, 5 lease floor, 6 dropped,
+                              7 skipped
          5      3  zeros
          8      4  name_id    which ``topic@group``, numbered from 0 in the order of kind 1
         12      4  queue_id   for kind 1: length of the name in bytes, which follows the entry
         16      8  first      queue offset; for kinds 3 and 4: the consumer offset to go on from;
                               for kind 5: receipts of a lower lease generation are void;
                               for kind 6: the same, of progress that begins from then on
-        24      4  count      settled offsets ``[first, first + count)``; for kind 4: which reset;
+        24      4  count      offsets ``[first, first + count)`` are settled, of kind 7 because a
+                              filter passed over them; for kind 4: which reset;
                               for kind 6: the same, of progress that begins from then on
 
 A reset is two entries, the lease floor first: cut between them, nothing has moved, and receipts
@@ -35,7 +37,9 @@ from storage_engine.disk.files import Files
 from storage_engine.errors import SyncFailed
 
 if TYPE_CHECKING:
-    from storage_engine.delivery.consumer_offsets import Progress
+    from storage_engine.delivery.progress import Progress
+
+    Runs = list[tuple[int, int]]
 
 _ENTRY = struct.Struct(">IB3xIIqI")
 _REST = struct.Struct(">B3xIIqI")
@@ -51,6 +55,7 @@ _POSITION: Final = 3
 _RESET: Final = 4
 _LEASE_FLOOR: Final = 5
 _DROPPED: Final = 6
+_SKIPPED: Final = 7
 
 
 class Beginning(NamedTuple):
@@ -78,6 +83,7 @@ class JournalEntry(msgspec.Struct, frozen=True):
     is_reset: bool = False
     is_lease_floor: bool = False
     is_dropped: bool = False
+    is_skipped: bool = False
 
 
 class OffsetJournal:
@@ -102,10 +108,20 @@ class OffsetJournal:
         self._names = {name: name_id for name_id, name in enumerate(names)}
         return entries
 
-    def write_settled(self, settled: list[tuple[Progress, list[tuple[int, int]]]]) -> None:
-        """Append runs of settled offsets; one write to the page cache. Raises ``DiskFull``."""
+    def write_settled(
+        self,
+        settled: list[tuple[Progress, Runs]],
+        skipped: dict[Progress, Runs] | None = None,
+    ) -> None:
+        """Append runs of settled and skipped offsets; one write to the page cache.
+
+        Raises ``DiskFull``.
+        """
         known_count = len(self._names)
-        self._append(self._settled_bytes(settled, self._names), known_count)
+        content = self._settled_bytes(settled, self._names, _SETTLED)
+        if skipped:
+            content += self._settled_bytes(skipped.items(), self._names, _SKIPPED)
+        self._append(content, known_count)
 
     def write_positions(self, group: str, topic: str, positions: dict[int, int]) -> None:
         """Append where a group begins, by queue id; one write. Raises ``DiskFull``."""
@@ -133,21 +149,24 @@ class OffsetJournal:
     def restart(
         self,
         moved: list[Progress],
-        settled: list[tuple[Progress, list[tuple[int, int]]]],
+        settled: list[tuple[Progress, Runs]],
+        skipped: dict[Progress, Runs] | None = None,
         dropped: Iterable[tuple[str, str]] = (),
         beginning: Beginning = _AT_FIRST,
     ) -> None:
         """Replace the journal by one that holds only this; durable on return.
 
-        ``moved``: consumer offsets to keep; ``settled``: runs above them; ``dropped``: who is no
-        more, or began anew.
+        ``moved``: consumer offsets to keep; ``settled`` and ``skipped``: runs above them;
+        ``dropped``: who is no more, or began anew.
         """
         names: dict[tuple[str, str], int] = {}
         parts = [
             _dropped_bytes(dropped, beginning, names),
             self._position_bytes(moved, names),
-            self._settled_bytes(settled, names),
+            self._settled_bytes(settled, names, _SETTLED),
         ]
+        if skipped:
+            parts.append(self._settled_bytes(skipped.items(), names, _SKIPPED))
         aside = self._path.with_name(self._path.name + NEXT_SUFFIX)
         self._files.unlink(aside)
         descriptor = self._files.open_append(aside)
@@ -185,8 +204,9 @@ class OffsetJournal:
 
     def _settled_bytes(
         self,
-        settled: list[tuple[Progress, list[tuple[int, int]]]],
+        settled: Iterable[tuple[Progress, Runs]],
         names: dict[tuple[str, str], int],
+        kind: int,
     ) -> bytes:
         parts = []
         for progress, runs in settled:
@@ -194,7 +214,7 @@ class OffsetJournal:
             if head:
                 parts.append(head)
             for first, count in runs:
-                parts.append(_entry(_SETTLED, name_id, progress.queue_id, first, count))
+                parts.append(_entry(kind, name_id, progress.queue_id, first, count))
         return b"".join(parts)
 
     def _append(self, content: bytes, known_count: int) -> None:
@@ -244,7 +264,7 @@ def read_entries(content: bytes) -> tuple[list[JournalEntry], list[tuple[str, st
             names.append((group, topic))
         else:
             group, topic = names[name_id]
-            kinds = kind == _POSITION, kind == _RESET, kind == _LEASE_FLOOR, kind == _DROPPED
+            kinds = [kind == each for each in (_POSITION, _RESET, _LEASE_FLOOR, _DROPPED, _SKIPPED)]
             entries.append(JournalEntry(group, topic, queue_id, first, count, *kinds))
         at = end
     return entries, names, at

@@ -8,7 +8,8 @@
 RocketMQ keeps this in its clients; here the engine has it, so that members may come and go.
 Invariants: consumer_offset <= position <= max_offset of the queue, and position stays within
 ``span_max`` of the consumer offset; every offset in ``[consumer_offset, position)`` is in exactly
-one of in flight, again, settled. A message has at most one lease. Loop thread only.
+one of in flight, again, settled, skipped by a filter; only the span leaves the skipped ones out. A
+message has at most one lease. Loop thread only.
 """
 
 from __future__ import annotations
@@ -17,10 +18,11 @@ import enum
 import heapq
 from typing import TYPE_CHECKING, Final
 
-from storage_engine.delivery.consumer_offsets import Progress
+from storage_engine.delivery.progress import Progress
 from storage_engine.queues.consume_queue import ConsumeQueue
 
 if TYPE_CHECKING:
+    from storage_engine.delivery.looking import SettlingLook
     from storage_engine.delivery.subscription import Subscription
 
 _NEVER: Final = (-1, -1)
@@ -89,11 +91,19 @@ class ProcessQueue:
         self._attempts: dict[int, int] = {}  # deliveries so far, of messages that were given back
 
     def take(
-        self, lease: Lease, now_ms: int, messages_max: int, bytes_max: int, *, is_first: bool
+        self,
+        lease: Lease,
+        now_ms: int,
+        messages_max: int,
+        bytes_max: int,
+        *,
+        is_first: bool,
+        look: SettlingLook | None = None,
     ) -> list[tuple[int, int, int, int]]:
         """Lease messages that are ready: those given back first, then new ones, in order.
 
         ``is_first`` lets the first message exceed ``bytes_max``, so that a large one is not stuck.
+        ``look``: of the new ones only those that it wants; what was given back it has wanted.
 
         Returns:
             (queue_offset, physical_offset, record_bytes, attempt) of each; attempt counts from 1.
@@ -117,8 +127,11 @@ class ProcessQueue:
             self.inflight[queue_offset] = lease
             taken.append((queue_offset, physical_offset, record_bytes, attempt))
             bytes_max -= record_bytes
-        if len(taken) < messages_max:
-            self._take_new(taken, lease, messages_max - len(taken), bytes_max, is_first=is_first)
+        count = messages_max - len(taken)
+        if count and look is None:
+            self._take_new(taken, lease, count, bytes_max, is_first=is_first)
+        elif count and look is not None:
+            self._take_wanted(taken, lease, count, bytes_max, look, is_first=is_first)
         lease.count += len(taken)
         return taken
 
@@ -134,12 +147,17 @@ class ProcessQueue:
         # The consumer offset is ahead after a restart, when receipts from before were settled.
         queue_offset = max(self.position, self.progress.consumer_offset)
         inflight = self.inflight
-        settled = self.progress.settled
+        settled, skipped = self.progress.settled, self.progress.skipped
         end = len(taken) + count
-        max_offset = min(self.queue.max_offset, self.progress.consumer_offset + self._span_max)
+        span_end = self.progress.consumer_offset + self._span_max + skipped.count
+        max_offset = stop = min(self.queue.max_offset, span_end)
         while queue_offset < max_offset and len(taken) < end:
+            if skipped.count:
+                # Before a restart, or a change of the filter, above the consumer offset.
+                queue_offset = skipped.end_of(queue_offset)
+                stop = skipped.first_from(queue_offset, max_offset)
             for physical_offset, record_bytes, _ in self.queue.units(
-                queue_offset, end - len(taken)
+                queue_offset, min(end - len(taken), stop - queue_offset)
             ):
                 if settled and queue_offset in settled:
                     # Settled before a restart, above the consumer offset.
@@ -154,8 +172,57 @@ class ProcessQueue:
                 queue_offset += 1
         self.position = queue_offset
 
+    def _take_wanted(
+        self,
+        taken: list[tuple[int, int, int, int]],
+        lease: Lease,
+        count: int,
+        bytes_max: int,
+        look: SettlingLook,
+        *,
+        is_first: bool,
+    ) -> None:
+        """The same through a filter; what it does not want is skipped."""
+        progress = self.progress
+        settled, skipped = progress.settled, progress.skipped
+        queue_offset = max(self.position, progress.consumer_offset)
+        end = len(taken) + count
+        while len(taken) < end and not look.is_spent:
+            queue_offset = skipped.end_of(queue_offset)
+            span_end = progress.consumer_offset + self._span_max + skipped.count
+            stop = skipped.first_from(queue_offset, min(self.queue.max_offset, span_end))
+            if queue_offset >= stop:
+                break
+            units = self.queue.units(queue_offset, min(stop - queue_offset, look.units_left))
+            while len(taken) < end:
+                unwanted_count, unit = look.next_wanted(units)
+                if unwanted_count:
+                    look.skip(progress, queue_offset, unwanted_count)
+                    queue_offset += unwanted_count
+                if unit is None:
+                    break
+                if settled and queue_offset in settled:
+                    queue_offset += 1
+                    continue
+                physical_offset, record_bytes, _ = unit
+                if record_bytes > bytes_max and not (is_first and not taken):
+                    self.position = queue_offset
+                    return
+                self.inflight[queue_offset] = lease
+                taken.append((queue_offset, physical_offset, record_bytes, 1))
+                bytes_max -= record_bytes
+                queue_offset += 1
+        self.position = queue_offset
+
     def take_in_order(
-        self, lease: Lease, now_ms: int, messages_max: int, bytes_max: int, *, is_first: bool
+        self,
+        lease: Lease,
+        now_ms: int,
+        messages_max: int,
+        bytes_max: int,
+        *,
+        is_first: bool,
+        look: SettlingLook | None = None,
     ) -> list[tuple[int, int, int, int]]:
         """Lease the next batch of an ordered group, as ``take`` does, once the last one is settled.
 
@@ -182,8 +249,11 @@ class ProcessQueue:
             taken.append((queue_offset, physical_offset, record_bytes, attempt))
             bytes_max -= record_bytes
         self._ready_heap = sorted((ready_ms, at) for at, (ready_ms, _) in self._again.items())
-        if not is_held_up and len(taken) < messages_max:
-            self._take_new(taken, lease, messages_max - len(taken), bytes_max, is_first=is_first)
+        count = 0 if is_held_up else messages_max - len(taken)
+        if count and look is None:
+            self._take_new(taken, lease, count, bytes_max, is_first=is_first)
+        elif count and look is not None:
+            self._take_wanted(taken, lease, count, bytes_max, look, is_first=is_first)
         lease.count += len(taken)
         return taken
 
@@ -225,6 +295,11 @@ class ProcessQueue:
         is_settled = retry.progress.is_settled(retry_offset)
         return Verdict.SETTLED if is_settled else Verdict.SETTLE, retry, retry_offset
 
+    def is_leased_beside(self, member_id: str) -> bool:
+        """Whether anybody but this member holds messages; costs a look at all in flight."""
+        leases = self.inflight.values()
+        return any(each.member_id != member_id and each is not _ON_ITS_WAY for each in leases)
+
     def forget(self, first: int, count: int) -> None:
         """Drop what is known about offsets that have just been settled."""
         inflight, again = self.inflight, self._again
@@ -241,7 +316,8 @@ class ProcessQueue:
         """How many messages below the queue's min_offset the group has not settled."""
         progress = self.progress
         span = range(progress.consumer_offset, self.queue.min_offset)
-        return len(span) - sum([offset in span for offset in progress.settled])
+        settled_count = sum([offset in span for offset in progress.settled])
+        return len(span) - settled_count - progress.skipped.count_below(span.stop)
 
     def forget_below_min(self) -> None:
         """Drop what is known about messages that retention has made unreadable."""

@@ -13,8 +13,10 @@ from typing import NamedTuple
 from storage_engine.delivery.consumer_offsets import ConsumerOffsets
 from storage_engine.delivery.members import Members
 from storage_engine.delivery.process_queue import Lease, ProcessQueue
+from storage_engine.delivery.readers import Readers
 from storage_engine.delivery.start_positions import StartOf, min_offset_of
-from storage_engine.errors import StoreError
+from storage_engine.errors import StoreError, SubscriptionConflict
+from storage_engine.filters.message_filter import EVERYTHING, Filter
 from storage_engine.queues.consume_queue import ConsumeQueue
 from storage_engine.wire.deliveries import ReceiveRequest
 from storage_engine.wire.groups import Dispatch, GroupConfig
@@ -55,17 +57,20 @@ class Subscription:
 
     ``queues`` are the topic's, by queue id; ``retry`` is the queue of the group's retry topic for
     messages of this topic, once one has failed; ``sources`` are all of them. ``config`` is the
-    group's as the last receive found it; ``members`` count for an exclusive one only. ``arrived``
-    stands in each source's arrivals.
+    group's as the last receive found it; ``members`` count for an exclusive one only, ``readers``
+    for all. ``filter`` is the one of all readers: with two, each message would be tested by whoever
+    came first, and lost to the other. ``arrived`` stands in each source's arrivals.
     """
 
     __slots__ = (
         "arrived",
         "config",
+        "filter",
         "group",
         "members",
         "parked",
         "queues",
+        "readers",
         "retry",
         "rotor",
         "sources",
@@ -78,6 +83,8 @@ class Subscription:
         self.config = config
         self.group = config.group
         self.members = Members()
+        self.readers = Readers()
+        self.filter = EVERYTHING
         self.topic = topic
         self.arrived = partial(serve, self)
         self.queues: list[ProcessQueue] = []
@@ -85,6 +92,31 @@ class Subscription:
         self.sources: list[ProcessQueue] = []
         self.parked: OrderedDict[Parked, None] = OrderedDict()  # in order of arrival
         self.rotor = 0  # the queue to look at first, so that none starves
+
+    def join(self, member_id: str, wanted: Filter, now_ms: int) -> bool:
+        """Hear of a member, and read through its filter; True when that is another than before.
+
+        Raises ``SubscriptionConflict`` while others read the topic through the one of before.
+        """
+        is_other = wanted is not self.filter and wanted != self.filter
+        if is_other:
+            if self._has_others(member_id, now_ms):
+                raise SubscriptionConflict(
+                    f"the group reads this topic with the {self.filter.kind} filter {self.filter}; "
+                    "another one needs a group of its own, or that no other member has been there "
+                    "for two minutes"
+                )
+            self.filter = wanted
+        self.readers.hear(member_id, now_ms)
+        return is_other
+
+    def _has_others(self, member_id: str, now_ms: int) -> bool:
+        """Whether anybody else waits, holds messages, or was heard of lately."""
+        return (
+            self.readers.has_others(member_id, now_ms)
+            or any(parked.request.member_id != member_id for parked in self.parked)
+            or any(process_queue.is_leased_beside(member_id) for process_queue in self.sources)
+        )
 
     @property
     def is_exclusive(self) -> bool:

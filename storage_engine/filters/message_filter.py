@@ -19,6 +19,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import lru_cache
+from typing import Final
 
 from storage_engine.errors import FilterInvalid
 from storage_engine.filters.evaluation import compile_condition
@@ -27,6 +29,10 @@ from storage_engine.filters.parser import parse
 from storage_engine.filters.syntax import canonical
 from storage_engine.filters.tags import ALL, parse_tags
 from storage_engine.records.tag_hash import java_hash, tag_of
+
+# Some subscriptions bring the same few filters with every request. A compiled one takes up to
+# 200 KB, so all take 50 MB at most.
+_COMPILED_MAX: Final = 256
 
 
 class FilterKind(StrEnum):
@@ -69,6 +75,15 @@ def compile_filter(text: str, kind: FilterKind) -> Filter:
             return _compile_tags(text)
         case FilterKind.SQL92:
             return _compile_condition(text)
+
+
+@lru_cache(_COMPILED_MAX)
+def known_filter(text: str, kind: FilterKind) -> Filter:
+    """The same, compiled before or now; the empty text stands for ``EVERYTHING``.
+
+    Refusals are not remembered. Raises ``FilterInvalid``.
+    """
+    return compile_filter(text, kind) if text else EVERYTHING
 
 
 def _compile_tags(text: str) -> Filter:
@@ -119,3 +134,6 @@ def _kept(text: str) -> str:
 
 def _always(_: object) -> bool:
     return True
+
+
+EVERYTHING: Final = compile_filter(ALL, FilterKind.TAG)

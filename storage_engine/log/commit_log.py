@@ -47,6 +47,7 @@ from storage_engine.records.record import (
     STORED_BY,
 )
 from storage_engine.records.record_check import is_whole
+from storage_engine.records.record_parts import properties_of
 
 log = logging.getLogger(__name__)
 
@@ -281,6 +282,14 @@ class CommitLog:
             ):
                 found.append(index)
         return found
+
+    def properties(self, physical_offset: int, record_bytes: int) -> bytes | None:
+        """The encoded property list of a record, not verified; None when it cannot be one."""
+        segment = self._run.find(physical_offset)
+        if segment is None:
+            return None
+        at = physical_offset - segment.base_offset
+        return properties_of(segment.view[at : at + record_bytes])
 
     def read_many(self, records: list[tuple[int, int]]) -> bytes:
         """Records given by (physical_offset, record_bytes), back to back; neighbours in one

@@ -64,6 +64,27 @@ def parts_of(buffer: bytes | memoryview, at: int = 0) -> RecordParts:
     return RecordParts(record_bytes, queue_id, queue_offset, stamp, topic, tail, topic_end + 2)
 
 
+def properties_of(record: memoryview) -> bytes | None:
+    """The encoded property list of one record; its body is not touched.
+
+    Trusts no byte: None when the lengths in it do not fit together, some bytes when they do.
+    """
+    try:
+        record_bytes, magic, _, _, sysflag, _, body_bytes = _HEAD.unpack_from(record)
+        topic_at = BODY_LENGTH_AT + 4
+        if sysflag & _V6:
+            topic_at += _V6_MORE * (sysflag & _V6).bit_count()
+            body_bytes = LENGTH_4.unpack_from(record, topic_at - 4)[0]
+        topic_at += body_bytes
+        # One byte says how long a topic is, or two; two how long the properties are.
+        start = topic_at + 3 + record[topic_at]
+        if magic != MAGIC_V1:
+            start = topic_at + 4 + ((record[topic_at] << 8) | record[topic_at + 1])
+    except (struct.error, IndexError):
+        return None
+    return bytes(record[start:]) if start <= record_bytes == len(record) else None
+
+
 def reconsume_times_of(buffer: bytes | memoryview, at: int = 0) -> int:
     """RECONSUMETIMES of the record at ``buffer[at]``."""
     sysflag = _HEAD.unpack_from(buffer, at)[4]

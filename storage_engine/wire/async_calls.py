@@ -12,7 +12,12 @@ from typing import TypeVar
 
 from storage_engine.records.record import Record, decode_records
 from storage_engine.wire.dead_letters import PurgeReply, PurgeRequest, RedriveReply, RedriveRequest
-from storage_engine.wire.deliveries import LeaveRequest, SettleReply, SettleRequest
+from storage_engine.wire.deliveries import (
+    LeaveRequest,
+    SettleReply,
+    SettleRequest,
+    SubscribeRequest,
+)
 from storage_engine.wire.frames import decode_look_up_reply, decode_pull_reply, decode_reply
 from storage_engine.wire.groups import GroupConfig, GroupList, GroupRef, GroupStats
 from storage_engine.wire.offsets import (
@@ -63,6 +68,10 @@ class AsyncCalls(abc.ABC):
 
     async def offset_reset(self, request: OffsetResetRequest) -> OffsetResetReply:
         return await self._ask(Op.OFFSET_RESET, request, OffsetResetReply)
+
+    async def subscribe(self, request: SubscribeRequest) -> None:
+        """Raises ``FilterInvalid``, ``SubscriptionConflict`` as the receives would."""
+        await self._ask(Op.SUBSCRIBE, request, Empty)
 
     async def settle(self, request: SettleRequest) -> SettleReply:
         return await self._ask(Op.SETTLE, request, SettleReply)

@@ -192,8 +192,8 @@ class AsyncStoreClient(AsyncCalls):
                 queue_id=record.queue_id,
                 lease_generation=head.lease_generation,
                 queue_offset=record.queue_offset,
-                delay_ms=0,
                 reason="receiver gone",
+                is_release=True,
             )
             for record in decode_records(payload, at)
         ]

@@ -4,14 +4,29 @@ from __future__ import annotations
 
 import msgspec
 
+from storage_engine.filters.message_filter import FilterKind
 from storage_engine.wire.struct import Wire
+
+
+class SubscribeRequest(Wire, frozen=True, kw_only=True):
+    """A member of ``group`` that is about to read ``topic`` through a filter.
+
+    Refused as its receives would be; those need none of this before them.
+    """
+
+    group: str
+    topic: str
+    member_id: str
+    filter: str = ""
+    filter_kind: FilterKind = FilterKind.TAG
 
 
 class ReceiveRequest(Wire, frozen=True, kw_only=True):
     """Lease up to ``messages_max`` messages of ``topic`` to ``member_id`` of ``group``.
 
     Parks for ``wait_ms`` when nothing is ready. ``bytes_max`` counts whole records; the first one
-    is delivered whatever its size.
+    is delivered whatever its size. ``filter``: only what matches, the rest counts as settled; an
+    empty one lets everything through. All members of a group bring the same.
     """
 
     group: str
@@ -21,6 +36,8 @@ class ReceiveRequest(Wire, frozen=True, kw_only=True):
     bytes_max: int
     wait_ms: int
     lease_ms: int
+    filter: str = ""
+    filter_kind: FilterKind = FilterKind.TAG
 
 
 class ReceiveHead(Wire, frozen=True, kw_only=True):
@@ -36,7 +53,9 @@ class ReceiveHead(Wire, frozen=True, kw_only=True):
 
 
 class LeaveRequest(Wire, frozen=True, kw_only=True):
-    """A member of an exclusive group reads the topic no more; others get its queues at once."""
+    """A member reads the topic no more: in an exclusive group others get its queues at once, in any
+    they may have another filter. Its leases stay as they are.
+    """
 
     group: str
     topic: str

@@ -34,7 +34,13 @@ import struct
 from typing import Final
 
 from storage_engine.wire.dead_letters import PurgeReply, PurgeRequest, RedriveReply, RedriveRequest
-from storage_engine.wire.deliveries import LeaveRequest, ReceiveRequest, SettleReply, SettleRequest
+from storage_engine.wire.deliveries import (
+    LeaveRequest,
+    ReceiveRequest,
+    SettleReply,
+    SettleRequest,
+    SubscribeRequest,
+)
 from storage_engine.wire.groups import GroupConfig, GroupList, GroupRef, GroupStats
 from storage_engine.wire.offsets import (
     OffsetCommitReply,
@@ -73,6 +79,7 @@ class Op(enum.IntEnum):
     OFFSET_COMMIT = 22
     OFFSET_RESET = 23
     LEAVE = 24
+    SUBSCRIBE = 25
     TOPIC_PUT = 32
     TOPIC_LIST = 33
     TOPIC_STATS = 34
@@ -167,6 +174,7 @@ REQUEST_TYPES: Final[dict[Op, type[Wire]]] = {
     Op.STATS: Empty,
     Op.REDRIVE: RedriveRequest,
     Op.LEAVE: LeaveRequest,
+    Op.SUBSCRIBE: SubscribeRequest,
     Op.PURGE: PurgeRequest,
 }
 REPLY_TYPES: Final[dict[Op, type[Wire]]] = {
@@ -189,5 +197,6 @@ REPLY_TYPES: Final[dict[Op, type[Wire]]] = {
     Op.STATS: StatsReply,
     Op.REDRIVE: RedriveReply,
     Op.LEAVE: Empty,
+    Op.SUBSCRIBE: Empty,
     Op.PURGE: PurgeReply,
 }

@@ -6,6 +6,7 @@ import enum
 
 import msgspec
 
+from storage_engine.filters.message_filter import FilterKind
 from storage_engine.wire.struct import Wire
 
 
@@ -21,7 +22,8 @@ class PullStatus(enum.StrEnum):
 class PullRequest(Wire, frozen=True, kw_only=True):
     """Read records of one queue from ``queue_offset`` on; changes no delivery state.
 
-    With ``tags``, only those that have one of them.
+    With ``tags``, only those that have one of them; with ``filter``, only those that match. Not
+    both.
     """
 
     topic: str
@@ -30,6 +32,8 @@ class PullRequest(Wire, frozen=True, kw_only=True):
     messages_max: int
     bytes_max: int
     tags: list[str] = msgspec.field(default_factory=list)
+    filter: str = ""
+    filter_kind: FilterKind = FilterKind.TAG
 
 
 class PullHead(Wire, frozen=True, kw_only=True):

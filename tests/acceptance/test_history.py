@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import random
 import signal
-import time
+import threading
 from functools import partial
 
 import httpx
@@ -56,6 +56,7 @@ def is_drained(service: Service) -> bool:
 def test_what_clients_see_under_kills_breaks_no_promise(service: Service) -> None:
     history = History()
     draw = random.Random(SEED)
+    load = threading.Event()  # never set: between the kills the clients have some seconds
     make_topic_and_group(service)
     facts = msgspec.structs.replace(service.facts, topic=NAME, group=NAME)
     producers: list[Client] = [Producer(f"p{n}", facts, history, SEED) for n in range(2)]
@@ -68,13 +69,13 @@ def test_what_clients_see_under_kills_breaks_no_promise(service: Service) -> Non
     for client in clients:
         client.start()
     for name in KILLS:
-        time.sleep(draw.uniform(1.0, 2.5))
+        load.wait(draw.uniform(1.0, 2.5))
         pid = service.facts.pids[name]
         history.add(Killed(name))
         os.kill(pid, signal.SIGKILL)
         wait_until(partial(is_back, service, name, pid), HEAL_WAIT_S, f"{name} is back")
         history.add(Killed(name))  # until it was back, nothing was as usual
-    time.sleep(2)
+    load.wait(2)
     for producer in producers:
         producer.stop()
         producer.join(30)

@@ -22,6 +22,7 @@ from storage_engine.config import StoreConfig
 from storage_engine.delivery.subscription import Delivered, Parked
 from storage_engine.disk.files import Files, Mapping
 from storage_engine.errors import DiskFull, StoreError, SyncFailed
+from storage_engine.filters.message_filter import FilterKind
 from storage_engine.put_path import Appended
 from storage_engine.records.record import Record, StoreMessage, decode_records, encode_record
 from storage_engine.store import Store
@@ -181,7 +182,12 @@ def tiny_config(store_dir: Path, **limits: int) -> StoreConfig:
 
 
 def message(
-    body: bytes, *, topic: str = "t", queue_id: int = 0, tag: str | None = None
+    body: bytes,
+    *,
+    topic: str = "t",
+    queue_id: int = 0,
+    tag: str | None = None,
+    properties: dict[str, str] | None = None,
 ) -> StoreMessage:
     """A message with fixed ids and times."""
     return StoreMessage(
@@ -192,6 +198,7 @@ def message(
         born_timestamp_ms=BORN_MS,
         born_host=("10.0.0.1", 5_000),
         tag=tag,
+        properties=properties or {},
     )
 
 
@@ -277,7 +284,15 @@ class OpenStore:
             assert (await self.put(message(body, queue_id=queue_id))).error is None
 
     def park(
-        self, count: int = 1, *, wait_ms: int = 10_000, lease_ms: int = 1_000, group: str = "g"
+        self,
+        count: int = 1,
+        *,
+        wait_ms: int = 10_000,
+        lease_ms: int = 1_000,
+        group: str = "g",
+        member_id: str = "m",
+        tags: str = "",
+        sql: str = "",
     ) -> tuple[list[Leased], Parked | None]:
         """Receive; the list gets the answer when there is one."""
         answers: list[Leased] = []
@@ -287,21 +302,23 @@ class OpenStore:
             answers.append(Leased(delivered.lease_generation, delivered.attempts, records))
 
         request = ReceiveRequest(
-            group=group,
-            topic="t",
-            member_id="m",
-            messages_max=count,
-            bytes_max=1 << 20,
-            wait_ms=wait_ms,
-            lease_ms=lease_ms,
-        )
+            group=group, topic="t", member_id=member_id, messages_max=count, bytes_max=1 << 20,
+            wait_ms=wait_ms, lease_ms=lease_ms, filter=sql or tags,
+            filter_kind=FilterKind.SQL92 if sql else FilterKind.TAG,
+        )  # fmt: skip
         parked = self.store.consumption.receive(request, answered)
         return answers, parked
 
-    def receive(self, count: int = 16, *, group: str = "g", lease_ms: int = 1_000) -> Leased:
-        """What is ready now."""
-        answers, _ = self.park(count, wait_ms=0, group=group, lease_ms=lease_ms)
+    def receive(self, count: int = 16, *, lease_ms: int = 1_000, **who: str) -> Leased:
+        """What is ready now; ``who`` as for ``park``."""
+        answers, _ = self.park(count, wait_ms=0, lease_ms=lease_ms, **who)
         return answers[0]
+
+    def consumer_offset(self, queue_id: int = 0, *, group: str = "g") -> int:
+        """Of a queue of topic ``t``."""
+        queues = self.store.consumption.group_stats(group).queues
+        (found,) = [queue for queue in queues if (queue.topic, queue.queue_id) == ("t", queue_id)]
+        return found.consumer_offset
 
     def ack(self, leased: Leased, *queue_offsets: int, group: str = "g") -> SettleReply:
         """Ack some of what was leased (all of it when none is named), all of queue 0 or of one."""

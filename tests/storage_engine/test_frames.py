@@ -64,9 +64,10 @@ def test_numbers_of_the_protocol_never_change() -> None:
     assert {op.name: op.value for op in Op} == {
         "HELLO": 1, "PING": 2, "CANCEL": 3, "PUT": 16, "PULL": 17, "RECEIVE": 18, "SETTLE": 19,
             "LOOK_UP": 20, "OFFSET_AT_TIME": 21, "OFFSET_COMMIT": 22, "OFFSET_RESET": 23,
-            "LEAVE": 24,
-        "TOPIC_PUT": 32, "TOPIC_LIST": 33, "TOPIC_STATS": 34, "GROUP_PUT": 40, "GROUP_LIST": 41,
-        "GROUP_STATS": 42, "CHECKPOINT": 48, "STATS": 49, "REDRIVE": 56, "PURGE": 57,
+            "LEAVE": 24, "SUBSCRIBE": 25,
+        "TOPIC_PUT": 32, "TOPIC_LIST": 33, "TOPIC_STATS": 34, "TOPIC_DELETE": 35,
+        "GROUP_PUT": 40, "GROUP_LIST": 41, "GROUP_STATS": 42, "GROUP_DELETE": 43,
+        "CHECKPOINT": 48, "STATS": 49, "REDRIVE": 56, "PURGE": 57,
     }  # fmt: skip
     assert {cls.code: cls.__name__ for cls in ERRORS_BY_CODE.values()}.items() >= {
         1: "StoreUnavailable", 2: "OutcomeUnknown", 3: "BadFrame", 4: "BadRequest",
@@ -74,7 +75,7 @@ def test_numbers_of_the_protocol_never_change() -> None:
         9: "LeaseExpired", 10: "OffsetOutOfRange", 11: "StoreBusy", 12: "DiskFull",
         13: "SyncFailed", 14: "ShuttingDown", 15: "StoreInUse", 16: "StoreCorrupt",
         17: "Unauthenticated", 18: "ConfigInvalid", 19: "StoreReadOnly", 20: "CursorInvalid",
-        21: "FilterInvalid",
+        21: "FilterInvalid", 22: "CommitRefused", 23: "SubscriptionConflict",
     }.items()  # fmt: skip
 
 

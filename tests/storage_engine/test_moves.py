@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storage_engine.delivery.consumer_offsets import Progress
+from storage_engine.delivery.progress import Progress
 from storage_engine.errors import DiskFull
 from storage_engine.moves import Move, Mover, settling
 from storage_engine.records.record import StoreMessage, decode_records, encode_record

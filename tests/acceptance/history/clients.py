@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import random
 import threading
-import time
 from typing import Any  # decoded JSON
 
 import httpx
@@ -84,7 +83,7 @@ class Producer(Client):
                     bodies.append(body)
                     sequence += 1
                 self._send(api, bodies)
-                time.sleep(PAUSE_S)
+                self._is_stopping.wait(PAUSE_S)
 
     def _send(self, api: httpx.Client, bodies: list[str]) -> None:
         offers = [{"body": body, "message_group": body.split("|")[0]} for body in bodies]
@@ -117,7 +116,7 @@ class RestConsumer(Client):
                     messages = self._receive(api, batch)
                     self._settle(api, messages)
                 except httpx.TransportError:
-                    time.sleep(PAUSE_S)
+                    self._is_stopping.wait(PAUSE_S)
 
     def _receive(self, api: httpx.Client, batch: int) -> list[dict[str, Any]]:
         response = api.post(
@@ -125,7 +124,7 @@ class RestConsumer(Client):
             json={"max": RECEIVE_MAX, "wait": "1s", "lease_ms": self.lease_ms},
         )
         if response.status_code != 200:
-            time.sleep(PAUSE_S)
+            self._is_stopping.wait(PAUSE_S)
             return []
         messages: list[dict[str, Any]] = response.json()["messages"]
         for message in messages:
@@ -167,7 +166,7 @@ class SocketConsumer(Client):
             try:
                 batch = self._session(batch)
             except (ConnectionClosed, InvalidHandshake, OSError, TimeoutError):
-                time.sleep(PAUSE_S)
+                self._is_stopping.wait(PAUSE_S)
 
     def _session(self, batch: int) -> int:
         """Until it stops, vanishes, or the connection ends; the number of the last batch."""

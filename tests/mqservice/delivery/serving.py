@@ -111,7 +111,13 @@ class Server:
         return route
 
     def group(
-        self, name: str, *, tenant_id: int = 1, namespace: str = "acme", lease_ms: int = 60_000
+        self,
+        name: str,
+        *,
+        tenant_id: int = 1,
+        namespace: str = "acme",
+        lease_ms: int = 60_000,
+        is_exclusive: bool = False,
     ) -> GroupRoute:
         route = GroupRoute(
             namespace=namespace,
@@ -119,6 +125,7 @@ class Server:
             engine_name=engine_name(namespace=namespace, name=name),
             lease_ms=lease_ms,
             max_reconsume_times=16,
+            is_exclusive=is_exclusive,
         )
         self.groups[tenant_id, namespace, name] = route
         return route

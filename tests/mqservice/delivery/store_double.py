@@ -12,6 +12,7 @@ from mqservice.store import (
     Extend,
     LeaseExpired,
     LeaseRef,
+    LeaveRequest,
     LookUpHead,
     LookUpRequest,
     Nack,
@@ -31,6 +32,7 @@ from mqservice.store import (
     SettleRequest,
     StoreError,
     StoreUnavailable,
+    SubscribeRequest,
 )
 from storage_engine.records.record import decode_record
 
@@ -166,6 +168,16 @@ class StoreDouble:
             lease_generation=self._generation, lease_until_ms=until_ms, attempts=attempts
         )
         return Received(head, records)
+
+    async def subscribe(self, request: SubscribeRequest) -> None:
+        """Refuses nothing: filters are for a real engine."""
+        if not self.is_connected:
+            raise StoreUnavailable("no engine answers")
+
+    async def leave(self, request: LeaveRequest) -> None:
+        await self.subscribe(
+            SubscribeRequest(group=request.group, topic=request.topic, member_id=request.member_id)
+        )
 
     async def settle(self, request: SettleRequest) -> SettleReply:
         self.held_settle_count += 1

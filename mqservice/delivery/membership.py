@@ -1,0 +1,67 @@
+"""A subscription as the engine knows it: a member of a group, reading a topic through a filter.
+
+    sub ──▶ [Membership] ── announce ──▶ refused, or known
+                         ── order ──▶ every fetch says the same again
+    unsub, close ──────── leave ──▶ the others may have another filter
+
+Each subscription is a member of its own, also beside others of its session: two with different
+filters would take each other's messages.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import dataclass
+
+from mqservice.delivery.filters import WantedFilter
+from mqservice.delivery.limits import WAIT_MS_MAX
+from mqservice.store import LeaveRequest, ReceiveRequest, Store, StoreError, SubscribeRequest
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Membership:
+    """Names are the engine's."""
+
+    store: Store
+    group: str
+    topic: str
+    member_id: str
+    wanted: WantedFilter
+    lease_ms: int
+
+    async def announce(self) -> None:
+        """Raises StoreError when it is refused. An engine that is away does not refuse: the fetches
+        wait for it.
+        """
+        request = SubscribeRequest(
+            group=self.group,
+            topic=self.topic,
+            member_id=self.member_id,
+            filter=self.wanted.text,
+            filter_kind=self.wanted.kind,
+        )
+        try:
+            await self.store.subscribe(request)
+        except StoreError as exc:
+            if not exc.retriable:
+                raise
+
+    def order(self, *, messages_max: int, bytes_max: int) -> ReceiveRequest:
+        """A fetch that waits as long as it may."""
+        return ReceiveRequest(
+            group=self.group,
+            topic=self.topic,
+            member_id=self.member_id,
+            messages_max=messages_max,
+            bytes_max=bytes_max,
+            wait_ms=WAIT_MS_MAX,
+            lease_ms=self.lease_ms,
+            filter=self.wanted.text,
+            filter_kind=self.wanted.kind,
+        )
+
+    async def leave(self) -> None:
+        """Messages that are still held keep it a member; nothing else does from now on."""
+        request = LeaveRequest(group=self.group, topic=self.topic, member_id=self.member_id)
+        with contextlib.suppress(StoreError):
+            await self.store.leave(request)

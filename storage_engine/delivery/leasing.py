@@ -1,0 +1,122 @@
+"""Takes messages for one receive, from all queues that its member may read, under one lease.
+
+    receive, serve ──▶ [Leasing] ── take ──▶ ProcessQueue of each queue ──▶ records and attempts
+                           └── damaged ones ──▶ settled: nobody can ever read them
+
+Loop thread only.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+
+from storage_engine.clock import Clock
+from storage_engine.config import StoreConfig
+from storage_engine.delivery.consumer_offsets import ConsumerOffsets
+from storage_engine.delivery.looking import SettlingLook
+from storage_engine.delivery.process_queue import Lease
+from storage_engine.delivery.subscription import Delivered, Subscription
+from storage_engine.errors import StoreError
+from storage_engine.wire.deliveries import ReceiveRequest
+
+log = logging.getLogger(__name__)
+
+
+class Leasing:
+    """See the module's docstring.
+
+    ``damaged`` says which of some records cannot be read as written, ``retries_before`` how often
+    one was moved before it got its place; ``lease_until`` ends a lease at a time (monotonic, ms).
+    """
+
+    def __init__(
+        self,
+        config: StoreConfig,
+        clock: Clock,
+        consumer_offsets: ConsumerOffsets,
+        damaged: Callable[[list[tuple[int, int]]], list[int]],
+        retries_before: Callable[[tuple[int, int]], int],
+        generations: Iterator[int],
+        lease_until: Callable[[int, Lease], None],
+    ) -> None:
+        self._config = config
+        self._clock = clock
+        self._consumer_offsets = consumer_offsets
+        self._damaged = damaged
+        self._retries_before = retries_before
+        self._generations = generations
+        self._lease_until = lease_until
+        self.delivered_count = 0
+        self.damaged_count = 0
+
+    def take(
+        self, subscription: Subscription, request: ReceiveRequest, look: SettlingLook | None
+    ) -> Delivered | None:
+        """Lease what is ready; records that cannot be read as written are settled instead."""
+        if subscription.config.is_paused:
+            return None
+        while (delivered := self._lease(subscription, request, look)) is not None:
+            lease, records, attempts = delivered
+            damaged = self._damaged(records)
+            subscription.count_retries(lease, records, attempts, damaged, self._retries_before)
+            if damaged:
+                self._skip(lease, damaged)
+                lost = frozenset(damaged)
+                records = [entry for at, entry in enumerate(records) if at not in lost]
+                attempts = [entry for at, entry in enumerate(attempts) if at not in lost]
+            if records:
+                self.delivered_count += len(records)
+                until_ms = self._clock.now_ms() + request.lease_ms
+                return Delivered(lease.generation, until_ms, records, attempts)
+        return None
+
+    def _skip(self, lease: Lease, damaged: list[int]) -> None:
+        """Settle messages of a lease, given by their place in it, that nobody can ever read."""
+        places = [(queue, offset) for queue, offsets in lease.parts for offset in offsets]
+        settled = [(queue, [(offset, 1)]) for queue, offset in (places[at] for at in damaged)]
+        try:
+            self._consumer_offsets.settle([(queue.progress, runs) for queue, runs in settled])
+        except StoreError as exc:  # they stay under the lease, and are looked at again after it
+            log.warning("damaged stay", extra={"action": "damaged_put_off", "reason": str(exc)})
+            return
+        for queue, runs in settled:
+            queue.forget(*runs[0])
+        self.damaged_count += len(damaged)
+
+    def _lease(
+        self, subscription: Subscription, request: ReceiveRequest, look: SettlingLook | None
+    ) -> tuple[Lease, list[tuple[int, int]], list[int]] | None:
+        now_ms = self._clock.monotonic_ms()
+        lease = Lease(0, request.member_id, self._clock.now_ms())
+        records: list[tuple[int, int]] = []
+        attempts: list[int] = []
+        bytes_left = min(request.bytes_max, self._config.receive_bytes_max)
+        queues = subscription.sources_of(request.member_id)
+        first = subscription.rotor
+        for index in range(first, first + len(queues)):
+            process_queue = queues[index % len(queues)]
+            room = self._config.inflight_count_max - len(process_queue.inflight)
+            count = min(request.messages_max - len(records), room)
+            if count <= 0:
+                continue
+            take, own = process_queue.take, look
+            if process_queue is subscription.retry:
+                own = None  # what is in there has matched before
+            elif subscription.config.is_ordered:
+                take = process_queue.take_in_order
+            taken = take(lease, now_ms, count, bytes_left, is_first=not records, look=own)
+            if taken:
+                lease.parts.append((process_queue, [entry[0] for entry in taken]))
+                records += [(entry[1], entry[2]) for entry in taken]
+                attempts += [entry[3] for entry in taken]
+                bytes_left -= sum([entry[2] for entry in taken])
+                if len(records) >= request.messages_max:
+                    break
+        if queues and (records or (look is not None and look.is_spent)):
+            subscription.rotor = (first + 1) % len(queues)
+        if not records:
+            return None
+        lease.generation = next(self._generations)
+        self._lease_until(now_ms + request.lease_ms, lease)
+        return lease, records, attempts

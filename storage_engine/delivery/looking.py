@@ -1,0 +1,197 @@
+"""Looks for messages that a filter wants, a little at a time, so that the loop is never held up.
+
+    take ──▶ [Look] ── tag hash of a unit, then properties in the log ──▶ wanted, or skipped
+               │ spent, nothing found, somebody waits
+               └──▶ [Looking] ── next turn of the loop, in turn with others ──▶ serve ──▶ take
+
+One look passes over so many units, reads so many records and takes so long at most; all looks
+between two ticks together take a part of the time, whatever the filters are. What was looked at is
+skipped for good, so the next look goes on behind it. Loop thread only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Final
+
+from storage_engine.clock import Clock
+from storage_engine.delivery.progress import Progress
+from storage_engine.filters.message_filter import Filter
+from storage_engine.queues.consume_queue import Unit
+
+if TYPE_CHECKING:
+    from storage_engine.delivery.subscription import Subscription
+
+_UNITS_MAX: Final = 10_000  # about 1 ms when the tag hash decides
+_RECORDS_MAX: Final = 1_000  # about 5 ms with a usual condition and small bodies
+LOOK_MS_MAX: Final = 5
+# Of the 100 ms between two ticks: a hostile filter leaves two thirds of the loop to everybody else.
+_TICK_SHARE_MS: Final = 30
+# What a message costs that is delivered without a filter; finding one is no waste of time.
+_FOUND_MS: Final = 0.02
+
+
+class Look:
+    """One look through a filter. ``properties`` gives those of a record, unverified."""
+
+    __slots__ = (
+        "_clock",
+        "_end_ms",
+        "_filter",
+        "_properties",
+        "_records_left",
+        "began_ms",
+        "found_count",
+        "units_left",
+    )
+
+    def __init__(
+        self,
+        wanted: Filter,
+        clock: Clock,
+        ms_left: float,
+        properties: Callable[[int, int], bytes | None],
+    ) -> None:
+        self._filter = wanted
+        self._clock = clock
+        self._properties = properties
+        self.found_count = 0
+        self.began_ms = clock.monotonic_ms()
+        self._end_ms = self.began_ms + min(ms_left, LOOK_MS_MAX)
+        self.units_left = _UNITS_MAX if ms_left > 0 else 0
+        self._records_left = _RECORDS_MAX
+
+    @property
+    def is_spent(self) -> bool:
+        return self.units_left <= 0
+
+    def next_wanted(self, units: Iterator[Unit]) -> tuple[int, Unit | None]:
+        """(how many unwanted units came first, the wanted one); None when there is none, or the
+        look is spent.
+        """
+        matches_unit = self._filter.matches_unit
+        count = 0
+        found: Unit | None = None
+        if self.units_left > 0:
+            for unit in units:
+                if matches_unit(unit[2]) and self._wants(unit[0], unit[1]):
+                    found = unit
+                    break
+                count += 1
+                if count >= self.units_left:
+                    break
+        self.units_left -= count
+        if found is not None:
+            self.units_left -= 1
+            self.found_count += 1
+        return count, found
+
+    def _wants(self, physical_offset: int, record_bytes: int) -> bool:
+        """Decided by the properties; a record without any that can be read is for others to
+        judge.
+        """
+        properties = self._properties(physical_offset, record_bytes)
+        is_wanted = properties is None or self._filter.matches(properties)
+        self._records_left -= 1
+        if self._records_left <= 0 or self._clock.monotonic_ms() >= self._end_ms:
+            self.units_left = 0
+        return is_wanted
+
+
+class SettlingLook(Look):
+    """One that settles what it passes over: ``skip`` does that for a run of messages.
+
+    ``damaged`` says which of some records cannot be read as written. What such a one says of itself
+    counts for nothing: it is taken, found damaged, and reported.
+    """
+
+    __slots__ = ("_damaged", "skip")
+
+    def __init__(
+        self,
+        wanted: Filter,
+        clock: Clock,
+        ms_left: float,
+        properties: Callable[[int, int], bytes | None],
+        damaged: Callable[[list[tuple[int, int]]], list[int]],
+        skip: Callable[[Progress, int, int], None],
+    ) -> None:
+        super().__init__(wanted, clock, ms_left, properties)
+        self._damaged = damaged
+        self.skip = skip
+
+    def _wants(self, physical_offset: int, record_bytes: int) -> bool:
+        is_wanted = super()._wants(physical_offset, record_bytes)
+        return is_wanted or bool(self._damaged([(physical_offset, record_bytes)]))
+
+
+class Looking:
+    """See the module's docstring; ``SettlingLook`` says what the first functions are.
+
+    ``later`` has something done in the next turn of the loop; ``serve`` gives what is ready to
+    those who wait.
+    """
+
+    def __init__(
+        self,
+        clock: Clock,
+        properties: Callable[[int, int], bytes | None],
+        damaged: Callable[[list[tuple[int, int]]], list[int]],
+        skip: Callable[[Progress, int, int], None],
+        later: Callable[[Callable[[], None]], object],
+        serve: Callable[[Subscription], None],
+    ) -> None:
+        self._clock = clock
+        self._settle = skip
+        self._reading = properties, damaged, self._skip
+        self._later = later
+        self._serve = serve
+        self._ms_left: float = _TICK_SHARE_MS
+        self._waiting: dict[Subscription, None] = {}  # those that were not looked through, in turn
+        self._has_turn = False
+        self._is_over = False
+        self.skipped_count = 0
+
+    def begin(self, subscription: Subscription) -> SettlingLook:
+        """A look for one take, or for some that follow each other."""
+        return SettlingLook(subscription.filter, self._clock, self._ms_left, *self._reading)
+
+    def end(self, subscription: Subscription, look: Look) -> None:
+        """Count the time, and go on later where somebody still waits behind what was skipped."""
+        spent_ms = self._clock.monotonic_ms() - look.began_ms - look.found_count * _FOUND_MS
+        self._ms_left = min(self._ms_left - spent_ms, _TICK_SHARE_MS)
+        if look.is_spent and subscription.parked and not self._is_over:
+            self._waiting[subscription] = None
+            self._want_turn()
+
+    def tick(self) -> None:
+        """A new share of time; every tick."""
+        self._ms_left = _TICK_SHARE_MS
+        if self._waiting and not self._has_turn:
+            # At once: those who have waited come before the receives of this tick.
+            self._turn()
+
+    def stop(self) -> None:
+        """Look no more: the files are about to be closed."""
+        self._is_over = True
+        self._waiting.clear()
+
+    def _skip(self, progress: Progress, first: int, count: int) -> None:
+        self._settle(progress, first, count)
+        self.skipped_count += count
+
+    def _want_turn(self) -> None:
+        if not self._has_turn and self._ms_left > 0:
+            self._has_turn = True
+            self._later(self._turn)
+
+    def _turn(self) -> None:
+        self._has_turn = False
+        if self._waiting:
+            subscription = next(iter(self._waiting))
+            del self._waiting[subscription]
+            try:
+                self._serve(subscription)
+            finally:
+                if self._waiting:
+                    self._want_turn()

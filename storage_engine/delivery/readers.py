@@ -1,0 +1,50 @@
+"""Who reads a topic for a group, in any mode of dispatch, as far as receives tell.
+
+receive ── hear(member) ──▶ [Readers] ── has_others(member)? ──▶ may it bring another filter?
+
+A reader is there for 120 s after it was last heard of, as in RocketMQ. Only so many are remembered:
+the latest ones. Loop thread only.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import Final
+
+from storage_engine.delivery.members import SILENCE_MS_MAX
+
+# Receives over REST that name no consumer are each a member of its own.
+_READERS_MAX: Final = 1_000
+
+
+class Readers:
+    """See the module's docstring. Times are monotonic."""
+
+    __slots__ = ("_heard_ms",)
+
+    def __init__(self) -> None:
+        self._heard_ms: OrderedDict[str, int] = OrderedDict()  # the latest last
+
+    def hear(self, member_id: str, now_ms: int) -> None:
+        heard_ms = self._heard_ms
+        heard_ms[member_id] = now_ms
+        if len(heard_ms) == 1:
+            return
+        heard_ms.move_to_end(member_id)
+        while len(heard_ms) > 1:
+            oldest = next(iter(heard_ms))
+            if len(heard_ms) <= _READERS_MAX and heard_ms[oldest] > now_ms - SILENCE_MS_MAX:
+                break
+            del heard_ms[oldest]
+
+    def leave(self, member_id: str) -> None:
+        self._heard_ms.pop(member_id, None)
+
+    def has_others(self, member_id: str, now_ms: int) -> bool:
+        """Whether anybody but this member is there."""
+        for other_id, heard_ms in reversed(self._heard_ms.items()):
+            if heard_ms <= now_ms - SILENCE_MS_MAX:
+                return False
+            if other_id != member_id:
+                return True
+        return False

@@ -1,0 +1,134 @@
+"""One group, one topic, one filter: who may change it, and who is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from storage_engine.delivery.members import SILENCE_MS_MAX
+from storage_engine.delivery.readers import Readers
+from storage_engine.errors import SubscriptionConflict
+from storage_engine.wire.deliveries import SubscribeRequest
+from tests.storage_engine.doubles import OpenStore, message
+
+
+async def opened(store_dir: Path) -> OpenStore:
+    store = OpenStore(store_dir).open()
+    store.topic()
+    store.group()
+    return store
+
+
+async def test_another_filter_is_refused_while_a_member_waits(tmp_path: Path) -> None:
+    store = await opened(tmp_path)
+    answers, parked = store.park(member_id="one", tags="a")
+
+    for _ in range(2):
+        with pytest.raises(SubscriptionConflict, match="with the tag filter a;"):
+            store.receive(member_id="two", tags="b")
+    with pytest.raises(SubscriptionConflict):
+        store.receive(member_id="two")  # no filter is another one, too
+    assert store.receive(member_id="two", tags=" a ").bodies == []  # the same, spelled otherwise
+
+    await store.put(message(b"x", tag="a"))
+    assert [answer.bodies for answer in answers] == [[b"x"]]
+    assert parked is not None
+    await store.close()
+
+
+async def test_a_member_is_there_for_two_minutes_after_its_last_receive(tmp_path: Path) -> None:
+    store = await opened(tmp_path)
+    store.receive(member_id="one", tags="a")
+    store.clock.advance(SILENCE_MS_MAX - 1)
+    with pytest.raises(SubscriptionConflict):
+        store.receive(member_id="two", sql="a > 5")
+    store.clock.advance(1)
+    store.receive(member_id="two", sql="a > 5")
+    with pytest.raises(SubscriptionConflict, match="the sql92 filter a > 5;"):
+        store.receive(member_id="one", tags="a")
+    await store.close()
+
+
+async def test_a_parked_member_is_there_however_long_ago_it_was_heard_of(tmp_path: Path) -> None:
+    store = OpenStore(tmp_path, limits={"poll_wait_ms_max": 10 * SILENCE_MS_MAX}).open()
+    store.topic()
+    store.group()
+    store.park(member_id="one", tags="a", wait_ms=10 * SILENCE_MS_MAX)
+    store.clock.advance(2 * SILENCE_MS_MAX)
+    with pytest.raises(SubscriptionConflict):
+        store.receive(member_id="two", tags="b")
+    await store.close()
+
+
+async def test_held_messages_keep_a_member_there_until_they_are_settled(tmp_path: Path) -> None:
+    store = await opened(tmp_path)
+    await store.put(message(b"x", tag="a"))
+    held = store.receive(member_id="one", tags="a", lease_ms=10 * SILENCE_MS_MAX)
+    store.clock.advance(2 * SILENCE_MS_MAX)
+    with pytest.raises(SubscriptionConflict):
+        store.receive(member_id="two", tags="b")
+    store.ack(held)
+    assert store.receive(member_id="two", tags="b").bodies == []
+    await store.close()
+
+
+async def test_a_lone_member_changes_its_filter_and_its_own_waits_end(tmp_path: Path) -> None:
+    store = await opened(tmp_path)
+    await store.put(message(b"x", tag="a"))
+    store.receive(member_id="one", tags="a", lease_ms=60_000)
+    answers, _ = store.park(member_id="one", tags="a")
+
+    changed, _ = store.park(member_id="one", tags="b")
+
+    assert [answer.bodies for answer in answers] == [[]]
+    await store.put(message(b"old", tag="a"))
+    await store.put(message(b"new", tag="b"))
+    assert [answer.bodies for answer in changed] == [[b"new"]]
+    await store.close()
+
+
+async def test_a_member_that_left_is_there_no_more(tmp_path: Path) -> None:
+    store = await opened(tmp_path)
+    consumption = store.store.consumption
+    announced = SubscribeRequest(group="g", topic="t", member_id="one", filter="a")
+    consumption.subscribe(announced)
+    with pytest.raises(SubscriptionConflict):
+        store.receive(member_id="two", tags="b")
+    consumption.delivery.leave("g", "t", "one")
+    consumption.delivery.leave("g", "none", "one")
+    store.receive(member_id="two", tags="b")
+    with pytest.raises(SubscriptionConflict):
+        consumption.subscribe(announced)
+    await store.close()
+
+
+async def test_a_message_on_its_way_to_the_retries_belongs_to_nobody(tmp_path: Path) -> None:
+    store = await opened(tmp_path)
+    await store.put(message(b"x", tag="a"))
+    store.receive(member_id="one", tags="a", lease_ms=1_000)
+    store.clock.advance(SILENCE_MS_MAX)
+    store.store.consumption.delivery.tick()  # the lease has ended, its message moves later
+    store.receive(member_id="two", tags="b")
+    await store.close()
+
+
+async def test_other_groups_and_topics_have_filters_of_their_own(tmp_path: Path) -> None:
+    store = await opened(tmp_path)
+    store.group("h")
+    await store.put(message(b"x", tag="a"))
+    assert store.receive(member_id="one", tags="a").bodies == [b"x"]
+    assert store.receive(member_id="two", group="h", tags="b").bodies == []
+    await store.close()
+
+
+def test_members_are_forgotten_with_time_and_beyond_a_number() -> None:
+    readers = Readers()
+    for number in range(5_000):
+        readers.hear(f"m{number}", number)
+    assert len(readers._heard_ms) == 1_000
+    readers.hear("m4999", SILENCE_MS_MAX + 4_998)
+    assert not readers.has_others("m4999", SILENCE_MS_MAX + 4_998)
+    assert readers.has_others("other", SILENCE_MS_MAX + 4_998)
+    readers.leave("m4999")
+    assert not readers.has_others("other", SILENCE_MS_MAX + 4_998)
