@@ -97,15 +97,15 @@ class Catalog:
         self._routes.pop(topic.encode(), None)
 
     def queues_of(self, topic: str) -> list[ConsumeQueue]:
-        """The queues of a topic that exists: no more than it has by its configuration, though one
-        of this name that was deleted may have had more.
+        """The queues of a topic that exists: all that it has ever had, but not those of one of this
+        name that was deleted.
         """
         queues = self._queues.by_topic[topic.encode()]
-        count = self.topics[topic].queue_count
+        count = self._topics.read_counts[topic]
         return queues if len(queues) == count else queues[:count]
 
     def _route(self, config: TopicConfig) -> None:
-        queues = self._queues.ensure(config.topic, config.queue_count)
+        queues = self._queues.ensure(config.topic, self._topics.read_counts[config.topic])
         topic = config.topic.encode()
         self._routes[topic] = Route(
             queues,

@@ -81,7 +81,11 @@ class _GroupFile(msgspec.Struct, kw_only=True, rename="camel"):
 
 
 class TopicTable:
-    """All topics, by full name."""
+    """All topics, by full name.
+
+    ``read_counts``: how many queues a topic has had at most; what stands in those that it has no
+    more is still to be read, though nothing is put there.
+    """
 
     def __init__(self, files: Files, store_path: Path, clock: Clock) -> None:
         self._files = files
@@ -89,6 +93,7 @@ class TopicTable:
         self._path = store_path / CONFIG_DIR / TOPICS_FILE
         self._version = _DataVersion()
         self.topics: dict[str, TopicConfig] = {}
+        self.read_counts: dict[str, int] = {}
 
     def load(self) -> None:
         """Raises ``StoreCorrupt`` when the file is there and cannot be read."""
@@ -101,6 +106,7 @@ class TopicTable:
                 durability=Durability(row.attributes.get(_DURABILITY, Durability.SYNC)),
                 retention_ms=int(row.attributes.get(_RETENTION_MS, "0")),
             )
+            self.read_counts[name] = max(row.read_queue_nums, row.write_queue_nums)
 
     def put(self, config: TopicConfig) -> None:
         """Add or change one topic; durable on return (two fsyncs). Raises ``DiskFull``."""
@@ -111,10 +117,14 @@ class TopicTable:
         self._save({name: config for name, config in self.topics.items() if name != topic})
 
     def _save(self, topics: dict[str, TopicConfig]) -> None:
+        read_counts = {
+            name: max(topic.queue_count, self.read_counts.get(name, 0))
+            for name, topic in topics.items()
+        }
         rows = {
             name: _TopicRow(
                 topic_name=name,
-                read_queue_nums=topic.queue_count,
+                read_queue_nums=read_counts[name],
                 write_queue_nums=topic.queue_count,
                 attributes={
                     _DURABILITY: topic.durability,
@@ -126,7 +136,7 @@ class TopicTable:
         version = _next_version(self._version, self._clock)
         file = _TopicFile(data_version=version, topic_config_table=rows)
         self._files.replace(self._path, msgspec.json.encode(file))
-        self._version, self.topics = version, topics
+        self._version, self.topics, self.read_counts = version, topics, read_counts
 
 
 class GroupTable:

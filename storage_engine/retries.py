@@ -138,11 +138,11 @@ class Retries:
 
     def _move_some(self) -> bool:
         """One append; False when it must be tried again later."""
-        taken: list[Failure] = []
+        taken_count = 0
         successors: list[_Successor] = []
         room = self._mover.batch_bytes_max
         try:
-            while self._waiting and room > 0 and len(taken) < _BATCH_COUNT_MAX:
+            while self._waiting and room > 0 and taken_count < _BATCH_COUNT_MAX:
                 failure = self._waiting[0]
                 successor = self._successor_or_back(failure)
                 if successor is not None:
@@ -150,7 +150,8 @@ class Retries:
                         break
                     room -= len(successor.record)
                     successors.append(successor)
-                taken.append(self._waiting.popleft())
+                self._waiting.popleft()
+                taken_count += 1
             if not successors:
                 return True
             moves = [
@@ -160,7 +161,8 @@ class Retries:
             reset_counts = [move.progress.reset_count for move in moves]
             places = self._mover.move(moves, partial(self._published, successors, reset_counts))
         except StoreError as exc:
-            self._waiting.extendleft(reversed(taken))
+            # Those without a successor are done with: settled, or back in their place.
+            self._waiting.extendleft([each.failure for each in reversed(successors)])
             log.warning("retries wait", extra={"action": "retries_stalled", "reason": str(exc)})
             return False
         for successor, place in zip(successors, places, strict=True):
@@ -197,7 +199,7 @@ class Retries:
         group = self._catalog.groups.get(failure.process_queue.owner.group)
         process_queue, queue_offset = failure.process_queue, failure.queue_offset
         if process_queue.progress.is_settled(queue_offset):
-            return None  # at the last try, which another message held up
+            return None  # it expired while it waited
         place = process_queue.queue.unit(queue_offset)[:2]
         if group is None or self._commit_log.damaged([place]):
             self._consumer_offsets.settle_moved(process_queue.progress, [(queue_offset, 1)])

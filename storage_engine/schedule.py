@@ -71,6 +71,15 @@ class Source:
         """The first message that may still be to come."""
         return max(self.progress.consumer_offset, self.queue.min_offset)
 
+    @property
+    def pending_count(self) -> int:
+        """Messages that are still to come."""
+        start, settled = self.start, self.progress.settled
+        above = len(settled)
+        if self.progress.consumer_offset < start:
+            above = sum([queue_offset >= start for queue_offset in settled])
+        return self.queue.max_offset - start - above
+
     def is_pending(self, queue_offset: int) -> bool:
         return (
             queue_offset >= self.start
@@ -143,10 +152,7 @@ class Schedule:
     @property
     def pending_count(self) -> int:
         """Messages that are still to come; costs a look at every queue."""
-        return sum(
-            source.queue.max_offset - source.start - len(source.progress.settled)
-            for source in self.sources
-        )
+        return sum([source.pending_count for source in self.sources])
 
     def _arrived(self, source: Source) -> None:
         queue = source.queue
@@ -161,7 +167,13 @@ class Schedule:
 
     def tick(self) -> None:
         """Deliver what is due, as far as one step goes; look further ahead when it is time."""
-        self.follow()
+        try:
+            self.follow()
+        except StoreError as exc:  # tried again at the next tick; the queues known go on
+            log.warning(
+                "not followed yet", extra={"action": "schedule_put_off", "reason": str(exc)}
+            )
+        self._pass_over_expired()
         now_ms = self._clock.now_ms()
         if now_ms + _AHEAD_MS >= self._horizon_ms and not self._looks:
             self._move_horizon(now_ms + _HORIZON_MS)
@@ -169,6 +181,17 @@ class Schedule:
         for _ in range(_BATCHES_A_STEP):
             if not self._deliver_some(now_ms):
                 return
+
+    def _pass_over_expired(self) -> None:
+        """Settle what retention could not append again, which is damaged.
+
+        Else all that is settled behind it would be kept one by one, for ever.
+        """
+        for source in self.sources:
+            first = source.progress.consumer_offset
+            count = source.queue.min_offset - first
+            if count > 0:
+                self._consumer_offsets.settle_moved(source.progress, [(first, count)])
 
     def _deliver_some(self, now_ms: int) -> bool:
         """One append of what is due by now; False when nothing is, or it must be tried again."""

@@ -288,8 +288,9 @@ class ProcessQueue:
         """The same for a message that was moved, and where it is now; nobody has had it since."""
         _, retry_offset = self._moved[queue_offset]
         retry = self.owner.retry
-        assert retry is not None
-        if retry_offset < 0 or retry_offset in retry.inflight or retry_offset in retry._moved:
+        if retry is None or retry_offset < 0:  # dead, or it waits
+            return Verdict.EXPIRED, self, queue_offset
+        if retry_offset in retry.inflight or retry_offset in retry._moved:
             return Verdict.EXPIRED, retry, retry_offset
         is_settled = retry.progress.is_settled(retry_offset)
         return Verdict.SETTLED if is_settled else Verdict.SETTLE, retry, retry_offset

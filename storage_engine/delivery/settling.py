@@ -162,7 +162,7 @@ class Settling:
             )
             # Same generation, so receipts stay good; an own lease, since the others end when they
             # did.
-            longer = Lease(lease.generation, lease.member_id)
+            longer = Lease(lease.generation, lease.member_id, lease.began_ms)
             process_queue.move(extend.queue_offset, longer)
             self._lease_until(now_ms + lease_ms, longer)
             extended.append(wall_ms + lease_ms)

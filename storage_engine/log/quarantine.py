@@ -103,12 +103,21 @@ class Quarantine:
             )
 
     def drop_below(self, offset: int) -> None:
-        """Forget places in segments that retention has deleted."""
-        kept = {start: entry for start, entry in self._entries.items() if start >= offset}
-        if len(kept) < len(self._entries):
-            self._entries = kept
-            self.count = len(kept)
+        """Forget places in segments that retention has deleted. Raises ``DiskFull``."""
+        if self.forget_below(offset):
             self._save()
+
+    def forget_below(self, offset: int) -> bool:
+        """The same without writing it down; whether there were any.
+
+        For a start: the write may have found no room when the segments were deleted.
+        """
+        kept = {start: entry for start, entry in self._entries.items() if start >= offset}
+        if len(kept) == len(self._entries):
+            return False
+        self._entries, self._is_saved = kept, False
+        self.count = len(kept)
+        return True
 
     def _save(self) -> None:
         self._is_saved = False

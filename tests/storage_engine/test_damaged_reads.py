@@ -124,3 +124,22 @@ async def test_a_run_whose_number_was_lost_takes_one_that_no_run_has_had(
         assert 1_000_000 < lost < 1 << 23
     async with OpenStore(tmp_path / "s") as store:
         assert store.store.epoch == lost + 1
+
+
+async def test_an_alarm_that_could_not_be_taken_back_ends_with_the_next_start(
+    tmp_path: Path,
+) -> None:
+    """The list finds no room when the segment has just been deleted."""
+    limits = {"retention_bytes": 2 * 4_096}
+    path = tmp_path / "s/config/quarantine.json"
+    async with OpenStore(tmp_path / "s", limits=limits) as store:
+        store.topic()
+        await store.put_bodies(b"hurt", *[bytes(1_000)] * 14)
+        store.store._commit_log.segments()[0].view[90] ^= 0x10
+        assert pulled(store, 0, 1) == (PullStatus.NO_MATCHED_MSG, 1, [])
+        listed = path.read_bytes()
+        await store.store.retention.run()
+        assert store.store.watched().quarantine.count == 0
+    path.write_bytes(listed)
+    async with OpenStore(tmp_path / "s", limits=limits) as store:
+        assert store.store.watched().quarantine.count == 0

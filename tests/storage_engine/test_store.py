@@ -372,3 +372,19 @@ async def test_a_segment_whose_directory_could_not_be_synced_is_made_again(tmp_p
         with pytest.raises(SyncFailed):
             store.start_put([message(bytes(1_000))])
         assert (await store.put(message(bytes(1_000)))).offsets[0][0] == 3
+
+
+async def test_messages_in_queues_that_a_topic_has_no_more_are_read_and_delivered(
+    tmp_path: Path,
+) -> None:
+    async with OpenStore(tmp_path / "s") as store:
+        store.topic(queues=2)
+        store.group()
+        await store.put_bodies(b"kept", queue_id=1)
+        store.topic(queues=1)
+        assert store.pull_bodies(queue_id=1) == [b"kept"]
+        (offset, _), *_ = (await store.put(message(b"refused", queue_id=1))).offsets
+        assert offset == -QueueNotFound.code
+    async with OpenStore(tmp_path / "s") as store:
+        assert store.pull_bodies(queue_id=1) == [b"kept"]
+        assert store.receive().bodies == [b"kept"]

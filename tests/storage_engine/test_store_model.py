@@ -9,18 +9,15 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from storage_engine.errors import DiskFull
 from storage_engine.records.schedule_topic import SCHEDULE_TOPIC
-from storage_engine.wire.deliveries import Extend, LeaseRef, Nack, SettleReply, SettleRequest
 from storage_engine.wire.topics import Durability, TopicConfig
 from tests.storage_engine.doubles import SEGMENT_BYTES
 from tests.storage_engine.model.group_model import Receipt
+from tests.storage_engine.model.modelled_consumption import FULL_PERCENT, ROOMY, ConsumedStore
 from tests.storage_engine.model.modelled_store import (
     BODY_BYTES_MAX,
-    FULL_PERCENT,
     GROUPS,
     RETENTION_MS,
-    ROOMY,
     Cursor,
-    ModelledStore,
     Wanted,
 )
 from tests.storage_engine.model.stopped_files import delete_derived, derived, flip_bit
@@ -45,17 +42,36 @@ queue_ids = st.integers(0, QUEUES_MAX - 1)
 topics = st.sampled_from(TOPICS)
 
 
+def has_receipts(machine: StoreMachine) -> bool:
+    return any(group.receipts for group in machine.both.groups.values())
+
+
 class StoreMachine(RuleBasedStateMachine):
     """One store; every rule does the same to the store and to its model."""
 
-    @initialize(retention_segments=st.sampled_from([0, 4]), durability=st.sampled_from(Durability))
-    def start(self, retention_segments: int, durability: Durability) -> None:
-        self.both = ModelledStore(retention_segments * SEGMENT_BYTES)
+    @initialize(
+        retention_segments=st.sampled_from([0, 4]),
+        durability=st.sampled_from(Durability),
+        max_reconsume_times=st.sampled_from([2, 16]),
+        has_begun=st.booleans(),
+    )
+    def start(
+        self,
+        retention_segments: int,
+        durability: Durability,
+        max_reconsume_times: int,
+        has_begun: bool,
+    ) -> None:
+        self.both = ConsumedStore(retention_segments * SEGMENT_BYTES, max_reconsume_times)
         self.cursors: list[Cursor] = []
         topic = TopicConfig(topic="a", queue_count=QUEUES_MAX, durability=durability)
         self.both.topic_put(topic)
         self.both.topic_put(TopicConfig(topic="c", queue_count=1))
         self.both.topic_put(TopicConfig(topic=SCHEDULE_TOPIC, queue_count=1))
+        self.both.tick()  # the schedule follows its queues from here on
+        for group in sorted(GROUPS) if has_begun else ():
+            self.both.receive(group, "a", 1, LEASES_MS[0])
+            self.both.receive(group, "c", 1, LEASES_MS[0])
 
     # Topics and puts --------------------------------------------------------------------------
 
@@ -156,60 +172,72 @@ class StoreMachine(RuleBasedStateMachine):
     def receive(self, group: str, topic: str, count: int, lease_ms: int) -> None:
         self.both.receive(group, topic, count, lease_ms)
 
+    @rule(
+        group=st.sampled_from(sorted(GROUPS)),
+        topic=topics,
+        count=st.integers(1, 4),
+        times=st.integers(1, 4),
+        delay_ms=st.sampled_from([0, 300, 5_000, None]),
+        full=st.sampled_from([(), (), ("create", "allocate"), ("append",), ("replace",)]),
+    )
+    def receive_and_give_back(
+        self,
+        group: str,
+        topic: str,
+        count: int,
+        times: int,
+        delay_ms: int | None,
+        full: tuple[str, ...],
+    ) -> None:
+        """Again and again, so that messages come as far as the dead letters.
+
+        A disk that is full when they must move holds them up, and no more than that.
+        """
+        self.both.model.is_pristine = self.both.model.is_pristine and not full
+        receipts = self.both.groups[group].receipts
+        for _ in range(times):
+            known = len(receipts)
+            self.both.receive(group, topic, count, LEASES_MS[0])
+            for receipt in receipts[known:]:
+                self.both.nack(group, receipt, delay_ms, is_dead=False)
+            self.both.files.full = set(full)
+            self.both.tick(may_fail=bool(full))
+            self.both.files.full = set()
+            self.tick()
+            self.time_passes(delay_ms or 0, 0, ticks=True)
+
     def drawn_receipt(self, data: st.DataObject) -> tuple[str, Receipt]:
-        known = [(n, r) for n, group in sorted(self.both.groups.items()) for r in group.receipts]
-        return data.draw(st.sampled_from(known[-12:]))
+        """Of all receipts most are spent: those that still say something are drawn as often."""
+        groups = self.both.groups
+        name = data.draw(st.sampled_from(sorted(n for n in groups if groups[n].receipts)))
+        group = groups[name]
+        kinds = [
+            group.receipts[-12:],
+            [receipt for receipt in group.receipts if group.holds(receipt)],
+            [receipt for receipt in group.receipts if group.went_at_once(receipt)],
+        ]
+        kinds = [kind for kind in kinds if kind]
+        kind = data.draw(st.integers(0, len(kinds) - 1))
+        return name, data.draw(st.sampled_from(kinds[kind]))
 
-    def settle(self, request: SettleRequest) -> SettleReply:
-        return self.both.store.consumption.settle(request)
-
-    @precondition(lambda self: any(group.receipts for group in self.both.groups.values()))
+    @precondition(has_receipts)
     @rule(data=st.data())
     def ack(self, data: st.DataObject) -> None:
-        name, receipt = self.drawn_receipt(data)
-        group, (generation, place) = self.both.groups[name], receipt
-        ref = LeaseRef(
-            topic=place.queue[0], queue_id=place.queue[1], lease_generation=generation,
-            queue_offsets=[place.offset],
-        )  # fmt: skip
-        reply = self.settle(SettleRequest(group=name, acks=[ref]))
-        if group.is_settled(place):
-            assert reply.failures == []
-        elif receipt in group.superseded:
-            assert len(reply.failures) == 1
-        else:
-            assert (reply.acked_count, reply.failures) == (1, [])
-            group.acked(place)
+        self.both.ack(*self.drawn_receipt(data))
 
-    @precondition(lambda self: any(group.receipts for group in self.both.groups.values()))
-    @rule(data=st.data(), delay_ms=st.sampled_from([0, 300, 5_000]))
-    def nack(self, data: st.DataObject, delay_ms: int) -> None:
-        name, receipt = self.drawn_receipt(data)
-        group, (generation, place) = self.both.groups[name], receipt
-        nack = Nack(
-            topic=place.queue[0], queue_id=place.queue[1], lease_generation=generation,
-            queue_offset=place.offset, delay_ms=delay_ms,
-        )  # fmt: skip
-        is_held = group.holds(receipt)
-        assert self.settle(SettleRequest(group=name, nacks=[nack])).nacked_count == int(is_held)
-        if is_held:
-            del group.held[place]
-            group.delayed[place] = self.both.clock.monotonic_ms() + delay_ms
+    @precondition(has_receipts)
+    @rule(
+        data=st.data(),
+        delay_ms=st.sampled_from([0, 0, 300, 5_000, None]),
+        is_dead=st.sampled_from([False, False, False, True]),
+    )
+    def nack(self, data: st.DataObject, delay_ms: int | None, is_dead: bool) -> None:
+        self.both.nack(*self.drawn_receipt(data), delay_ms, is_dead=is_dead)
 
-    @precondition(lambda self: any(group.receipts for group in self.both.groups.values()))
+    @precondition(has_receipts)
     @rule(data=st.data(), lease_ms=st.sampled_from(LEASES_MS))
     def extend(self, data: st.DataObject, lease_ms: int) -> None:
-        name, receipt = self.drawn_receipt(data)
-        group, (generation, place) = self.both.groups[name], receipt
-        extend = Extend(
-            topic=place.queue[0], queue_id=place.queue[1], lease_generation=generation,
-            queue_offset=place.offset, lease_ms=lease_ms,
-        )  # fmt: skip
-        is_held = group.holds(receipt)
-        reply = self.settle(SettleRequest(group=name, extends=[extend]))
-        assert bool(reply.extended_until_ms[0]) == is_held
-        if is_held:
-            group.held[place] = generation, self.both.clock.monotonic_ms() + lease_ms
+        self.both.extend(*self.drawn_receipt(data), lease_ms)
 
     # Time -------------------------------------------------------------------------------------
 
@@ -226,15 +254,19 @@ class StoreMachine(RuleBasedStateMachine):
 
     @rule()
     def tick(self) -> None:
-        self.both.store.tick()
-        self.both.store.flush_async()
-        self.both.store.sync_offsets()
-        for group in self.both.groups.values():
-            group.tick(self.both.clock.monotonic_ms())
+        self.both.tick()
+
+    @rule()
+    def tick_while_a_sync_fails(self) -> None:
+        """What moves is settled when what takes its place has been written anew."""
+        self.both.files.sync_failures = 1
+        self.both.tick()
+        self.both.files.sync_failures = 0
 
     @rule()
     def checkpoint(self) -> None:
         self.both.run(self.both.store.checkpoint())
+        self.both.lacks_settles = False
 
     @rule(
         used_percent=st.sampled_from([0, 0, 0, 80, 86, 95]),
@@ -286,7 +318,9 @@ class StoreMachine(RuleBasedStateMachine):
         hurt = queue.records[offset]
         newest = max(self._stored(), key=lambda one: one.physical_offset)
         # After a kill nobody knows that the disk had the very last one: a torn tail.
-        self.both.stop(is_killed=is_killed and hurt is not newest)
+        # After a journal without room only the record of a move may know what that has settled.
+        is_known = hurt is not newest and not self.both.lacks_settles
+        self.both.stop(is_killed=is_killed and is_known)
         flip_bit(self.both.store_dir, hurt, bit)
         queue.damaged.add(offset)
         self.both.model.is_pristine = False
@@ -298,7 +332,7 @@ class StoreMachine(RuleBasedStateMachine):
     @rule(
         full=st.sets(st.sampled_from(["create", "allocate", "append", "replace"]), min_size=1),
         frame=frames,
-        what=st.sampled_from(["put", "receive", "topic", "checkpoint", "read", "open"]),
+        what=st.sampled_from(["put", "receive", "tick", "topic", "checkpoint", "read", "open"]),
     )
     def disk_is_full_for_a_while(self, full: set[str], frame: list[Wanted], what: str) -> None:
         self.both.model.is_pristine = False
@@ -311,6 +345,8 @@ class StoreMachine(RuleBasedStateMachine):
                     self.both.put(frame)
                 case "receive":
                     self.both.receive("g", "a", 3, LEASES_MS[0])
+                case "tick":
+                    self.both.tick(may_fail=True)
                 case "topic":
                     is_one = self.both.model.topics["a"].queue_count == 1
                     queue_count = QUEUES_MAX if is_one else 1
@@ -336,16 +372,7 @@ class StoreMachine(RuleBasedStateMachine):
         self.read_everything()
         count = self.both.store.watched().quarantine.count
         assert bool(count) == bool(self.both.model.damaged_in_log())  # the alarm stays
-        for group_name, group in self.both.groups.items():
-            for stats in self.both.store.consumption.group_stats(group_name).queues:
-                name = stats.topic, stats.queue_id
-                queue = self.both.model.queues[name]
-                assert (stats.min_offset, stats.max_offset) == (queue.min_offset, queue.max_offset)
-                low = group.consumer_offset(name)
-                high = group.consumer_offset(name, with_damaged=True)
-                assert low <= stats.consumer_offset <= high
-                # Damaged ones stay leased when there was no room to settle them.
-                assert 0 <= stats.inflight_count - group.held_count(name) <= len(queue.damaged)
+        self.both.check_groups()
 
     def read_everything(self) -> None:
         for name, queue in self.both.model.queues.items():

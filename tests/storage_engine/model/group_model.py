@@ -1,14 +1,25 @@
 """What the members of one group hold, have settled and can get next, in dicts and sets alone.
 
-machine ── leased, settled, time ──▶ [GroupModel] ──▶ ready, consumer offsets, who may settle
+machine ── leased, settled, failed, time ──▶ [GroupModel] ──▶ ready, consumer offsets, next records
+
+A message whose delivery failed is ``leaving``: the model says which record must take its place, the
+store where that stands.
 """
 
 from __future__ import annotations
 
+import enum
 from typing import NamedTuple
 
-from storage_engine.wire.groups import StartFrom
-from tests.storage_engine.model.store_model import Queue, StoreModel
+from storage_engine.groups.retry_policy import RECONSUME_FOR_EVER
+from storage_engine.records.delay_levels import DELAY_LEVELS_MS
+from storage_engine.records.schedule_topic import SCHEDULE_TOPIC
+from storage_engine.retries import ANY_TIME_QUEUE
+from storage_engine.topic_names import dlq_topic_of, retry_topic_of
+from storage_engine.wire.groups import GroupConfig, StartFrom
+from tests.storage_engine.model.store_model import Queue, Stored, StoreModel
+
+LEASE_ENDED = "lease ended"
 
 
 class Place(NamedTuple):
@@ -18,31 +29,83 @@ class Place(NamedTuple):
     offset: int
 
 
-Receipt = tuple[int, Place]
+class Receipt(NamedTuple):
+    """What a member has of a delivery; ``run`` of the engine in which it was made."""
+
+    generation: int
+    place: Place
+    run: int
+
+
+class Held(NamedTuple):
+    """A lease of one message; ``until_ms`` is monotonic, ``began_ms`` of the wall clock."""
+
+    generation: int
+    until_ms: int
+    began_ms: int
+
+
+class Failed(NamedTuple):
+    """A delivery that failed, wall clock; ``delay_ms`` None: by the group's policy."""
+
+    generation: int
+    began_ms: int
+    failed_ms: int
+    delay_ms: int | None
+    reason: str
+    is_dead: bool
+
+
+class Answer(enum.Enum):
+    """To an ack."""
+
+    SETTLED = enum.auto()
+    WAS_SETTLED = enum.auto()
+    EXPIRED = enum.auto()
+
+
+class Move(NamedTuple):
+    """``record`` takes the place of a message in ``queue``; where it stands the store says."""
+
+    queue: Queue
+    record: Stored
 
 
 class GroupModel:
-    """One group. A queue is in ``begins`` from the first receive of its topic on."""
+    """One group. A queue is in ``begins`` from the first receive of its topic on.
 
-    def __init__(self, store: StoreModel, start_from: StartFrom) -> None:
+    ``retry_topics``: whose messages stand in which queue of the retry topic.
+    """
+
+    def __init__(self, store: StoreModel, config: GroupConfig) -> None:
         self._store = store
-        self._start_from = start_from
+        self.config = config
+        self.retry_topic, self.dlq_topic = retry_topic_of(config.group), dlq_topic_of(config.group)
+        self.retry_topics: list[str] = []
         self.begins: dict[Queue, int] = {}
-        self.settled: set[Place] = set()
-        self.held: dict[Place, tuple[int, int]] = {}  # → (generation, until, monotonic ms)
-        self.delayed: dict[Place, int] = {}  # → not before, monotonic ms
-        self.attempts: dict[Place, int] = {}
+        self.settled: set[Place] = set()  # or left
+        self.held: dict[Place, Held] = {}
+        self.leaving: dict[Place, Failed] = {}
+        # Of this run: generation of the lease that a message had, and where it went if at once.
+        self._left: dict[Place, tuple[int, Place | None]] = {}
+        self.run = 0
         self.receipts: list[Receipt] = []
-        self.superseded: set[Receipt] = set()
 
     def subscribe(self, topic: str) -> None:
         """Fix where the group begins on queues it has not seen."""
-        is_at_end = self._start_from is StartFrom.LATEST and not any(
+        is_at_end = self.config.start_from is StartFrom.LATEST and not any(
             queue[0] == topic for queue in self.begins
         )
         for name, queue in self._store.queues.items():
             if name[0] == topic:
                 self.begins.setdefault(name, queue.max_offset if is_at_end else 0)
+
+    def sources(self, topic: str) -> list[Queue]:
+        """Where messages of a topic come from."""
+        queues = [name for name in self._store.queues if name[0] == topic]
+        if topic in self.retry_topics:
+            queues.append((self.retry_topic, self.retry_topics.index(topic)))
+        return queues
 
     def is_settled(self, place: Place) -> bool:
         return place in self.settled or place.offset < self.consumer_offset(place.queue)
@@ -55,54 +118,137 @@ class GroupModel:
             offset += 1
         return offset
 
-    def ready(self, topic: str, now_ms: int) -> set[Place]:
-        """What may be given now."""
-        return {
-            Place(name, offset)
-            for name, queue in self._store.queues.items()
-            if name[0] == topic
-            for offset in queue.whole(self.begins.get(name, 0))
-            if Place(name, offset) not in self.settled
-            and Place(name, offset) not in self.held
-            and self.delayed.get(Place(name, offset), 0) <= now_ms
-        }
+    def ready(self, name: Queue) -> list[int]:
+        """Offsets that may be given now, in order."""
+        return [
+            offset
+            for offset in self._store.queues[name].whole(self.begins.get(name, 0))
+            if (place := Place(name, offset)) not in self.settled
+            and place not in self.held
+            and place not in self.leaving
+        ]
 
-    def held_count(self, name: Queue) -> int:
-        return sum(place.queue == name for place in self.held)
+    def inflight_count(self, name: Queue) -> int:
+        return sum(place.queue == name for place in [*self.held, *self.leaving])
 
-    def leased(self, place: Place, generation: int, until_ms: int) -> int:
+    # Members ----------------------------------------------------------------------------------
+
+    def leased(self, place: Place, held: Held) -> int:
         """Take note of a delivery; which attempt it must be."""
-        self.superseded |= {receipt for receipt in self.receipts if receipt[1] == place}
-        self.attempts[place] = self.attempts.get(place, 0) + 1
-        self.delayed.pop(place, None)
-        self.held[place] = generation, until_ms
-        self.receipts.append((generation, place))
-        return self.attempts[place]
+        self.held[place] = held
+        self.receipts.append(Receipt(held.generation, place, self.run))
+        return self._store.queues[place.queue].records[place.offset].failures + 1
 
     def holds(self, receipt: Receipt) -> bool:
-        return self.held.get(receipt[1], (0, 0))[0] == receipt[0]
+        held = self.held.get(receipt.place)
+        return held is not None and held.generation == receipt.generation
 
-    def acked(self, place: Place) -> None:
+    def went_at_once(self, receipt: Receipt) -> bool:
+        """Whether an ack may count where its message is now."""
+        return self._left.get(receipt.place, (0, None))[1] is not None
+
+    def ack(self, receipt: Receipt) -> Answer:
+        place = receipt.place
+        if place in self.held or place in self.leaving:
+            return self._settle(place) if self.holds(receipt) else Answer.EXPIRED
+        if place in self._left:
+            return self._ack_elsewhere(receipt)
+        if self.is_settled(place):
+            return Answer.WAS_SETTLED
+        # A restart forgets leases, and nobody has had it since.
+        return self._settle(place) if receipt.run < self.run else Answer.EXPIRED
+
+    def _ack_elsewhere(self, receipt: Receipt) -> Answer:
+        generation, went_to = self._left[receipt.place]
+        if went_to is None or generation != receipt.generation:
+            return Answer.EXPIRED
+        if any(went_to in known for known in (self.held, self.leaving, self._left)):
+            return Answer.EXPIRED
+        return Answer.WAS_SETTLED if self.is_settled(went_to) else self._settle(went_to)
+
+    def _settle(self, place: Place) -> Answer:
         self.settled.add(place)
         self.held.pop(place, None)
-        self.delayed.pop(place, None)
+        return Answer.SETTLED
 
-    def tick(self, now_ms: int) -> None:
-        self.held = {place: held for place, held in self.held.items() if held[1] > now_ms}
+    def nack(
+        self, receipt: Receipt, delay_ms: int | None, reason: str, now_ms: int, *, is_dead: bool
+    ) -> bool:
+        """Whether it counts."""
+        if not self.holds(receipt):
+            return False
+        generation, _, began_ms = self.held.pop(receipt.place)
+        self.leaving[receipt.place] = Failed(
+            generation, began_ms, now_ms, delay_ms, reason, is_dead
+        )
+        return True
+
+    def extend(self, receipt: Receipt, until_ms: int) -> bool:
+        """Whether it counts."""
+        if not self.holds(receipt):
+            return False
+        self.held[receipt.place] = self.held[receipt.place]._replace(until_ms=until_ms)
+        return True
+
+    # Time -------------------------------------------------------------------------------------
+
+    def tick(self, monotonic_ms: int, wall_ms: int) -> None:
+        for place, (generation, until_ms, began_ms) in list(self.held.items()):
+            if until_ms <= monotonic_ms:
+                del self.held[place]
+                ended = generation, began_ms, wall_ms, 0, LEASE_ENDED, False
+                self.leaving[place] = Failed(*ended)
+
+    def moves(self) -> dict[Place, Move]:
+        """What must become of the messages that leave."""
+        return {place: self._move(place, failed) for place, failed in self.leaving.items()}
+
+    def _move(self, place: Place, failed: Failed) -> Move:
+        one = self._store.queues[place.queue].records[place.offset]
+        limit = self.config.max_reconsume_times
+        failures = one.failures + 1
+        is_retry = place.queue[0] == self.retry_topic
+        topic = self.retry_topics[place.queue[1]] if is_retry else place.queue[0]
+        record = one._replace(
+            failures=failures,
+            first_ms=one.first_ms or failed.began_ms,
+            last_ms=failed.began_ms,
+            origin=topic,
+            physical_offset=-1,
+        )
+        if failed.is_dead or (limit != RECONSUME_FOR_EVER and one.failures >= limit):
+            return Move((self.dlq_topic, 0), record._replace(reason=failed.reason))
+        delay_ms = failed.delay_ms
+        if delay_ms is None:
+            delay_ms = self.config.retry.delay_ms(one.failures)
+        # The first of its topic: its queue is still to be made.
+        known = self.retry_topics if topic in self.retry_topics else [*self.retry_topics, topic]
+        target = self.retry_topic, known.index(topic)
+        if not delay_ms:
+            return Move(target, record)
+        is_level = delay_ms in DELAY_LEVELS_MS
+        queue_id = DELAY_LEVELS_MS.index(delay_ms) if is_level else ANY_TIME_QUEUE
+        waiting = record._replace(due_ms=failed.failed_ms + delay_ms, target=target)
+        return Move((SCHEDULE_TOPIC, queue_id), waiting)
+
+    def moved(self, place: Place, to: Place) -> None:
+        """A message that was leaving has its new place, and is settled in the old one."""
+        failed = self.leaving.pop(place)
+        is_direct = to.queue[0] == self.retry_topic
+        self._left[place] = failed.generation, to if is_direct else None
+        self.settled.add(place)
 
     def forget_below_min(self) -> None:
         """Retention ran: what lies below a queue's begin is nobody's any more."""
-        for known in (self.held, self.delayed, self.attempts):
+        for known in (self.held, self.leaving):
             for place in [
                 at for at in known if at.offset < self._store.queues[at.queue].min_offset
             ]:
                 del known[place]
 
     def restarted(self) -> None:
-        """Leases, delays and attempts are forgotten, what was settled is not."""
+        """Leases, and failures that had not led anywhere, are forgotten."""
         self.held.clear()
-        self.delayed.clear()
-        self.attempts.clear()
-        # Which of two receipts came later is not remembered across a restart.
-        self.receipts = [receipt for receipt in self.receipts if receipt not in self.superseded]
-        self.superseded.clear()
+        self.leaving.clear()
+        self._left.clear()
+        self.run += 1

@@ -1,10 +1,10 @@
 """A real store in memory and its model side by side: whatever is done, is done to both.
 
-    machine ── put, receive, retain, stop, … ──▶ [ModelledStore] ──▶ Store on FaultyFiles
-                                                       └──▶ StoreModel, GroupModel
+    machine ── put, pull, look up, stop, … ──▶ [ModelledStore] ──▶ Store on FaultyFiles
+                                                     └──▶ StoreModel, GroupModel
 
 Each method checks the store's answer against the model's. What a full disk refuses raises
-``DiskFull`` and leaves the model as it was.
+``DiskFull`` and leaves the model as it was. ``modelled_consumption.py`` adds groups and retention.
 """
 
 from __future__ import annotations
@@ -19,15 +19,13 @@ from typing import Final, NamedTuple, TypeVar
 import msgspec
 
 from storage_engine import errors
-from storage_engine.delivery.subscription import Delivered
+from storage_engine.groups.retry_record import REAL_QUEUE_ID, REAL_TOPIC
 from storage_engine.records.record import StoreMessage, decode_records, encode_record
 from storage_engine.records.schedule_topic import PROPERTY_DELIVER_AT, SCHEDULE_TOPIC
-from storage_engine.wire.deliveries import ReceiveRequest
 from storage_engine.wire.groups import GroupConfig, StartFrom
 from storage_engine.wire.reads import OffsetAtTimeRequest, PullRequest
 from storage_engine.wire.topics import TopicConfig
 from tests.storage_engine.doubles import (
-    SEGMENT_BYTES,
     FaultyFiles,
     ManualClock,
     OpenStore,
@@ -35,19 +33,16 @@ from tests.storage_engine.doubles import (
 )
 from tests.storage_engine.keyed import look_up
 from tests.storage_engine.model.group_model import GroupModel, Place
-from tests.storage_engine.model.store_model import Queue, QueueModel, Stored, StoreModel
+from tests.storage_engine.model.store_model import Queue, Stored, StoreModel
 from tests.storage_engine.stopping import kill
 
 # Power cuts are tested elsewhere; a thousand real fsyncs would only take time.
 MEMORY: Final = "/dev/shm" if Path("/dev/shm").is_dir() else None
 RETENTION_MS: Final = 3_600_000
-CLOCK_TOLERANCE_MS: Final = 60_000
 BODY_BYTES_MAX: Final = 2_048
-INFLIGHT_MAX: Final = 16
+SCHEDULE_DELAYS_MS: Final = (300, 61_000, 30 * RETENTION_MS)
+SCHEDULE_TARGET: Final = ("a", 0)
 GROUPS: Final = {"g": StartFrom.EARLIEST, "l": StartFrom.LATEST}
-ROOMY: Final = (1 << 40, 1 << 40)
-FORCE_PERCENT: Final = 85
-FULL_PERCENT: Final = 90
 
 ResultT = TypeVar("ResultT")
 
@@ -74,7 +69,7 @@ class Cursor(NamedTuple):
 class ModelledStore:
     """See the module's docstring."""
 
-    def __init__(self, retention_bytes: int) -> None:
+    def __init__(self, retention_bytes: int, max_reconsume_times: int) -> None:
         self.loop = asyncio.new_event_loop()
         self._directory = tempfile.TemporaryDirectory(prefix="model", dir=MEMORY)
         self.store_dir = Path(self._directory.name)
@@ -82,12 +77,18 @@ class ModelledStore:
         self.files = FaultyFiles()
         self.retention_bytes = retention_bytes
         self.model = StoreModel()
-        self.groups = {name: GroupModel(self.model, start) for name, start in GROUPS.items()}
+        configs = [
+            GroupConfig(group=name, start_from=start, max_reconsume_times=max_reconsume_times)
+            for name, start in GROUPS.items()
+        ]
+        self.groups = {one.group: GroupModel(self.model, one) for one in configs}
+        self.schedule_settled: set[Place] = set()
+        self.lacks_settles = False  # the journal, of what has moved
         self._number = 0
         self.is_open = False
         self.open()
-        for name, start_from in GROUPS.items():
-            self.store.catalog.group_put(GroupConfig(group=name, start_from=start_from))
+        for config in configs:
+            self.store.catalog.group_put(config)
 
     def run(self, awaitable: Awaitable[ResultT]) -> ResultT:
         async def waited() -> ResultT:
@@ -109,15 +110,9 @@ class ModelledStore:
 
         self.loop.run_until_complete(opened())
         self.store = self.opened.store
-        self.is_open = True
-        self._began = self.clock.now_ms(), self.clock.monotonic_ms()
-        for topic in self.model.topics:
-            known = len(self.store.topic_stats(topic).queues)
-            for name in [name for name in self.model.queues if name[0] == topic]:
-                if name[1] >= known:
-                    # Its topic had shrunk, and there was nothing in it.
-                    assert self.model.queues.pop(name).max_offset == 0
-        self._adopt_begins()
+        self.is_open, self.lacks_settles = True, False
+        self.began = self.clock.now_ms(), self.clock.monotonic_ms()
+        self.adopt_begins()
         for group in self.groups.values():
             group.restarted()
             for topic in {queue[0] for queue in group.begins}:
@@ -149,7 +144,7 @@ class ModelledStore:
         try:
             answer = self.run(self.opened.put(*messages))
         except errors.StoreReadOnly:  # a sync has failed before; nothing of the frame is stored
-            self.run(self._mended())
+            self.run(self.mended())
             answer = self.run(self.opened.put(*messages))
         assert answer.error is None
         if any(queue_offset >= 0 for queue_offset, _ in answer.offsets):
@@ -165,7 +160,7 @@ class ModelledStore:
                 continue
             self._add(one, sent, queue_offset, physical_offset)
 
-    async def _mended(self) -> None:
+    async def mended(self) -> None:
         """Until what a failed sync lost has been written anew."""
         store = self.store
         while store._commit_log._failed_sync is not None or store.durability.refusal is not None:
@@ -176,7 +171,9 @@ class ModelledStore:
         body = (b"#%d " % self._number).ljust(one.body_bytes, b"x")[: max(one.body_bytes, 8)]
         properties = {}
         if one.topic == SCHEDULE_TOPIC:
-            properties[PROPERTY_DELIVER_AT] = str(self.clock.now_ms() + 30 * RETENTION_MS)
+            delay_ms = SCHEDULE_DELAYS_MS[self._number % len(SCHEDULE_DELAYS_MS)]
+            properties[PROPERTY_DELIVER_AT] = str(self.clock.now_ms() + delay_ms)
+            properties[REAL_TOPIC], properties[REAL_QUEUE_ID] = SCHEDULE_TARGET[0], "0"
         return msgspec.structs.replace(
             message(body, topic=one.topic, queue_id=one.queue_id, tag=one.tag),
             message_id=f"{self._number:034X}",
@@ -200,7 +197,16 @@ class ModelledStore:
         keys = (sent.message_id, *one.keys)
         size = len(encode_record(sent))
         queue.records.append(
-            Stored(sent.body, one.tag, keys, self.model.stamp, physical_offset, size)
+            Stored(
+                sent.body,
+                one.tag,
+                keys,
+                self.model.stamp,
+                physical_offset,
+                size,
+                due_ms=int(sent.properties.get(PROPERTY_DELIVER_AT, "0")),
+                target=SCHEDULE_TARGET if one.topic == SCHEDULE_TOPIC else None,
+            )
         )
 
     # Reads ------------------------------------------------------------------------------------
@@ -249,7 +255,8 @@ class ModelledStore:
         cursors: list[Cursor] = []
         places = {
             queue.records[at].body: queue.records[at].physical_offset
-            for _, queue, at in self.model.readable()
+            for name, queue, at in self.model.readable()
+            if name[0] == topic
         }
         while True:
             head, records = look_up(
@@ -275,114 +282,12 @@ class ModelledStore:
         assert (reply.min_offset, reply.max_offset) == (queue.min_offset, queue.max_offset)
         assert reply.queue_offset == queue.offset_at_time(timestamp_ms)
 
-    # Delivery ---------------------------------------------------------------------------------
-
-    def receive(self, group_name: str, topic: str, count: int, lease_ms: int) -> None:
-        group = self.groups[group_name]
-        now_ms = self.clock.monotonic_ms()
-        answers: list[Delivered] = []
-        request = ReceiveRequest(
-            group=group_name, topic=topic, member_id="m", messages_max=count, bytes_max=1 << 20,
-            wait_ms=0, lease_ms=lease_ms,
-        )  # fmt: skip
-        self.store.consumption.receive(request, answers.append)
-        group.subscribe(topic)
-        ready = group.ready(topic, now_ms)
-        (delivered,) = answers
-        records = decode_records(self.store.read_records(delivered.records))
-        places = [Place((record.topic, record.queue_id), record.queue_offset) for record in records]
-        assert set(places) <= ready
-        assert len(set(places)) == len(places)
-        self._check_receive_count(group, topic, len(ready), places, count)
-        for place, record, attempt in zip(places, records, delivered.attempts, strict=True):
-            assert record.body == self.model.queues[place.queue].records[place.offset].body
-            assert attempt == group.leased(place, delivered.lease_generation, now_ms + lease_ms)
-
-    def _check_receive_count(
-        self, group: GroupModel, topic: str, ready_count: int, places: list[Place], count: int
-    ) -> None:
-        queues = [name for name in self.model.queues if name[0] == topic]
-        taken = {name: sum(place.queue == name for place in places) for name in queues}
-        is_full = any(group.held_count(name) + taken[name] >= INFLIGHT_MAX for name in queues)
-        expected = min(count, ready_count)
-        if any(self.model.queues[name].damaged for name in queues):
-            expected = min(1, expected)
-        assert len(places) >= expected or is_full
-
-    # Retention --------------------------------------------------------------------------------
-
     def segments(self) -> list[int]:
         """Base offsets of the log's files."""
         directory = self.store_dir / "commitlog"
         return sorted(int(name) for name in os.listdir(directory)) if directory.is_dir() else []
 
-    def retain(self, used_percent: int) -> None:
-        """One pass with a disk that full. Raises ``DiskFull``: then it must be run again."""
-        self.files.disk = (100, 100 - used_percent)
-        is_forced = used_percent >= FORCE_PERCENT
-        held = {} if is_forced else self._lowest_held()
-        bases = self.segments()
-        count = int(is_forced)
-        if self.retention_bytes:
-            count = max(count, len(bases) - self.retention_bytes // SEGMENT_BYTES)
-        count = min(count, 10, len(bases) - 1)
-        wall_ms, monotonic_ms = self._began
-        passed_ms = self.clock.monotonic_ms() - monotonic_ms
-        now_ms = min(self.clock.now_ms(), wall_ms + passed_ms + CLOCK_TOLERANCE_MS)
-        self.model.expire(now_ms, RETENTION_MS, held)
-        if count > 0:
-            self.model.force(bases[count], held, self._forwarded(bases[count]))
-        try:
-            self.run(self.store.retention.run())
-        finally:
-            self._adopt_forwarded()
-            self._place_forwarded()
-        assert (self.store.disk.refusal is not None) == (used_percent >= FULL_PERCENT)
-        self._adopt_begins()
-        if count > 0 and not held:
-            assert self.segments()[0] >= bases[count]
-        for group in self.groups.values():
-            group.forget_below_min()
-
-    def _lowest_held(self) -> dict[Queue, int]:
-        lowest: dict[Queue, int] = {}
-        for group in self.groups.values():
-            for place in group.held:
-                lowest[place.queue] = min(place.offset, lowest.get(place.queue, place.offset))
-        return lowest
-
-    def _forwarded(self, below: int) -> list[Stored]:
-        """Copies of the scheduled messages below an offset of the log; their place is not known."""
-        queue = self.model.queues.get((SCHEDULE_TOPIC, 0), QueueModel())
-        found = [queue.records[at] for at in queue.whole(0, queue.first_at_or_above(below))]
-        if found:
-            self.model.stamp = max(self.model.stamp, self.clock.now_ms())
-        return [one._replace(stamp=self.model.stamp, physical_offset=-1) for one in found]
-
-    def _adopt_forwarded(self) -> None:
-        """Which segments go by age, the store says: what is scheduled in them it appended again."""
-        queue = self.model.queues.get((SCHEDULE_TOPIC, 0))
-        if queue is None:
-            return
-        (stats, *_) = self.store.topic_stats(SCHEDULE_TOPIC).queues
-        if stats.max_offset > queue.max_offset:
-            moved = [queue.records[at] for at in queue.whole(queue.min_offset, stats.min_offset)]
-            assert stats.max_offset == queue.max_offset + len(moved)
-            self.model.stamp = max(self.model.stamp, self.clock.now_ms())
-            queue.records += [
-                one._replace(stamp=self.model.stamp, physical_offset=-1) for one in moved
-            ]
-            queue.min_offset = stats.min_offset
-
-    def _place_forwarded(self) -> None:
-        queue = self.model.queues.get((SCHEDULE_TOPIC, 0))
-        for offset in range(queue.min_offset, queue.max_offset) if queue else ():
-            assert queue is not None
-            if queue.records[offset].physical_offset < 0:
-                at = self.store.queries.queues_of(SCHEDULE_TOPIC)[0].unit(offset)[0]
-                queue.records[offset] = queue.records[offset]._replace(physical_offset=at)
-
-    def _adopt_begins(self) -> None:
+    def adopt_begins(self) -> None:
         """Where only damaged messages are in doubt, the store says where a queue begins."""
         bases = self.segments()
         self.model.log_start = bases[0] if bases else 0

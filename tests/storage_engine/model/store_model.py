@@ -19,7 +19,11 @@ Queue = tuple[str, int]
 
 
 class Stored(NamedTuple):
-    """One message that was acknowledged. ``keys`` begins with its id."""
+    """One message that was acknowledged, or moved. ``keys`` begins with its id.
+
+    A scheduled one goes to ``target`` at ``due_ms``. Of one that failed: how often, from which
+    topic, when its first and its last failed delivery began; ``reason`` is that of a dead letter.
+    """
 
     body: bytes
     tag: str | None
@@ -27,6 +31,13 @@ class Stored(NamedTuple):
     stamp: int
     physical_offset: int
     record_bytes: int
+    due_ms: int = 0
+    target: Queue | None = None
+    failures: int = 0
+    origin: str = ""
+    first_ms: int = 0
+    last_ms: int = 0
+    reason: str = ""
 
 
 class QueueModel:
@@ -158,14 +169,14 @@ class StoreModel:
             if is_damaged or queue.records[queue.min_offset].stamp < until_ms:
                 self._raise(name, queue.offset_at_time(until_ms), held)
 
-    def force(self, below: int, held: dict[Queue, int], forwarded: list[Stored]) -> None:
-        """Let every queue begin at ``below`` of the log; scheduled messages were appended again."""
+    def force(self, below: int, held: dict[Queue, int]) -> None:
+        """Let every queue begin at ``below`` of the log.
+
+        The scheduled messages there are appended again first; where the store says.
+        """
         for name, queue in self.queues.items():
-            first = queue.first_at_or_above(below)
-            if name[0] == SCHEDULE_TOPIC:
-                assert len(queue.whole(0, first)) == len(forwarded)
-                queue.records += forwarded
-            self._raise(name, first, held)
+            if name[0] != SCHEDULE_TOPIC:
+                self._raise(name, queue.first_at_or_above(below), held)
 
     def _raise(self, name: Queue, offset: int, held: dict[Queue, int]) -> None:
         queue = self.queues[name]
