@@ -81,6 +81,15 @@ def test_no_power_cut_takes_a_sync_message() -> None:
     assert cuts.history.count(Outcome.ACKED) > 100
 
 
+@pytest.mark.parametrize(
+    ("ended_ns", "outcome"),
+    [(99, Outcome.ACKED), (100, Outcome.UNKNOWN), (200, Outcome.UNKNOWN), (201, Outcome.ACKED)],
+)
+def test_only_an_ack_from_before_a_cut_is_a_promise(ended_ns: int, outcome: Outcome) -> None:
+    send = Send("t/0", 0, ("t", 0), "digest", Outcome.ACKED, 7, 0, ended_ns)
+    assert power.unknown_after_cut(send, [(100, 200)]).outcome is outcome
+
+
 def test_a_power_cut_takes_only_the_youngest_messages_of_an_async_topic() -> None:
     machine.need_mounts()
     cuts = power.run_async_cut(seed=SEED)

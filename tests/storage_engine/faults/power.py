@@ -18,7 +18,7 @@ from tests.storage_engine.engines import Engine
 from tests.storage_engine.faults import machine
 from tests.storage_engine.kills.history_checker import Anomaly, anomalies
 from tests.storage_engine.kills.kill_loop import LIMITS, drain, prepare, working
-from tests.storage_engine.kills.outcomes import History, Outcome, Queue
+from tests.storage_engine.kills.outcomes import History, Outcome, Queue, Send
 
 SYNC_QUEUES: Final[tuple[Queue, ...]] = (("t", 0), ("t", 1))
 ASYNC_QUEUE: Final[Queue] = ("a", 0)
@@ -42,17 +42,31 @@ def run_cuts(cut_count: int, *, seed: int) -> Cuts:
     """Cut the power that many times while sync topics are worked on; then drain and judge."""
     history = History()
     draw = random.Random(seed)
+    cuts: list[tuple[int, int]] = []
     with machine.ext4() as disk, _engine_on(disk) as engine:
         prepare(engine)
         for _ in range(cut_count):
             with working(engine, history, draw, SYNC_QUEUES):
                 threading.Event().wait(draw.uniform(_RUN_S_MIN, _RUN_S_MAX))
-                _cut(disk, engine)
+                cuts.append((_cut(disk, engine), time.monotonic_ns()))
             _mount_again(disk, engine)
         drain(engine, history)
         engine.kill()
+    history.sends = [unknown_after_cut(send, cuts) for send in history.sends]
     found = [anomaly for anomaly in anomalies(history) if anomaly[0] != "duplicate-after-ack"]
     return Cuts(history, found, cut_count, 0)
+
+
+def unknown_after_cut(send: Send, cuts: list[tuple[int, int]]) -> Send:
+    """A machine without power answers nobody: an ack that came during a cut is no promise.
+
+    Here the processes go on for a moment while the kernel takes the disk away, and a sync that
+    overlaps with that may still report success. ``cuts``: when each began and was over, ns.
+    """
+    is_during = any(begun <= send.ended_ns <= over for begun, over in cuts)
+    if is_during and send.outcome is Outcome.ACKED:
+        return send._replace(outcome=Outcome.UNKNOWN, queue_offset=-1)
+    return send
 
 
 def run_async_cut(*, seed: int) -> Cuts:
