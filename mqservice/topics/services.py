@@ -104,6 +104,7 @@ def put_in_engine(topic: Topic) -> None:
         topic=topic.engine_name,
         queue_count=topic.queue_count,
         durability=EngineDurability(topic.durability),
+        retention_ms=topic.retention_age_ms,
     )
     try:
         with blocking_client() as client:

@@ -8,7 +8,7 @@ import pytest
 from django.test import Client
 from pytest_django import Settings
 
-from mqservice.store import TopicRef, blocking_client
+from mqservice.store import Durability, TopicRef, blocking_client
 from mqservice.topics.models import Topic
 from tests.people import People
 
@@ -38,6 +38,8 @@ def test_created_topic_is_in_postgresql_and_in_the_engine(engine: str, acme: Cli
     )  # fmt: skip
     with blocking_client() as client:
         assert len(client.topic_stats(TopicRef(topic="acme%orders")).queues) == 3
+        (config,) = [one for one in client.topic_list().topics if one.topic == "acme%orders"]
+    assert (config.durability, config.retention_ms) == (Durability.ASYNC, 86_400_000)
 
 
 def test_same_put_again_changes_nothing(engine: str, acme: Client) -> None:
