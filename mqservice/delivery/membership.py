@@ -63,5 +63,5 @@ class Membership:
     async def leave(self) -> None:
         """Messages that are still held keep it a member; nothing else does from now on."""
         request = LeaveRequest(group=self.group, topic=self.topic, member_id=self.member_id)
-        with contextlib.suppress(StoreError):
+        with contextlib.suppress(StoreError):  # the engine forgets who is silent
             await self.store.leave(request)
