@@ -43,12 +43,15 @@ class TopicRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupTopicRow:
-    """A group's progress on one topic."""
+    """A group's progress on one topic.
+
+    As over REST, ``lag`` leaves out what waits for a retry, which is settled in the topic's queues;
+    ``inflight_count`` has retries too.
+    """
 
     topic: str
     lag: int
     inflight_count: int
-    queue_count: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,14 +140,14 @@ def _group_rows(client: StoreClient | None, namespace: Namespace) -> list[GroupR
 
 
 def _by_topic(queues: list[GroupQueueStats]) -> list[GroupTopicRow]:
-    names = sorted({queue.topic for queue in queues})
-    by_name = {name: [queue for queue in queues if queue.topic == name] for name in names}
+    by_name: dict[str, list[GroupQueueStats]] = {}
+    for queue in queues:
+        by_name.setdefault(queue.retry_of or queue.topic, []).append(queue)
     return [
         GroupTopicRow(
             topic=name.partition(ENGINE_SEPARATOR)[2],
-            lag=sum(lag(queue) for queue in each),
+            lag=sum(lag(queue) for queue in each if not queue.retry_of),
             inflight_count=sum(queue.inflight_count for queue in each),
-            queue_count=len(each),
         )
-        for name, each in by_name.items()
+        for name, each in sorted(by_name.items())
     ]

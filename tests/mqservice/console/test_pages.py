@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
 import pytest
 from django.test import Client
@@ -10,8 +11,10 @@ from django.test import Client
 from mqservice.accounts.models import User
 from mqservice.groups.models import ConsumerGroup
 from mqservice.groups.services import GroupChange, put_group
+from mqservice.store import Nack, SettleRequest, StoreClient
 from mqservice.topics.models import Topic
 from mqservice.topics.services import TopicChange, put_topic
+from tests.mqservice.groups.reading import Reader
 from tests.people import People
 
 PAGES = ["/console/acme/", "/console/acme/topics", "/console/acme/quick-start"]
@@ -69,6 +72,32 @@ def test_overview_shows_topics_groups_and_the_engine(
     assert "has not read a topic yet" in text
     assert '<span class="stat-label">Lag</span><span class="stat-number">unknown</span>' in text
     assert 'badge-up">up' in text
+
+
+def test_what_waits_for_a_retry_counts_for_its_topic(
+    people: People, engine: str, alice: Client, api: Callable[[str], Client]
+) -> None:
+    with StoreClient(engine, client_name="test") as store:
+        reader = Reader(api(people.acme_key), store)
+        reader.put(3)
+        failed = reader.receive(1)
+        nack = Nack(
+            topic=f"acme%{reader.topic}",
+            queue_id=0,
+            lease_generation=failed.head.lease_generation,
+            queue_offset=0,
+            delay_ms=0,
+        )
+        store.settle(SettleRequest(group=f"acme%{reader.group}", nacks=[nack]))
+        again = reader.receive(100, wait_ms=5_000)  # the other two; then the retry
+        again = again if len(again.records) == 3 else reader.receive(100, wait_ms=5_000)
+        assert again.records[-1].topic == f"%RETRY%acme%{reader.group}"
+    text = alice.get("/console/acme/").content.decode()
+    assert "RETRY" not in text
+    row = text[text.index(f">{reader.group}<") :]
+    numbers = re.findall(r'class="number">([^<]*)<', row)[:2]
+    assert numbers == ["2", "3"]  # lag, in flight
+    assert f"<b>{reader.topic}</b> 2" in row
 
 
 def test_numbers_are_unknown_and_not_zero_while_the_engine_is_away(
