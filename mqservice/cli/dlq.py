@@ -186,7 +186,7 @@ async def _list(
                 return 0
             query = {**query, "cursor": page.next_cursor}
     if left == limit:
-        screen.notice("no such dead letter")
+        screen.notice("no dead letters")
     return 0
 
 

@@ -23,6 +23,7 @@ from storage_engine.records.record import (
     verify_record,
 )
 from storage_engine.records.tag_hash import java_hash, tag_hash_of
+from tests.storage_engine.any_message import any_message
 
 ID = "01" + "0A" * 16
 
@@ -254,27 +255,8 @@ def test_the_tag_hash_is_found_among_the_properties(properties: bytes, value: in
     assert tag_hash_of(properties) == value
 
 
-WORD = st.text(
-    st.characters(exclude_characters="\x01\x02 ", exclude_categories=["Cs"]), min_size=1, max_size=8
-)
 RESERVED = {"KEYS", "TAGS", "UNIQ_KEY", "__SHARDINGKEY", "__CRC32#"}
-MESSAGES = st.builds(
-    StoreMessage,
-    topic=st.text("abc-%|_ü", min_size=1, max_size=127),
-    queue_id=st.integers(0, 2**31 - 1),
-    body=st.binary(max_size=300),
-    message_id=st.text("0123456789ABCDEF", min_size=34, max_size=34),
-    born_timestamp_ms=st.integers(0, 2**62),
-    born_host=st.tuples(
-        st.one_of(st.ip_addresses(v=4), st.ip_addresses(v=6)).map(str), st.integers(0, 65_535)
-    ),
-    tag=st.none() | WORD,
-    keys=st.lists(WORD, max_size=4),
-    message_group=st.none() | WORD,
-    properties=st.dictionaries(WORD.filter(lambda name: name not in RESERVED), WORD, max_size=4),
-    flag=st.integers(-(2**31), 2**31 - 1),
-    reconsume_times=st.integers(0, 100),
-)
+MESSAGES = any_message(RESERVED)
 
 
 @given(MESSAGES)

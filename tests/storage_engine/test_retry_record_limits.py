@@ -26,6 +26,7 @@ from storage_engine.records.record import (
 from storage_engine.records.schedule_topic import SCHEDULE_TOPIC
 from storage_engine.system_properties import SYSTEM_PROPERTIES
 from storage_engine.topic_names import retry_topic_of
+from tests.storage_engine.any_message import WORD, any_message
 from tests.storage_engine.independent_reader import read_record
 from tests.storage_engine.retrying import (
     LAST_MS,
@@ -107,27 +108,7 @@ def test_a_message_that_leaves_no_room_is_refused_not_mutilated() -> None:
         given_up(filled(50))
 
 
-WORD = st.text(
-    st.characters(exclude_characters="\x01\x02 ", exclude_categories=["Cs"]), min_size=1, max_size=8
-)
-MESSAGES = st.builds(
-    StoreMessage,
-    topic=st.text("abc-%|_ü", min_size=1, max_size=127),
-    queue_id=st.integers(0, 2**31 - 1),
-    body=st.binary(max_size=300),
-    message_id=st.text("0123456789ABCDEF", min_size=1, max_size=34),
-    born_timestamp_ms=st.integers(0, 2**62),
-    born_host=st.tuples(
-        st.one_of(st.ip_addresses(v=4), st.ip_addresses(v=6)).map(str), st.integers(0, 65_535)
-    ),
-    tag=st.none() | WORD,
-    keys=st.lists(WORD, max_size=4),
-    message_group=st.none() | WORD,
-    properties=st.dictionaries(
-        WORD.filter(lambda name: name not in SYSTEM_PROPERTIES), WORD | st.just(""), max_size=4
-    ),
-    flag=st.integers(-(2**31), 2**31 - 1),
-)
+MESSAGES = any_message(SYSTEM_PROPERTIES, id_chars_min=1, values=WORD | st.just(""))
 
 
 @given(
