@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 
 from storage_engine.delivery.members import SILENCE_MS_MAX, Members
-from storage_engine.delivery.subscription import Delivered, Parked
 from storage_engine.groups.assignment import Strategy
 from storage_engine.records.record import decode_records
-from storage_engine.wire.deliveries import LeaseRef, ReceiveRequest, SettleRequest
+from storage_engine.wire.deliveries import LeaseRef, SettleRequest
 from storage_engine.wire.groups import Dispatch, GroupConfig
 from storage_engine.wire.topics import TopicConfig
 from tests.storage_engine.doubles import OpenStore
+from tests.storage_engine.exclusive_member import Member
 
 QUEUES = 4
 
@@ -29,35 +29,6 @@ async def exclusive(store_dir: Path, strategy: Strategy = Strategy.AVG) -> OpenS
         for queue_id in range(QUEUES):
             await store.put_bodies(b"%d/%d" % (queue_id, number), queue_id=queue_id)
     return store
-
-
-class Member:
-    """Receives for one member; remembers what it got."""
-
-    def __init__(self, store: OpenStore, name: str) -> None:
-        self.store = store
-        self.name = name
-        self.got: list[Delivered] = []
-
-    def poll(self, count: int = 16, *, wait_ms: int = 0, lease_ms: int = 1_000) -> Parked | None:
-        request = ReceiveRequest(
-            group="g", topic="t", member_id=self.name, messages_max=count, bytes_max=1 << 20,
-            wait_ms=wait_ms, lease_ms=lease_ms,
-        )  # fmt: skip
-        return self.store.store.consumption.receive(request, self.got.append)
-
-    def bodies(self) -> list[bytes]:
-        """Of all answers so far, which are forgotten."""
-        answers = self.got.copy()
-        self.got.clear()
-        content = [self.store.store.read_records(answer.records) for answer in answers]
-        return [record.body for each in content for record in decode_records(each)]
-
-    def queues(self) -> set[int]:
-        return {int(body.split(b"/")[0]) for body in self.bodies()}
-
-    def leave(self) -> None:
-        self.store.store.consumption.delivery.leave("g", "t", self.name)
 
 
 def test_a_change_of_members_is_a_new_generation() -> None:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 from storage_engine.retries import SUSPEND_MS, SUSPEND_MS_MAX
-from storage_engine.wire.deliveries import Nack, SettleRequest
+from storage_engine.wire.deliveries import LeaseRef, Nack, SettleRequest
 from storage_engine.wire.groups import Dispatch, GroupConfig
 from storage_engine.wire.reads import PullRequest
 from tests.storage_engine.doubles import Leased, OpenStore
+from tests.storage_engine.exclusive_member import Member
 
 DLQ = "%DLQ%g"
 
@@ -126,6 +127,42 @@ async def test_after_its_last_attempt_a_message_is_a_dead_letter_and_the_queue_g
     assert store.receive(1).bodies == [b"1"]
     request = PullRequest(topic=DLQ, queue_id=0, queue_offset=0, messages_max=9, bytes_max=1 << 20)
     assert len(store.store.pull(request)[1]) == 1
+    await store.close()
+
+
+async def test_a_queue_that_changes_its_member_waits_for_the_batch_of_the_last_one(
+    tmp_path: Path,
+) -> None:
+    store = await ordered(tmp_path, 4)
+    first, second = Member(store, "a"), Member(store, "b")
+    first.poll(2, lease_ms=60_000)
+    (held,) = first.got
+    assert first.bodies() == [b"0", b"1"]
+    first.leave()
+    second.poll(2, wait_ms=10_000)
+    assert second.bodies() == []  # else it would overtake what the first still works on
+    ref = LeaseRef(
+        topic="t", queue_id=0, lease_generation=held.lease_generation, queue_offsets=[0, 1]
+    )
+    assert store.store.consumption.settle(SettleRequest(group="g", acks=[ref])).acked_count == 2
+    assert second.bodies() == [b"2", b"3"]
+    await store.close()
+
+
+async def test_what_was_not_even_sent_comes_again_at_once_and_in_its_order(tmp_path: Path) -> None:
+    store = await ordered(tmp_path, 4)
+    leased = store.receive(3)
+    store.ack(leased, 0)
+    nacks = [
+        Nack(
+            topic="t", queue_id=0, lease_generation=leased.generation, queue_offset=queue_offset,
+            is_release=True,
+        )
+        for queue_offset in (2, 1)
+    ]  # fmt: skip
+    store.store.consumption.settle(SettleRequest(group="g", nacks=nacks))
+    again = store.receive()
+    assert (again.bodies, again.attempts) == ([b"1", b"2", b"3"], [1, 1, 1])
     await store.close()
 
 
