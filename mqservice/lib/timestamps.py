@@ -10,6 +10,7 @@ from typing import Final
 _FORM: Final = re.compile(
     r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d{1,9})?([Zz]|[+-]\d\d:\d\d)", re.ASCII
 )
+_SECONDS_MAX: Final = int(datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC).timestamp())
 
 
 @lru_cache(maxsize=4096)
@@ -28,7 +29,7 @@ def parse_rfc3339(text: str) -> int:
     """Milliseconds since the epoch; digits beyond the third of a fraction are cut off.
 
     Raises:
-        ValueError: no RFC 3339 date-time with an offset.
+        ValueError: no RFC 3339 date-time with an offset, or one that ``rfc3339`` could not write.
     """
     match = _FORM.fullmatch(text)
     if match is None:
@@ -36,6 +37,8 @@ def parse_rfc3339(text: str) -> int:
     fraction = match[1] or ""
     base = text[:19].upper() + ("+00:00" if match[2] in "Zz" else match[2])
     seconds = int(datetime.fromisoformat(base).timestamp())
+    if seconds > _SECONDS_MAX:  # an offset west of Greenwich leads out of the last year
+        raise ValueError(f"{text!r} is after the year 9999 in UTC")
     return seconds * 1000 + int((fraction[1:4] or "0").ljust(3, "0"))
 
 

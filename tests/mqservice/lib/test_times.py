@@ -72,8 +72,13 @@ def test_forms_of_one_moment_are_the_same(text: str) -> None:
 @pytest.mark.parametrize(
     "text",
     ["", "2026-11-21", "2026-11-21T09:00:00", "2026-13-21T09:00:00Z", "2026-11-21T25:00:00Z",
-     "20261121T090000Z", "2026-11-21 09:00:00Z", "tomorrow"],
+     "20261121T090000Z", "2026-11-21 09:00:00Z", "tomorrow", "9999-12-31T23:59:59.999-00:01"],
 )  # fmt: skip
 def test_other_texts_are_no_moment(text: str) -> None:
     with pytest.raises(ValueError):  # noqa: PT011 - two sources with different words
         parse_rfc3339(text)
+
+
+def test_the_last_moment_that_can_be_read_can_be_written() -> None:
+    last = "9999-12-31T23:59:59.999Z"
+    assert rfc3339(parse_rfc3339(last)) == last
