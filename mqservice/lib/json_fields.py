@@ -10,7 +10,6 @@ is BAD_REQUEST, one out of its range ILLEGAL_SETTING.
 from __future__ import annotations
 
 import enum
-import math
 from typing import Final, TypeVar, cast
 
 import msgspec
@@ -55,7 +54,7 @@ class Fields:
             self.fault(place, f"must be a whole number, found {shown(value)}")
             return None
         if not low <= value <= high:
-            self.out_of_range(place, f"must be in [{low}, {high}], found {value}")
+            self.out_of_range(place, f"must be in [{low}, {high}], found {shown(value)}")
             return None
         return value
 
@@ -66,7 +65,8 @@ class Fields:
         if not isinstance(value, int | float) or isinstance(value, bool):
             self.fault(name, f"must be a number, found {shown(value)}")
             return None
-        if not (math.isfinite(value) and low <= value <= high):
+        # ``math.isfinite`` fails for a whole number that no float can hold; this does not.
+        if not low <= value <= high:
             self.out_of_range(name, f"must be in [{low:g}, {high:g}], found {shown(value)}")
             return None
         return float(value)
@@ -178,6 +178,8 @@ def read_object(body: bytes) -> Fields:
         content: object = msgspec.json.decode(body) if body.strip() else {}
     except (msgspec.DecodeError, UnicodeDecodeError):
         raise _refusal("the body is not valid JSON") from None
+    except RecursionError:
+        raise _refusal("the body is nested too deeply") from None
     if content is None:
         content = {}
     if not isinstance(content, dict):

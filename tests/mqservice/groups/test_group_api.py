@@ -68,6 +68,25 @@ def test_bad_policy_is_refused_with_its_place(acme: Client, body: str, pointer: 
     assert not ConsumerGroup.objects.exists()
 
 
+@pytest.mark.parametrize(
+    ("body", "pointer"),
+    [
+        ("[" * 100_000, ""),
+        ('{"retry": {"policy": "exponential", "factor": 1%s}}' % ("0" * 400), "/retry/factor"),
+        ('{"lease_ms": 1%s}' % ("0" * 400), "/lease_ms"),
+    ],
+    ids=["deep", "factor", "lease"],
+)
+def test_a_body_beyond_all_measure_is_refused_in_few_words(
+    acme: Client, body: str, pointer: str
+) -> None:
+    response = acme.put("/v1/ns/acme/groups/billing", data=body, content_type=JSON)
+    assert response.status_code == 400, response.content
+    [fault] = response.json()["errors"]
+    assert fault["pointer"] == pointer
+    assert len(response.content) < 1_000
+
+
 def test_a_group_may_start_at_a_time(engine: str, acme: Client) -> None:
     path = "/v1/ns/acme/groups/timed"
     body = '{"start_from": "timestamp", "start_time": "2026-11-21T10:00:00.5+01:00"}'
