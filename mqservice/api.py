@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from typing import Final
 
-from django.db import InterfaceError, OperationalError
+from django.db import DataError, InterfaceError, OperationalError
 from django.http import Http404, HttpRequest, HttpResponse
 from ninja import NinjaAPI
 from ninja.errors import HttpError, ValidationError
@@ -72,6 +72,14 @@ def refuse_syntax(request: HttpRequest, exc: HttpError) -> HttpResponse:
 @api.exception_handler(Http404)
 def refuse_path(request: HttpRequest, exc: Http404) -> HttpResponse:
     return problem_response(request, Problem.of("NOT_FOUND", "there is nothing at this path"))
+
+
+@api.exception_handler(DataError)
+def refuse_unstorable(request: HttpRequest, exc: Exception) -> HttpResponse:
+    """A NUL, which JSON and percent-encoding can express and no text of PostgreSQL has."""
+    log.warning("PostgreSQL took no such value", extra={"action": "refused", "error": str(exc)})
+    detail = "a text or number of the request is none that can be stored"
+    return problem_response(request, Problem.of("BAD_REQUEST", detail))
 
 
 @api.exception_handler(OperationalError)

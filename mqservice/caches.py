@@ -20,7 +20,13 @@ from typing import Final, TypeVar
 import psycopg
 from asgiref.sync import sync_to_async
 from django.conf import settings
-from django.db import DatabaseError, InterfaceError, close_old_connections, connection
+from django.db import (
+    DatabaseError,
+    DataError,
+    InterfaceError,
+    close_old_connections,
+    connection,
+)
 
 from mqservice.accounts.access import KeyCache, Principal, find_principal, metadata_unavailable
 from mqservice.groups.routes import GroupRoute, find_group_route
@@ -187,6 +193,8 @@ def _query(find: Callable[[K], V | None]) -> Callable[[K], Awaitable[V | None]]:
     def run(key: K) -> V | None:
         try:
             return find(key)
+        except DataError:
+            return None  # a text that PostgreSQL does not take, as one with a NUL, is in no row
         except (DatabaseError, InterfaceError) as exc:
             raise LookupUnavailable(str(exc)) from exc
         finally:

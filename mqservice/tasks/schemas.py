@@ -21,7 +21,10 @@ from mqservice.tasks.models import FailureOutcome, Task, TaskFailure, TaskKind, 
 from mqservice.tasks.queries import Count
 from mqservice.tasks.selection import Selection, selection_of
 
-MessageId = Annotated[str, StringConstraints(min_length=1, max_length=ID_CHARS_MAX)]
+# An id is kept in the task's row, and PostgreSQL takes no NUL.
+MessageId = Annotated[
+    str, StringConstraints(min_length=1, max_length=ID_CHARS_MAX, pattern=r"^[^\x00]*$")
+]
 
 
 class FilterIn(Schema):

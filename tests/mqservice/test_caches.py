@@ -138,6 +138,17 @@ async def test_foreign_topic_cannot_be_told_from_an_absent_one() -> None:
         assert (await refusal(caches.routes.load_group(stranger, "rival", "g"))).status == 404
 
 
+@pytest.mark.django_db
+async def test_a_namespace_that_no_row_could_name_is_absent() -> None:
+    people = await sync_to_async(create_people)()
+    wide = await sync_to_async(create_api_key)(people.acme.tenant, name="wide", scopes=list(Scope))
+    caches = Caches()
+    principal = await principal_of(caches, wide[1])
+    topic = await refusal(caches.routes.load_topic(principal, "\0", "orders"))
+    group = await refusal(caches.routes.load_group(principal, "\0", "billing"))
+    assert [topic.code, group.code] == ["TOPIC_NOT_FOUND", "GROUP_NOT_FOUND"]
+
+
 @pytest.mark.django_db(transaction=True)
 async def test_revoked_key_is_forgotten_by_notification() -> None:
     people = await sync_to_async(create_people)()

@@ -34,6 +34,30 @@ def test_path_and_method_are_refused_by_problem(
     assert status != 405 or response["Allow"]
 
 
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("GET", "topics/%00"),
+        ("DELETE", "topics/%00"),
+        ("GET", "topics?after=%00"),
+        ("GET", "groups/%00"),
+        ("POST", "groups/%00:pause"),
+        ("GET", "groups/%00/lag"),
+        ("GET", "groups?after=%00"),
+        ("GET", "tasks/%00"),
+        ("POST", "tasks/%00:cancel"),
+        ("GET", "tasks/%00/failures"),
+        ("GET", "tasks?before=%00"),
+    ],
+)
+def test_name_that_no_column_can_hold_is_a_bad_request(
+    people: People, method: str, path: str
+) -> None:
+    client = Client(headers={"authorization": f"Bearer {people.acme_key}"})
+    response = client.generic(method, f"/v1/ns/acme/{path}")
+    assert (response.status_code, response.json()["code"]) == (400, "BAD_REQUEST")
+
+
 def test_failing_view_is_500_without_a_word_of_the_cause(
     people: People, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

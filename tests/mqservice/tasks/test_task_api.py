@@ -219,6 +219,7 @@ def test_oldest_of_too_many_ended_tasks_are_forgotten(
         ({"ids": []}, "/ids"),
         ({"ids": [""]}, "/ids/0"),
         ({"ids": ["x" * 256]}, "/ids/0"),
+        ({"ids": ["a\0"]}, "/ids/0"),
         ({"ids": [f"{number}" for number in range(limits.IDS_MAX + 1)]}, "/ids"),
         ({"filter": {}}, "/filter"),
         ({"filter": {"reason": "x"}}, "/filter/reason"),
