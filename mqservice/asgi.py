@@ -26,7 +26,6 @@ os.environ.setdefault("MQ_PROCESS", "web")
 django_application: Any = get_asgi_application()  # Any: Django types scopes more narrowly
 
 from mqservice.caches import caches, listen  # noqa: E402 needs Django set up
-from mqservice.delivery.consumer import DeliveryConsumer  # noqa: E402 as above
 from mqservice.delivery.context import DeliveryContext, process_context  # noqa: E402 as above
 from mqservice.delivery.http import (  # noqa: E402 as above
     UPGRADE_REFUSAL_EXTENSION,
@@ -38,6 +37,7 @@ from mqservice.delivery.http import (  # noqa: E402 as above
     request_id_of,
 )
 from mqservice.delivery.plane import DataPlane, find_match  # noqa: E402 as above
+from mqservice.delivery.socket.consumer import DeliveryConsumer  # noqa: E402 as above
 from mqservice.lib.problem import Problem  # noqa: E402 as above
 from mqservice.store import close_store  # noqa: E402 as above
 

@@ -15,9 +15,7 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 
 from mqservice.accounts.access import unauthenticated
-from mqservice.delivery.browse import browse_messages, read_message
 from mqservice.delivery.context import DeliveryContext
-from mqservice.delivery.dead_letters import browse_dead_letters, read_dead_letter
 from mqservice.delivery.decoding import Fault, problem_of
 from mqservice.delivery.http import (
     ClientGone,
@@ -30,7 +28,9 @@ from mqservice.delivery.http import (
     request_id_of,
 )
 from mqservice.delivery.produce import produce_batch, produce_one
-from mqservice.delivery.pull import pull_messages, read_offset_at_time
+from mqservice.delivery.reading.browse import browse_messages, read_message
+from mqservice.delivery.reading.dead_letters import browse_dead_letters, read_dead_letter
+from mqservice.delivery.reading.pull import pull_messages, read_offset_at_time
 from mqservice.delivery.receive import receive_messages
 from mqservice.delivery.settle import settle_messages
 from mqservice.errors import problem_from_store

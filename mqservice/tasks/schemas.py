@@ -12,7 +12,7 @@ from pydantic import ConfigDict, Field, StringConstraints
 
 from mqservice.delivery.decoding import Fault
 from mqservice.delivery.messages import key_fault
-from mqservice.delivery.tags import tags_of
+from mqservice.delivery.reading.tags import tags_of
 from mqservice.lib.problem import Problem, ProblemItem
 from mqservice.lib.timestamps import parse_rfc3339, rfc3339
 from mqservice.lib.wire import moment

@@ -13,7 +13,7 @@ from mqservice.delivery.limits import (
     MERGE_BYTES_MAX,
     PAGE_PULL_COUNT_MAX,
 )
-from mqservice.delivery.queue_merge import NO_END, QueueMerge, QueueRange
+from mqservice.delivery.reading.queue_merge import NO_END, QueueMerge, QueueRange
 from mqservice.store import PullHead, PullRequest, PullStatus, Record
 from tests.mqservice.delivery.store_double import StoreDouble
 

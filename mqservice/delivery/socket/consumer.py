@@ -21,7 +21,6 @@ from channels.consumer import AsyncConsumer
 from channels.exceptions import StopConsumer
 
 from mqservice.accounts.access import Principal, unauthenticated
-from mqservice.delivery.codec import CODECS, JSON_NAME, Codec
 from mqservice.delivery.context import DeliveryContext
 from mqservice.delivery.http import (
     UPGRADE_REFUSAL_EXTENSION,
@@ -33,7 +32,8 @@ from mqservice.delivery.http import (
     request_id_of,
 )
 from mqservice.delivery.limits import RECONNECT_MS
-from mqservice.delivery.session import Session, SessionEnded
+from mqservice.delivery.socket.codec import CODECS, JSON_NAME, Codec
+from mqservice.delivery.socket.session import Session, SessionEnded
 from mqservice.lib.problem import Problem
 
 log = logging.getLogger(__name__)

@@ -15,9 +15,9 @@ from typing import Any, ClassVar, Final, Protocol
 
 import msgspec
 
-from mqservice.delivery import frames, pushes
 from mqservice.delivery.bodies import JSON_PROPERTY, split_json_mark
 from mqservice.delivery.decoding import Fault, fault_of
+from mqservice.delivery.socket import frames, pushes
 from mqservice.store import Record
 
 JSON_NAME: Final = "mq.v1.json"

@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from mqservice.delivery import pushes
 from mqservice.delivery.limits import LATE_TAG_COUNT_MAX
+from mqservice.delivery.socket import pushes
 from mqservice.store import Extend, Nack, Received
 
 

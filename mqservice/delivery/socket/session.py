@@ -17,8 +17,6 @@ from typing import Any, Final
 import msgspec
 
 from mqservice.accounts.access import Principal
-from mqservice.delivery.codec import Codec, CommandRefused, FrameBroken
-from mqservice.delivery.commands import Commands
 from mqservice.delivery.context import DeliveryContext
 from mqservice.delivery.decoding import Fault, problem_of
 from mqservice.delivery.http import Send
@@ -27,7 +25,9 @@ from mqservice.delivery.limits import (
     FRAME_BYTES_MAX,
     RECONNECT_MS,
 )
-from mqservice.delivery.subscription import Subscription
+from mqservice.delivery.socket.codec import Codec, CommandRefused, FrameBroken
+from mqservice.delivery.socket.commands import Commands
+from mqservice.delivery.socket.subscription import Subscription
 from mqservice.errors import problem_from_store
 from mqservice.lib.problem import Problem
 from mqservice.store import StoreError

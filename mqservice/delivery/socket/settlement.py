@@ -14,8 +14,8 @@ import logging
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Literal, cast
 
-from mqservice.delivery import pushes
-from mqservice.delivery.held import Delivery, extend_of
+from mqservice.delivery.socket import pushes
+from mqservice.delivery.socket.held import Delivery, extend_of
 from mqservice.errors import problem_from_store
 from mqservice.store import (
     Extend,
@@ -28,8 +28,8 @@ from mqservice.store import (
 )
 
 if TYPE_CHECKING:
-    from mqservice.delivery.owner import Session
-    from mqservice.delivery.subscription import Subscription
+    from mqservice.delivery.socket.owner import Session
+    from mqservice.delivery.socket.subscription import Subscription
 
 log = logging.getLogger(__name__)
 

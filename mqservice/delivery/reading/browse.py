@@ -20,16 +20,20 @@ from mqservice.accounts.access import Scope
 from mqservice.delivery.context import DeliveryContext
 from mqservice.delivery.decoding import Fault
 from mqservice.delivery.http import Request
-from mqservice.delivery.key_search import find_by_id, key_page
 from mqservice.delivery.limits import BROWSE_COUNT_DEFAULT, BROWSE_COUNT_MAX
 from mqservice.delivery.messages import key_fault
-from mqservice.delivery.query import OFFSET_MAX, Query
-from mqservice.delivery.queue_walk import queue_page
+from mqservice.delivery.reading.key_search import find_by_id, key_page
+from mqservice.delivery.reading.query import OFFSET_MAX, Query
+from mqservice.delivery.reading.queue_walk import queue_page
+from mqservice.delivery.reading.stored_messages import (
+    StoredMessage,
+    stored_message,
+    stored_messages,
+)
+from mqservice.delivery.reading.tags import tags_of
+from mqservice.delivery.reading.walk import Page, Question
 from mqservice.delivery.receive import topic_route
 from mqservice.delivery.replies import answer_struct, takes_msgpack
-from mqservice.delivery.stored_messages import StoredMessage, stored_message, stored_messages
-from mqservice.delivery.tags import tags_of
-from mqservice.delivery.walk import Page, Question
 from mqservice.store import Store
 from mqservice.topics.routes import TopicRoute
 

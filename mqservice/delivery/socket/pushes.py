@@ -9,7 +9,6 @@ from typing import Any
 
 import msgspec
 
-from mqservice.delivery.frames import Credit
 from mqservice.delivery.limits import (
     CREDIT_BYTES_MAX,
     CREDIT_MSGS_MAX,
@@ -17,6 +16,7 @@ from mqservice.delivery.limits import (
     PING_MS,
     PONG_MS,
 )
+from mqservice.delivery.socket.frames import Credit
 
 
 class Limits(msgspec.Struct, frozen=True):

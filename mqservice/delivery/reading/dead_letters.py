@@ -14,17 +14,17 @@ from typing import Final
 import msgspec
 
 from mqservice.accounts.access import Scope
-from mqservice.delivery.browse import encode_question, find_page_of, read_place
 from mqservice.delivery.context import DeliveryContext
 from mqservice.delivery.http import Request
-from mqservice.delivery.key_search import find_by_id
 from mqservice.delivery.limits import BROWSE_COUNT_DEFAULT, BROWSE_COUNT_MAX
-from mqservice.delivery.query import Query
+from mqservice.delivery.reading.browse import encode_question, find_page_of, read_place
+from mqservice.delivery.reading.key_search import find_by_id
+from mqservice.delivery.reading.query import Query
+from mqservice.delivery.reading.stored_messages import StoredMessage, stored_message
+from mqservice.delivery.reading.tags import tags_of
+from mqservice.delivery.reading.walk import Page, Question
 from mqservice.delivery.receive import group_route
 from mqservice.delivery.replies import answer_struct, takes_msgpack
-from mqservice.delivery.stored_messages import StoredMessage, stored_message
-from mqservice.delivery.tags import tags_of
-from mqservice.delivery.walk import Page, Question
 from mqservice.groups.routes import GroupRoute
 from mqservice.lib.names import ENGINE_SEPARATOR
 from mqservice.lib.problem import Problem

@@ -17,17 +17,17 @@ import logging
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
-from mqservice.delivery import frames, pushes
 from mqservice.delivery.filters import WantedFilter
-from mqservice.delivery.held import Delivery, Held, nack_of
 from mqservice.delivery.limits import (
     CREDIT_BYTES_MAX,
     CREDIT_MSGS_MAX,
     FRAME_MESSAGES_MAX,
 )
-from mqservice.delivery.membership import Membership
-from mqservice.delivery.owner import Session
-from mqservice.delivery.settlement import Command, Settlement
+from mqservice.delivery.socket import frames, pushes
+from mqservice.delivery.socket.held import Delivery, Held, nack_of
+from mqservice.delivery.socket.membership import Membership
+from mqservice.delivery.socket.owner import Session
+from mqservice.delivery.socket.settlement import Command, Settlement
 from mqservice.errors import problem_from_store
 from mqservice.groups.routes import GroupRoute
 from mqservice.store import (

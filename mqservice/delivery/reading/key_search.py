@@ -14,8 +14,8 @@ from mqservice.delivery.limits import (
     BROWSE_COUNT_DEFAULT,
     PAGE_LOOK_UP_COUNT_MAX,
 )
-from mqservice.delivery.query import OFFSET_MAX
-from mqservice.delivery.walk import Page, Question
+from mqservice.delivery.reading.query import OFFSET_MAX
+from mqservice.delivery.reading.walk import Page, Question
 from mqservice.lib.problem import Problem
 from mqservice.store import LookUpRequest, Record, Store
 from mqservice.topics.routes import TopicRoute

@@ -13,7 +13,6 @@ from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Final
 
 from mqservice.accounts.access import Principal, Scope
-from mqservice.delivery import frames, pushes
 from mqservice.delivery.decoding import Fault
 from mqservice.delivery.filters import filter_of
 from mqservice.delivery.limits import (
@@ -30,7 +29,8 @@ from mqservice.delivery.limits import (
     SUBSCRIPTION_COUNT_MAX,
 )
 from mqservice.delivery.produce import BatchAnswer, PendingPut, check_batch
-from mqservice.delivery.subscription import Subscription
+from mqservice.delivery.socket import frames, pushes
+from mqservice.delivery.socket.subscription import Subscription
 from mqservice.errors import problem_from_store
 from mqservice.groups.routes import GroupRoute
 from mqservice.lib.names import name_fault
@@ -40,7 +40,7 @@ from mqservice.store import StoreError
 from mqservice.topics.routes import TopicRoute
 
 if TYPE_CHECKING:
-    from mqservice.delivery.session import Session
+    from mqservice.delivery.socket.session import Session
 
 _PUT_COUNT_MAX: Final = 64
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from mqservice.delivery.codec import Codec
 from mqservice.delivery.context import DeliveryContext
+from mqservice.delivery.socket.codec import Codec
 
 
 class Session(Protocol):

@@ -15,8 +15,8 @@ from typing import Final
 import msgspec
 
 from mqservice.delivery.limits import PULLS_AT_ONCE_MAX
-from mqservice.delivery.queue_merge import NO_END, QueueMerge, QueueRange
-from mqservice.delivery.walk import Page, Question
+from mqservice.delivery.reading.queue_merge import NO_END, QueueMerge, QueueRange
+from mqservice.delivery.reading.walk import Page, Question
 from mqservice.store import OffsetAtTimeRequest, Store
 from mqservice.topics.routes import TopicRoute
 

@@ -1,0 +1,1 @@
+"""What shows messages without delivering them: browse, search, pull, dead letters."""

@@ -1,0 +1,1 @@
+"""The WebSocket face of delivery: sessions, subscriptions, frames."""
