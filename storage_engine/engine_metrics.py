@@ -110,6 +110,10 @@ def collect(config: StoreConfig, clock: Clock, watched: Watched, stats: StatsRep
             "Since the last checkpoint; -1 when there is none.",
             _checkpoint_age_seconds(config, clock),
         ),
+        "retention_clock_behind_seconds": (
+            "How far the wall clock is ahead of the time by which messages grow old.",
+            watched.retention.age.behind_ms() / SECOND_MS,
+        ),
         "writable": ("1 while puts are accepted, else 0.", int(stats.is_writable)),
         "epoch": ("Which run of the engine on this store.", stats.epoch),
         "uptime_seconds": ("Since this run began.", stats.uptime_ms / SECOND_MS),

@@ -7,6 +7,7 @@ store/
   config/consumerOffset.json topics.json subscriptionGroup.json
   config/minOffsets.json              where each queue begins since retention last deleted (ours)
   config/quarantine.json              damaged places of the log (ours)
+  config/retentionClock.json          the time by which messages grow old (ours)
   offsets.journal                     settled offsets since the last checkpoint
   checkpoint  abort  lock
   reserve                             disk kept for settles and checkpoints (ours)
@@ -28,6 +29,7 @@ GROUPS_FILE: Final = "subscriptionGroup.json"
 CONSUMER_OFFSET_FILE: Final = "consumerOffset.json"
 MIN_OFFSETS_FILE: Final = "minOffsets.json"
 QUARANTINE_FILE: Final = "quarantine.json"
+RETENTION_CLOCK_FILE: Final = "retentionClock.json"
 JOURNAL_FILE: Final = "offsets.journal"
 CHECKPOINT_FILE: Final = "checkpoint"
 ABORT_FILE: Final = "abort"

@@ -9,9 +9,9 @@ be read any more. Above the size limit, or above 85 % of the disk, the oldest se
 same, and what stands in them becomes unreadable first. Messages under a lease are kept until the
 disk is at 85 %. Scheduled messages still to come are appended again before their segment goes.
 
-One pass deletes a few segments only. Time never runs faster here than the monotonic clock since
-the start, so that a wall clock that jumps ahead expires nothing at once, and what expires by age
-goes at most a tenth of the log a minute. Loop thread only.
+One pass deletes a few segments only. Messages grow old by a clock of their own, so that a wall
+clock that jumps ahead expires nothing at once, and what expires by age goes at most a tenth of the
+log a minute. Loop thread only.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ from storage_engine.queues.consume_queues import ConsumeQueues
 from storage_engine.queues.min_offsets import MinOffsets
 from storage_engine.records.record_parts import store_timestamp_of
 from storage_engine.records.schedule_topic import SCHEDULE_TOPIC, SCHEDULE_TOPIC_BYTES
+from storage_engine.retention_clock import RetentionClock
 
 log = logging.getLogger(__name__)
 
 _QUEUES_A_STEP: Final = 200  # looked at before the loop may do something else
-_CLOCK_TOLERANCE_MS: Final = 60 * SECOND_MS
 _AGE_INTERVAL_MS: Final = 60 * SECOND_MS
 _AGE_PART: Final = 10  # of the segments, may go by age in one interval
 
@@ -64,6 +64,7 @@ class Retention:
         self,
         config: StoreConfig,
         clock: Clock,
+        age: RetentionClock,
         catalog: Catalog,
         commit_log: CommitLog,
         queues: ConsumeQueues,
@@ -79,6 +80,7 @@ class Retention:
     ) -> None:
         self._config = config
         self._clock = clock
+        self.age = age
         self._catalog = catalog
         self._commit_log = commit_log
         self._queues = queues
@@ -91,7 +93,6 @@ class Retention:
         self._forward = forward
         self._purge = purge
         self._visible_to = visible_to
-        self._began = clock.now_ms(), clock.monotonic_ms()
         self._age_interval_from_ms = clock.monotonic_ms()
         self._aged_count = 0  # segments gone by age in this interval
         # queue → (min_offset, physical offset and store time of the message there)
@@ -105,7 +106,8 @@ class Retention:
         Raises ``DiskFull``, ``SyncFailed``: nothing was deleted that is not written down.
         """
         state = self._disk.look()
-        expired = await self._expired(self._now_ms())
+        await self.age.save()
+        expired = await self._expired(self.age.now_ms())
         forced = self._forced_offset(state)
         is_forced = forced > self._commit_log.start_offset
         if is_forced:
@@ -149,12 +151,6 @@ class Retention:
 
     def _raise(self, queue: ConsumeQueue, offset: int, held: dict[ConsumeQueue, int]) -> None:
         queue.raise_min(min(offset, held.get(queue, offset)))
-
-    def _now_ms(self) -> int:
-        """Wall clock, but never ahead of what the monotonic one allows."""
-        wall_ms, monotonic_ms = self._began
-        passed_ms = self._clock.monotonic_ms() - monotonic_ms
-        return min(self._clock.now_ms(), wall_ms + passed_ms + _CLOCK_TOLERANCE_MS)
 
     async def _expired(self, now_ms: int) -> list[tuple[ConsumeQueue, int]]:
         """Queues with messages whose time is over, and the first offset behind those."""

@@ -51,6 +51,7 @@ from storage_engine.queues.min_offsets import MinOffsets
 from storage_engine.recovery.checkpoint import read_checkpoint, write_checkpoint
 from storage_engine.recovery.recovery import Recovered, recover
 from storage_engine.retention import Retention
+from storage_engine.retention_clock import RetentionClock
 from storage_engine.wire.protocol import CheckpointReply, StatsReply
 from storage_engine.wire.reads import PullHead, PullRequest, PullStatus
 from storage_engine.wire.topics import QueueStats, TopicStats
@@ -198,9 +199,12 @@ class Store:
             self.durability.durable_to,
             consumption.deletions.is_orphan,
         )
+        newest_ms = self._commit_log.store_timestamp_ms
+        age = RetentionClock(self._files, self.config.store_path, self._clock, newest_ms)
         return Retention(
             self.config,
             self._clock,
+            age,
             self.catalog,
             self._commit_log,
             self._queues,

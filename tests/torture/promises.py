@@ -363,6 +363,18 @@ STORE: Final = (
             *_of("golden_files", "segments_consume_queues_and_config_of_a_store"),
         ),
     ),
+    Promise(
+        "T6",
+        "Retention takes nothing whose time is not over and nothing that is leased. A wall clock "
+        "that is wrong, also at a start, lets no message expire at once.",
+        (
+            *_of("retention", "a_message_is_readable_for_its_retention_and_its_segment_goes_after"),
+            *_of("retention", "a_leased_message_stays_until_it_is_settled"),
+            *_of("retention", "a_wall_clock_that_jumps_ahead_expires_nothing_at_once"),
+            *_of("retention_clock", "a_machine_that_wakes_up_a_year_ahead_expires_nothing"),
+            *_of("retention_clock", "no_wall_clock_makes_it_run"),
+        ),
+    ),
 )
 PROMISES: Final = (*DURABILITY, *ORDER, *STORE)
 

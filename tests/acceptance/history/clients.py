@@ -5,9 +5,11 @@ They talk to the service as any client would: over REST and WebSocket, trying ag
 
 from __future__ import annotations
 
+import itertools
 import json
 import random
 import threading
+from collections.abc import Iterator
 from typing import Any  # decoded JSON
 
 import httpx
@@ -161,15 +163,15 @@ class SocketConsumer(Client):
     lease_ms = 2_000
 
     def work(self) -> None:
-        batch = 0
+        batches = itertools.count(1)  # not one number twice, however a session ends
         while not self.is_stopping:
             try:
-                batch = self._session(batch)
+                self._session(batches)
             except (ConnectionClosed, InvalidHandshake, OSError, TimeoutError):
                 self._is_stopping.wait(PAUSE_S)
 
-    def _session(self, batch: int) -> int:
-        """Until it stops, vanishes, or the connection ends; the number of the last batch."""
+    def _session(self, batches: Iterator[int]) -> None:
+        """Until it stops, vanishes, or the connection ends."""
         with connect(
             self.facts.ws_url,
             additional_headers=self.headers,
@@ -190,12 +192,11 @@ class SocketConsumer(Client):
                 except TimeoutError:
                     continue
                 if frame.get("op") == "msgs":
-                    batch += 1
-                    held = self._delivered(frame["m"], batch)
+                    held = self._delivered(frame["m"], next(batches))
                     if self.random.random() < VANISH_SHARE:
                         for body in held.values():
                             self.history.add(GivenBack(body, self.name))
-                        return batch
+                        return
                     command_id += 1
                     unconfirmed[command_id] = held
                     for body in held.values():
@@ -206,7 +207,6 @@ class SocketConsumer(Client):
                     self._confirmed(unconfirmed.pop(frame["id"]), frame["r"]["failed"])
                 elif not frame:
                     socket.send("{}")  # a ping
-        return batch
 
     def _delivered(self, messages: list[dict[str, Any]], batch: int) -> dict[int, str]:
         for message in messages:
