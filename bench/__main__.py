@@ -10,7 +10,7 @@ from typing import Annotated, Final
 import typer
 import uvloop
 
-from bench import disk, engine, push, rest, scale
+from bench import backlog, disk, engine, latency, push, rest, scale, sharing
 from bench.machine import find_machine
 from bench.measure import QUICK, MeasureFailed, Plan, Row, Skipped
 from bench.report import make_report, print_table, write_json
@@ -23,9 +23,11 @@ WORKLOADS: Final[dict[str, Callable[[Plan, Path], Awaitable[list[Row]]]]] = {
     "engine": engine.measure,
     "rest": rest.measure,
     "push": push.measure,
+    "sharing": sharing.measure,
+    "latency": latency.measure,
 }
 # Minutes and many GiB: only when asked for.
-LARGE: Final = {"scale": scale.measure}
+LARGE: Final = {"scale": scale.measure, "backlog": backlog.measure}
 
 
 def main(

@@ -11,19 +11,16 @@ from bench.engine import fill
 from bench.http_client import LeanHttp
 from bench.measure import MeasureFailed, Meter, Plan, Row, Run, repeated
 from bench.processes import Service, service_running
-from bench.ws_client import BINARY, TEXT, LeanSocket
-from mqservice.cli import frames
+from bench.push_consumer import CREDIT_MSGS, consume
 from mqservice.cli.frames import Subprotocol
 from mqservice.cli.messages import parse_received
 
 WORKLOAD: Final = "push"
 QUEUES: Final = 4
-PUSH_TARGET: Final = 60_000.0
-CREDIT_MSGS: Final = 1_000
-CREDIT_BYTES: Final = 8 * 1024 * 1024
+PUSH_TARGETS: Final = {Subprotocol.MSGPACK: 150_000.0, Subprotocol.JSON: 100_000.0}
+RECEIVE_TARGET: Final = 40_000.0
 RECEIVE_MESSAGES: Final = 64
 RECEIVE_CONNECTIONS: Final = 4
-SID: Final = 1
 BACKLOG_SHARE_MAX: Final = 0.95
 # Messages put in beforehand for each second of the run: more than can be consumed.
 BACKLOG_A_SECOND: Final = {"push": 250_000, "receive": 150_000}
@@ -43,7 +40,7 @@ async def measure(plan: Plan, base: Path) -> list[Row]:
                     f"one consumer, credit {CREDIT_MSGS} messages and 8 MiB, each frame decoded "
                     "and acked with confirmation"
                 ),
-                target=PUSH_TARGET if subprotocol is Subprotocol.MSGPACK else None,
+                target=PUSH_TARGETS[subprotocol],
             )
         )
     rows.append(
@@ -54,7 +51,7 @@ async def measure(plan: Plan, base: Path) -> list[Row]:
             "receive",
             name=f"REST receive {RECEIVE_MESSAGES} and settle",
             how=f"{RECEIVE_CONNECTIONS} connections, each receives, then acks all of it",
-            target=None,
+            target=RECEIVE_TARGET,
         )
     )
     return rows
@@ -114,53 +111,13 @@ async def _consume(plan: Plan, service: Service, consume: Consuming, kind: str) 
 
 
 def _pushing(subprotocol: Subprotocol) -> Consuming:
-    async def consume(service: Service, counts: list[int]) -> None:
-        socket = await LeanSocket.connect(
-            service.ws_url, subprotocol=subprotocol, key=service.api_key
-        )
-        try:
-            await _push(socket, subprotocol, service, counts)
-        finally:
-            socket.close()
+    async def consume_counted(service: Service, counts: list[int]) -> None:
+        def confirmed(count: int) -> None:
+            counts[0] += count
 
-    return consume
+        await consume(service, subprotocol, confirmed)
 
-
-async def _push(
-    socket: LeanSocket, subprotocol: Subprotocol, service: Service, counts: list[int]
-) -> None:
-    opcode = BINARY if subprotocol is Subprotocol.MSGPACK else TEXT
-
-    def send(frame: frames.ClientFrame) -> None:
-        content = frames.encode(frame, subprotocol)
-        socket.send(content if isinstance(content, bytes) else content.encode(), opcode)
-
-    send(frames.Hello(id=1, client="bench"))
-    send(
-        frames.Subscribe(
-            id=2,
-            sid=SID,
-            topic=service.topic,
-            group=service.group,
-            credit=frames.Credit(CREDIT_MSGS, CREDIT_BYTES),
-        )
-    )
-    next_id = 3
-    unconfirmed: dict[int, int] = {}
-    while True:
-        for push in frames.decode(await socket.receive(), subprotocol):
-            if isinstance(push, frames.JsonMessages | frames.PackMessages):
-                assert all(message.body for message in push.m)
-                unconfirmed[next_id] = len(push.m)
-                send(frames.Ack(id=next_id, sid=SID, t=[message.t for message in push.m]))
-                next_id += 1
-            elif isinstance(push, frames.Ok):
-                # Only what the service confirmed counts.
-                counts[0] += unconfirmed.pop(push.id, 0)
-            elif isinstance(push, frames.Err):
-                raise MeasureFailed(f"the service refused: {push.code} {push.msg}")
-            elif isinstance(push, frames.Ping):
-                send(frames.Pong())
+    return consume_counted
 
 
 async def _receiving(service: Service, counts: list[int]) -> None:

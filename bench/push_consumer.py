@@ -1,0 +1,71 @@
+"""A consumer on a WebSocket that acks every frame and counts what the service confirmed.
+
+msgs ─▶ [consume] ─▶ ack with id ─▶ ok ─▶ confirmed(count)
+           └── seen(messages)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from bench.measure import MeasureFailed
+from bench.processes import Service
+from bench.ws_client import BINARY, TEXT, LeanSocket
+from mqservice.cli import frames
+from mqservice.cli.frames import Subprotocol
+
+CREDIT_MSGS: Final = 1_000
+CREDIT_BYTES: Final = 8 * 1024 * 1024
+SID: Final = 1
+
+Pushed = frames.PushedJson | frames.PushedPack
+
+
+async def consume(
+    service: Service,
+    subprotocol: Subprotocol,
+    confirmed: Callable[[int], None],
+    seen: Callable[[Sequence[Pushed]], None] = lambda messages: None,
+) -> None:
+    """Until cancelled. Raises MeasureFailed when the service refuses anything."""
+    socket = await LeanSocket.connect(service.ws_url, subprotocol=subprotocol, key=service.api_key)
+    try:
+        await _consume(socket, subprotocol, service, confirmed, seen)
+    finally:
+        socket.close()
+
+
+async def _consume(
+    socket: LeanSocket,
+    subprotocol: Subprotocol,
+    service: Service,
+    confirmed: Callable[[int], None],
+    seen: Callable[[Sequence[Pushed]], None],
+) -> None:
+    opcode = BINARY if subprotocol is Subprotocol.MSGPACK else TEXT
+
+    def send(frame: frames.ClientFrame) -> None:
+        content = frames.encode(frame, subprotocol)
+        socket.send(content if isinstance(content, bytes) else content.encode(), opcode)
+
+    send(frames.Hello(id=1, client="bench"))
+    credit = frames.Credit(CREDIT_MSGS, CREDIT_BYTES)
+    send(frames.Subscribe(id=2, sid=SID, topic=service.topic, group=service.group, credit=credit))
+    next_id = 3
+    unconfirmed: dict[int, int] = {}
+    while True:
+        for push in frames.decode(await socket.receive(), subprotocol):
+            if isinstance(push, frames.JsonMessages | frames.PackMessages):
+                seen(push.m)
+                assert all(message.body for message in push.m)
+                unconfirmed[next_id] = len(push.m)
+                send(frames.Ack(id=next_id, sid=SID, t=[message.t for message in push.m]))
+                next_id += 1
+            elif isinstance(push, frames.Ok):
+                # Only what the service confirmed counts.
+                confirmed(unconfirmed.pop(push.id, 0))
+            elif isinstance(push, frames.Err):
+                raise MeasureFailed(f"the service refused: {push.code} {push.msg}")
+            elif isinstance(push, frames.Ping):
+                send(frames.Pong())
