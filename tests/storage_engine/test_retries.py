@@ -8,15 +8,20 @@ import msgspec
 import pytest
 
 from storage_engine import put_path
-from storage_engine.errors import LeaseExpired, StoreReadOnly
+from storage_engine.errors import DiskFull, LeaseExpired, StoreReadOnly
 from storage_engine.groups.retry_record import DeadLetter, find_dead_letter
 from storage_engine.records.delay_levels import DAY_MS
-from storage_engine.records.record import PROPERTIES_BYTES_MAX, Record, decode_records
+from storage_engine.records.record import (
+    PROPERTIES_BYTES_MAX,
+    Record,
+    decode_records,
+    encode_record,
+)
 from storage_engine.records.schedule_topic import PROPERTY_DELIVER_AT, SCHEDULE_TOPIC
 from storage_engine.wire.deliveries import Extend, Nack, SettleRequest
 from storage_engine.wire.groups import GroupConfig
 from storage_engine.wire.reads import PullRequest
-from tests.storage_engine.doubles import BORN_MS, Leased, OpenStore, message
+from tests.storage_engine.doubles import BORN_MS, SEGMENT_BYTES, Leased, OpenStore, message
 
 
 async def begun(store_dir: Path, *, max_reconsume_times: int = 16) -> tuple[OpenStore, Leased]:
@@ -28,13 +33,15 @@ async def begun(store_dir: Path, *, max_reconsume_times: int = 16) -> tuple[Open
     return store, store.receive(lease_ms=1_000)
 
 
-def nack(leased: Leased, *, delay_ms: int | None = None, is_dead: bool = False) -> SettleRequest:
+def nack(
+    leased: Leased, *, group: str = "g", delay_ms: int | None = None, is_dead: bool = False
+) -> SettleRequest:
     (record,) = leased.records
     one = Nack(
         topic=record.topic, queue_id=record.queue_id, lease_generation=leased.generation,
         queue_offset=record.queue_offset, delay_ms=delay_ms, is_dead=is_dead,
     )  # fmt: skip
-    return SettleRequest(group="g", nacks=[one])
+    return SettleRequest(group=group, nacks=[one])
 
 
 def dead_letters(store: OpenStore) -> list[Record]:
@@ -147,3 +154,67 @@ async def test_a_message_that_cannot_be_moved_is_given_back_once(
         await store.pass_time(60_000)
         again = store.receive()
         assert (again.bodies, again.attempts) == ([b"full"], [2])
+
+
+async def test_a_message_that_retention_took_while_it_waited_to_be_moved_is_not_looked_for(
+    tmp_path: Path,
+) -> None:
+    """On a full disk retention raises min_offset, and cannot settle what lies below it."""
+    store, leased = await begun(tmp_path)
+    store.store.durability.refusal = StoreReadOnly("for one tick")
+    store.store.consumption.settle(nack(leased, delay_ms=0))
+    store.store.tick()
+    assert store.store.consumption.retries.waiting_count == 1
+    (queue,) = store.store.queries.queues_of("t")
+    queue.raise_min(1)
+    store.files.full.add("append")
+    with pytest.raises(DiskFull):
+        store.store.retention.settle_expired()
+    store.store.durability.refusal = None
+    store.store.tick()
+    assert store.store.consumption.retries.waiting_count == 0
+    store.files.full.clear()
+    assert store.store.retention.settle_expired() == 1
+    assert store.receive().bodies == []
+    await store.close()
+
+
+async def test_a_message_whose_new_place_cannot_be_made_holds_up_no_other(
+    tmp_path: Path,
+) -> None:
+    """There are as many topics as there may be, so one group has no retry topic and no DLQ."""
+    store = OpenStore(tmp_path, limits={"topic_count_max": 3}).open()
+    store.topic()
+    store.group("with")
+    store.group("without")
+    await store.put_bodies(b"a")
+    for group in ("with", "without"):
+        leased = store.receive(group=group)
+        store.store.consumption.settle(nack(leased, group=group, delay_ms=0))
+        if group == "with":
+            await store.settled()  # its retry topic is the last that there may be
+            store.topic("last")
+    again = store.receive(group="with")
+    store.store.consumption.settle(nack(again, group="with", delay_ms=0))
+    await store.settled()
+    assert store.receive(group="with").attempts == [3]
+    await store.pass_time(60_000)
+    in_place = store.receive(group="without")
+    assert (in_place.bodies, in_place.attempts) == ([b"a"], [2])
+    await store.close()
+
+
+async def test_a_message_that_is_larger_than_a_segment_with_its_retry_stays_in_its_place(
+    tmp_path: Path,
+) -> None:
+    async with OpenStore(tmp_path, limits={"body_bytes_max": SEGMENT_BYTES}) as store:
+        store.topic()
+        store.group()
+        largest = bytes(store.store._commit_log.batch_bytes_max - len(encode_record(message(b""))))
+        await store.put_bodies(b"a", largest, b"b")
+        assert len(store.receive(lease_ms=1_000).records) == 3
+        await store.pass_time(1_000)
+        assert store.receive(lease_ms=600_000).bodies == [b"a", b"b"]
+        await store.pass_time(60_000)
+        again = store.receive()
+        assert (again.bodies, again.attempts) == ([largest], [2])
