@@ -9,6 +9,7 @@ import pytest
 
 from storage_engine.errors import BadRequest, QueueNotFound, TopicNotFound
 from storage_engine.records.schedule_topic import SCHEDULE_TOPIC
+from storage_engine.retries import SCHEDULE_QUEUES
 from storage_engine.wire.topics import Durability
 from tests.storage_engine.deleting import (
     RETRY_DELAY_MS,
@@ -19,6 +20,7 @@ from tests.storage_engine.deleting import (
     killed,
     nack,
     park,
+    receive,
     wait_for_schedule,
 )
 from tests.storage_engine.doubles import Killed, OpenStore, message
@@ -242,4 +244,23 @@ async def test_a_kill_while_deleting_leaves_a_topic_that_can_be_deleted(
     store.topic()
     await store.put_bodies(b"new")
     assert store.receive().bodies == [b"new"]
+    await store.close()
+
+
+async def test_the_retry_queue_of_a_deleted_topic_is_given_to_another(tmp_path: Path) -> None:
+    """A topic has only so many queues, and a group may see any number of topics come and go."""
+    store = OpenStore(tmp_path / "s", limits={"queue_count_max": SCHEDULE_QUEUES}).open()
+    store.group()
+    for name in ("kept", *map(str, range(SCHEDULE_QUEUES)), "last"):
+        store.topic(name)
+        await store.put(message(name.encode(), topic=name))
+        await nack(store, receive(store, name))
+        if name not in ("kept", "last"):
+            delete_topic(store, name)
+    store = killed(store)
+    await wait_for_schedule(store, RETRY_DELAY_MS)
+    assert len(store.store.queries.queues_of("%RETRY%g")) == 2
+    for name in ("kept", "last"):
+        found = receive(store, name)
+        assert (found.bodies, found.attempts) == ([name.encode()], [2])
     await store.close()
