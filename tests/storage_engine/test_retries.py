@@ -218,3 +218,19 @@ async def test_a_message_that_is_larger_than_a_segment_with_its_retry_stays_in_i
         await store.pass_time(60_000)
         again = store.receive()
         assert (again.bodies, again.attempts) == ([largest], [2])
+
+
+async def test_a_message_on_its_way_is_nobodys_whatever_generation_is_said(tmp_path: Path) -> None:
+    store, leased = await begun(tmp_path)
+    store.store.consumption.settle(nack(leased, delay_ms=0))
+    forged = leased._replace(generation=0)
+    place = {"topic": "t", "queue_id": 0, "lease_generation": 0, "queue_offset": 0}
+    extend = msgspec.convert({**place, "lease_ms": 1_000}, Extend)
+    request = msgspec.structs.replace(nack(forged, delay_ms=0), extends=[extend])
+    assert len(store.store.consumption.settle(request).failures) == 2
+    assert len(store.ack(forged).failures) == 1
+    await store.settled()
+    assert store.receive().bodies == [b"a"]
+    await store.pass_time(100_000)
+    assert store.receive().bodies == [b"a"]
+    await store.close()
