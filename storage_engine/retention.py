@@ -136,6 +136,8 @@ class Retention:
         for queue in self._queues:
             queue.drop_unreadable()
         self._purge(self._commit_log.start_offset)
+        known = self._first.items()
+        self._first = {queue: at for queue, at in known if queue.min_offset < queue.max_offset}
         return len(going)
 
     def _schedule_queues(self) -> list[ConsumeQueue]:

@@ -350,3 +350,14 @@ async def test_deleting_is_interrupted_anywhere_and_nothing_is_lost_or_comes_bac
             assert await pulled(store, 0) == (PullStatus.OFFSET_ILLEGAL, 16)
             assert len(store.pull_bodies(queue_offset=16)) == 8
             assert (await store.put(message(b"next"))).offsets[0][0] == 24
+
+
+async def test_nothing_is_remembered_of_a_topic_that_is_gone(tmp_path: Path) -> None:
+    async with OpenStore(tmp_path / "s") as store:
+        for name in ("a", "b", "c"):
+            store.topic(name)
+            await store.put(message(BODY, topic=name))
+            await store.store.retention.run()
+            store.store.consumption.deletions.topic_delete(name)
+        await store.store.retention.run()
+        assert store.store.retention._first == {}

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from storage_engine import schedule
 from storage_engine.errors import BadRequest, QueueNotFound, TopicNotFound
 from storage_engine.records.schedule_topic import SCHEDULE_TOPIC
 from storage_engine.retries import SCHEDULE_QUEUES
@@ -263,4 +264,28 @@ async def test_the_retry_queue_of_a_deleted_topic_is_given_to_another(tmp_path: 
     for name in ("kept", "last"):
         found = receive(store, name)
         assert (found.bodies, found.attempts) == ([name.encode()], [2])
+    await store.close()
+
+
+async def test_many_delayed_messages_for_a_deleted_topic_are_dropped_in_steps(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each costs a read and an entry in the journal; others want their turn in between."""
+    monkeypatch.setattr(schedule, "_BATCH_COUNT_MAX", 3)
+    monkeypatch.setattr(schedule, "_BATCHES_A_STEP", 2)
+    store = await begun(tmp_path / "s")
+    store.topic(SCHEDULE_TOPIC)
+    due_ms = store.clock.now_ms() + HOUR_MS
+    await store.put(*[delayed(b"old", due_ms=due_ms)] * 8)
+    delete_topic(store)
+    store.topic()
+    await store.put(delayed(b"new", due_ms=due_ms))
+    store.clock.advance(HOUR_MS)
+    counts = []
+    for _ in range(3):
+        store.store.tick()
+        counts.append(store.store.consumption.schedule.undeliverable_count)
+    assert counts == [0, 6, 8]  # the first tick only looks for them
+    await store.settled()
+    assert bodies_of(store) == [b"new"]
     await store.close()
