@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import threading
 from pathlib import Path
 
 import pytest
@@ -24,8 +25,10 @@ from tests.storage_engine.deleting import (
     receive,
     wait_for_schedule,
 )
-from tests.storage_engine.doubles import Killed, OpenStore, message
+from tests.storage_engine.doubles import SEGMENT_BYTES, FaultyFiles, Killed, OpenStore, message
 from tests.storage_engine.keyed import keyed, pages
+from tests.storage_engine.recovering import poke
+from tests.storage_engine.stopping import kill
 from tests.storage_engine.test_group_delete import WAYS, Restart
 from tests.storage_engine.test_verify import check, found
 
@@ -287,5 +290,34 @@ async def test_many_delayed_messages_for_a_deleted_topic_are_dropped_in_steps(
         counts.append(store.store.consumption.schedule.undeliverable_count)
     assert counts == [0, 6, 8]  # the first tick only looks for them
     await store.settled()
+    assert bodies_of(store) == [b"new"]
+    await store.close()
+
+
+async def test_what_a_power_cut_takes_of_the_log_does_not_make_orphans_of_what_comes_then(
+    tmp_path: Path,
+) -> None:
+    """The offset of a deletion may lie behind the end that the log has after a power cut."""
+    store = OpenStore(tmp_path / "s").open()
+    store.topic("async", durability=Durability.ASYNC)
+    store.topic()
+    store.topic(SCHEDULE_TOPIC)
+    await store.put_bodies(b"durable")
+    durable_end = store.store.stats(0).flushed_offset
+    store.files.sync_gate = threading.Event()
+    await store.put(message(bytes(2_000), topic="async"))
+    delete_topic(store)
+    store.files.sync_gate.set()
+    kill(store.store)
+    poke(store.store_dir, durable_end, bytes(SEGMENT_BYTES))
+    files = FaultyFiles()
+    files.medium = "second boot"
+    store = OpenStore(store.store_dir, clock=store.clock, files=files).open()
+    assert store.store.stats(0).append_offset == durable_end
+    store.topic()
+    due_ms = store.clock.now_ms() + HOUR_MS
+    await store.put(delayed(b"new", due_ms=due_ms))
+    store = killed(store)
+    await wait_for_schedule(store, HOUR_MS)
     assert bodies_of(store) == [b"new"]
     await store.close()
