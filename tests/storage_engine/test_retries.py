@@ -10,7 +10,7 @@ import pytest
 from storage_engine import put_path
 from storage_engine.errors import DiskFull, LeaseExpired, StoreReadOnly
 from storage_engine.groups.retry_record import DeadLetter, find_dead_letter
-from storage_engine.records.delay_levels import DAY_MS
+from storage_engine.records.delay_levels import DAY_MS, DELAY_MS_MAX
 from storage_engine.records.record import (
     PROPERTIES_BYTES_MAX,
     Record,
@@ -233,4 +233,55 @@ async def test_a_message_on_its_way_is_nobodys_whatever_generation_is_said(tmp_p
     assert store.receive().bodies == [b"a"]
     await store.pass_time(100_000)
     assert store.receive().bodies == [b"a"]
+    await store.close()
+
+
+async def test_messages_that_waited_for_the_disk_are_moved_in_the_order_of_their_failures(
+    tmp_path: Path,
+) -> None:
+    store, leased = await begun(tmp_path)
+    await store.put_bodies(b"b", b"c")
+    store.store.consumption.settle(nack(leased, delay_ms=0))
+    for _ in range(2):
+        store.store.consumption.settle(nack(store.receive(1), delay_ms=0))
+    store.store.durability.refusal = StoreReadOnly("for one tick")
+    store.store.tick()
+    store.store.durability.refusal = None
+    await store.settled()
+    assert store.receive().bodies == [b"a", b"b", b"c"]
+    await store.close()
+
+
+async def test_no_delay_is_longer_than_the_longest(tmp_path: Path) -> None:
+    store, leased = await begun(tmp_path)
+    store.store.consumption.settle(nack(leased, delay_ms=1 << 62))
+    await store.pass_time(DELAY_MS_MAX - 1)
+    await store.pass_time(0)
+    assert store.receive().bodies == []
+    await store.pass_time(1)
+    assert store.receive().bodies == [b"a"]
+    await store.close()
+
+
+async def test_how_often_a_message_was_retried_is_read_from_its_head_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = OpenStore(tmp_path).open()
+    store.topic()
+    store.group()
+    await store.put_bodies(bytes(2_000))
+    store.store.consumption.settle(nack(store.receive(), delay_ms=0))
+    await store.settled()
+    read_bytes: list[int] = []
+    read_many = store.store._commit_log.read_many
+
+    def counted(records: list[tuple[int, int]]) -> bytes:
+        content = read_many(records)
+        read_bytes.append(len(content))
+        return content
+
+    monkeypatch.setattr(store.store._commit_log, "read_many", counted)
+    again = store.receive()
+    assert (again.attempts, len(again.records)) == ([2], 1)
+    assert sum(read_bytes) < 2_000 + 2_000
     await store.close()
