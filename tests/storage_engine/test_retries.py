@@ -285,3 +285,16 @@ async def test_how_often_a_message_was_retried_is_read_from_its_head_alone(
     assert (again.attempts, len(again.records)) == ([2], 1)
     assert sum(read_bytes) < 2_000 + 2_000
     await store.close()
+
+
+async def test_an_ack_of_a_message_that_waits_for_its_retry_settles_no_other(
+    tmp_path: Path,
+) -> None:
+    store, leased = await begun(tmp_path)
+    store.store.consumption.settle(nack(leased, delay_ms=5_000))
+    await store.settled()
+    assert [failure.code for failure in store.ack(leased).failures] == [LeaseExpired.code]
+    await store.pass_time(5_000)
+    await store.pass_time(0)
+    assert store.receive().bodies == [b"a"]
+    await store.close()
