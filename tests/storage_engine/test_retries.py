@@ -19,7 +19,7 @@ from storage_engine.records.record import (
 )
 from storage_engine.records.schedule_topic import PROPERTY_DELIVER_AT, SCHEDULE_TOPIC
 from storage_engine.wire.deliveries import Extend, Nack, SettleRequest
-from storage_engine.wire.groups import GroupConfig
+from storage_engine.wire.groups import Dispatch, GroupConfig
 from storage_engine.wire.reads import PullRequest
 from tests.storage_engine.doubles import BORN_MS, SEGMENT_BYTES, Leased, OpenStore, message
 
@@ -297,4 +297,20 @@ async def test_an_ack_of_a_message_that_waits_for_its_retry_settles_no_other(
     await store.pass_time(5_000)
     await store.pass_time(0)
     assert store.receive().bodies == [b"a"]
+    await store.close()
+
+
+async def test_a_group_that_became_ordered_has_no_order_to_keep_among_its_retries(
+    tmp_path: Path,
+) -> None:
+    store, leased = await begun(tmp_path)
+    store.store.consumption.settle(nack(leased, delay_ms=0))
+    await store.settled()
+    ordered = GroupConfig(group="g", dispatch=Dispatch.EXCLUSIVE, is_ordered=True)
+    store.store.catalog.group_put(ordered)
+    for attempt in (2, 3):
+        again = store.receive()
+        assert (again.bodies, again.attempts) == ([b"a"], [attempt])
+        store.store.consumption.settle(nack(again, delay_ms=0))
+        await store.settled()
     await store.close()

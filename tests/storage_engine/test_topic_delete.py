@@ -321,3 +321,23 @@ async def test_what_a_power_cut_takes_of_the_log_does_not_make_orphans_of_what_c
     await wait_for_schedule(store, HOUR_MS)
     assert bodies_of(store) == [b"new"]
     await store.close()
+
+
+async def test_retention_does_not_carry_messages_over_to_a_new_topic_of_the_name(
+    tmp_path: Path,
+) -> None:
+    limits = {"retention_bytes": 2 * SEGMENT_BYTES}
+    store = OpenStore(tmp_path / "s", limits=limits).open()
+    for name in ("t", "other", SCHEDULE_TOPIC):
+        store.topic(name)
+    due_ms = store.clock.now_ms() + HOUR_MS
+    await store.put(delayed(b"old", due_ms=due_ms))
+    delete_topic(store)
+    store.topic()
+    await store.put(delayed(b"new", due_ms=due_ms))
+    for _ in range(8):
+        await store.put(message(bytes(2_000), topic="other"))
+    assert await store.store.retention.run() > 0
+    await wait_for_schedule(store, HOUR_MS)
+    assert bodies_of(store) == [b"new"]
+    await store.close()
