@@ -238,3 +238,16 @@ async def test_one_look_tells_all_that_wait_for_a_member(
     assert [member.bodies() for member in members] == [[], [b"3/new"]]
     assert len(looks) == 3
     await store.close()
+
+
+async def test_a_subscription_without_members_is_looked_at_no_more(tmp_path: Path) -> None:
+    store = await exclusive(tmp_path)
+    member = Member(store, "a")
+    member.poll()
+    memberships = store.store.consumption.delivery._memberships
+    await store.pass_time(1_000)
+    assert len(memberships._exclusive) == 1
+    member.leave()
+    await store.pass_time(1_000)
+    assert len(memberships._exclusive) == 0
+    await store.close()

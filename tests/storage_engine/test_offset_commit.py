@@ -15,6 +15,7 @@ from storage_engine.errors import (
     OffsetOutOfRange,
     QueueNotFound,
 )
+from storage_engine.wire.deliveries import Nack, SettleRequest
 from storage_engine.wire.groups import StartFrom
 from tests.storage_engine.doubles import FaultyFiles, OpenStore
 from tests.storage_engine.resetting import commit, consumer_offsets, filled, nack_of, stats
@@ -147,3 +148,22 @@ async def test_the_age_of_what_cannot_be_read_is_unknown(tmp_path: Path) -> None
         assert stats(store)[0].ready_count == 1
         with pytest.raises(BadRequest):
             store.receive(0)
+
+
+async def test_what_was_given_back_is_settled_by_a_commit_too(tmp_path: Path) -> None:
+    async with OpenStore(tmp_path / "s") as store:
+        await filled(store, 4)
+        leased = store.receive(2)
+        releases = [
+            Nack(
+                topic="t", queue_id=0, lease_generation=leased.generation, queue_offset=offset,
+                is_release=True,
+            )
+            for offset in (0, 1)
+        ]  # fmt: skip
+        store.store.consumption.settle(SettleRequest(group="g", nacks=releases))
+        commit(store, 3)
+        again = store.receive()
+        assert (again.bodies, again.attempts) == ([b"3"], [1])
+        store.ack(again)
+        assert consumer_offsets(store) == [4]
