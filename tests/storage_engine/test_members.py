@@ -251,3 +251,18 @@ async def test_a_subscription_without_members_is_looked_at_no_more(tmp_path: Pat
     await store.pass_time(1_000)
     assert len(memberships._exclusive) == 0
     await store.close()
+
+
+async def test_who_waits_gets_what_a_silent_member_leaves_at_once(tmp_path: Path) -> None:
+    store = await exclusive(tmp_path)
+    silent, waiting = Member(store, "a"), Member(store, "b")
+    silent.poll(1, lease_ms=200_000)
+    waiting.poll(lease_ms=200_000)
+    for _ in range(11):
+        waiting.poll(wait_ms=10_000)
+        await store.pass_time(10_000)
+    waiting.got.clear()
+    waiting.poll(wait_ms=30_000)
+    await store.pass_time(SILENCE_MS_MAX - 110_000)
+    assert waiting.queues() == {0, 1}
+    await store.close()
