@@ -157,3 +157,21 @@ async def test_a_message_that_is_appended_again_is_not_delivered_from_its_old_pl
         assert await passing > 0
         await store.settled()
         assert store.pull_bodies() == [b"once"]
+
+
+async def test_what_was_given_back_and_has_expired_is_not_looked_for(tmp_path: Path) -> None:
+    async with OpenStore(tmp_path / "s") as store:
+        store.topic()
+        store.group()
+        await store.put_bodies(b"a", b"b")
+        leased = store.receive()
+        releases = [
+            Nack(
+                topic="t", queue_id=0, lease_generation=leased.generation, queue_offset=offset,
+                is_release=True,
+            )
+            for offset in (0, 1)
+        ]  # fmt: skip
+        store.store.consumption.settle(SettleRequest(group="g", nacks=releases))
+        store.store.queries.queues_of("t")[0].raise_min(1)
+        assert store.receive().bodies == [b"b"]
