@@ -341,3 +341,17 @@ async def test_retention_does_not_carry_messages_over_to_a_new_topic_of_the_name
     await wait_for_schedule(store, HOUR_MS)
     assert bodies_of(store) == [b"new"]
     await store.close()
+
+
+async def test_retries_that_were_ready_do_not_come_when_the_new_topic_has_its_first(
+    tmp_path: Path,
+) -> None:
+    store = await begun(tmp_path / "s", b"old")
+    await nack(store, store.receive(), delay_ms=0)
+    delete_topic(store)
+    store.topic()
+    await store.put_bodies(b"new")
+    await nack(store, store.receive(), delay_ms=0)
+    again = store.receive()
+    assert (again.bodies, again.attempts) == ([b"new"], [2])
+    await store.close()
