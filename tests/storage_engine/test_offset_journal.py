@@ -232,3 +232,19 @@ def test_a_journal_whose_name_is_not_durable_is_not_synced(tmp_path: Path) -> No
     offsets.save()
     offsets.begin("g", "t", {0: 5})
     assert state(opened(tmp_path)) == {("g", "t", 0): (5, ())}
+
+
+def test_a_reset_that_finds_no_room_changes_nothing(tmp_path: Path) -> None:
+    files = FaultyFiles()
+    offsets = opened(tmp_path, files)
+    offsets.begin("g", "t", {0: 5})
+    settle(offsets, "g", 5, 7)
+    progress = offsets.find("g", "t", 0)
+    assert progress is not None
+    offsets.skip(progress, 9, 4)
+    before = state(offsets)
+    files.full.add("append")
+    with pytest.raises(DiskFull):
+        offsets.reset([(progress, 0)], lease_floor=8)
+    assert (state(offsets), list(progress.skipped)) == (before, [(9, 4)])
+    assert (progress.reset_count, progress.lease_floor) == (0, 0)

@@ -12,6 +12,7 @@ from storage_engine import schedule
 from storage_engine.errors import BadRequest, QueueNotFound, TopicNotFound
 from storage_engine.records.schedule_topic import SCHEDULE_TOPIC
 from storage_engine.retries import SCHEDULE_QUEUES
+from storage_engine.wire.groups import Dispatch, GroupConfig
 from storage_engine.wire.topics import Durability
 from tests.storage_engine.deleting import (
     RETRY_DELAY_MS,
@@ -354,4 +355,17 @@ async def test_retries_that_were_ready_do_not_come_when_the_new_topic_has_its_fi
     await nack(store, store.receive(), delay_ms=0)
     again = store.receive()
     assert (again.bodies, again.attempts) == ([b"new"], [2])
+    await store.close()
+
+
+async def test_nobody_remembers_those_who_read_a_deleted_topic(tmp_path: Path) -> None:
+    store = await begun(tmp_path / "s")
+    exclusive = GroupConfig(group="e", dispatch=Dispatch.EXCLUSIVE)
+    store.store.catalog.group_put(exclusive)
+    park(store)
+    park(store, group="e")
+    (queue,) = store.store.queries.queues_of("t")
+    delete_topic(store)
+    assert queue.arrivals == []
+    assert len(store.store.consumption.delivery._memberships._exclusive) == 0
     await store.close()
