@@ -156,12 +156,17 @@ class Catalog:
         """Where messages of a topic wait that the group could not consume; made when missing.
 
         Each topic that a group reads has a queue of the group's retry topic for itself, so that a
-        receive from one topic need not pass over another's. Raises ``DiskFull``.
+        receive from one topic need not pass over another's. That of a topic which was deleted is
+        empty, and serves the next one. Raises ``DiskFull``, and ``BadRequest`` when a topic can
+        have no more queues.
         """
         queue = self.known_retry_queue(group, topic)
         if queue is None:
-            topics = [*self._groups.retry_topics.get(group.group, []), topic]
-            queue = self.own_topic(retry_topic_of(group.group), len(topics))[-1]
+            topics = self._groups.retry_topics.get(group.group, []).copy()
+            free = (at for at, name in enumerate(topics) if name not in self.topics)
+            at = next(free, len(topics))
+            topics[at : at + 1] = [topic]
+            queue = self.own_topic(retry_topic_of(group.group), len(topics))[at]
             self._groups.put(group, topics)
         return queue
 

@@ -61,6 +61,7 @@ class StoreConfig(msgspec.Struct, frozen=True, kw_only=True):
     receive_bytes_max: int = 8 * MIB
     poll_wait_ms_max: int = 30 * SECOND_MS
     parked_count_max: int = 100_000
+    member_count_max: int = 1_024  # of one exclusive group on one topic; a topic's queues at most
     lease_ms_min: int = SECOND_MS
     lease_ms_max: int = 12 * HOUR_MS
     inflight_count_max: int = 20_000  # of one group on one queue

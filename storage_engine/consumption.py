@@ -32,7 +32,7 @@ from storage_engine.offset_changes import OffsetChanges
 from storage_engine.queues.consume_queue import ConsumeQueue
 from storage_engine.queues.consume_queues import ConsumeQueues
 from storage_engine.queues.min_offsets import MinOffsets
-from storage_engine.records.record_parts import parts_of, reconsume_times_of
+from storage_engine.records.record_parts import HEAD_BYTES_MAX, parts_of, reconsume_times_of
 from storage_engine.retries import Retries
 from storage_engine.schedule import Schedule
 from storage_engine.topic_names import retry_topic_of
@@ -145,7 +145,9 @@ class Consumption:
         return due
 
     def _retries_before(self, record: tuple[int, int]) -> int:
-        return reconsume_times_of(self._commit_log.read_many([record]))
+        physical_offset, record_bytes = record
+        head = physical_offset, min(record_bytes, HEAD_BYTES_MAX)
+        return reconsume_times_of(self._commit_log.read_many([head]))
 
     def receive(
         self, request: ReceiveRequest, answer: Callable[[Delivered], None]

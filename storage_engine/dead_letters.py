@@ -184,4 +184,10 @@ class DeadLetters:
             self._consumer_offsets.begin(REDRIVE_GROUP, topic, {0: queue.min_offset})
         progress = self._consumer_offsets.find(REDRIVE_GROUP, topic, 0)
         assert progress is not None
+        expired_count = queue.min_offset - progress.consumer_offset
+        if expired_count > 0:
+            # Else all that is settled behind them would be kept one by one, for ever.
+            self._consumer_offsets.settle_moved(
+                progress, [(progress.consumer_offset, expired_count)]
+            )
         return topic, queue, progress

@@ -19,6 +19,7 @@ from storage_engine.delivery.consumer_offsets import ConsumerOffsets
 from storage_engine.delivery.offset_runs import runs_of
 from storage_engine.delivery.progress import Progress
 from storage_engine.engine_puts import EnginePuts
+from storage_engine.errors import RecordRefused
 from storage_engine.records.settles import Settles
 
 _BATCH_BYTES_MAX: Final = 4 * MIB  # appended without a pause
@@ -42,6 +43,13 @@ class Mover:
         self._puts = puts
         self.batch_bytes_max = min(puts.batch_bytes_max, _BATCH_BYTES_MAX)
         self._consumer_offsets = consumer_offsets
+
+    def check(self, record: bytes) -> None:
+        """Raises ``RecordRefused`` when the record does not even fit alone."""
+        if len(record) > self._puts.batch_bytes_max:
+            raise RecordRefused(
+                f"{len(record)} bytes, {self._puts.batch_bytes_max} fit a segment of the log"
+            )
 
     def move(self, moves: list[Move], moved: Callable[[], None]) -> list[int]:
         """Append the records; their queue offsets. ``moved`` is called when the sources are

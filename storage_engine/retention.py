@@ -106,6 +106,8 @@ class Retention:
         Raises ``DiskFull``, ``SyncFailed``: nothing was deleted that is not written down.
         """
         state = self._disk.look()
+        # What is appended again in this pass goes in a later one at the earliest.
+        began_offset = self._commit_log.append_offset
         await self.age.save()
         expired = await self._expired(self.age.now_ms())
         forced = self._forced_offset(state)
@@ -126,7 +128,7 @@ class Retention:
                 "unsettled messages expired",
                 extra={"action": "lost_by_retention", "message_count": lost_count},
             )
-        going = self._going(await self._keep_from(), forced, state)
+        going = self._going(min(await self._keep_from(), began_offset), forced, state)
         end_offset = going[-1].base_offset + self._config.segment_bytes if going else 0
         if end_offset > forced:
             await self._forward(end_offset)
@@ -138,6 +140,8 @@ class Retention:
         for queue in self._queues:
             queue.drop_unreadable()
         self._purge(self._commit_log.start_offset)
+        known = self._first.items()
+        self._first = {queue: at for queue, at in known if queue.min_offset < queue.max_offset}
         return len(going)
 
     def _schedule_queues(self) -> list[ConsumeQueue]:

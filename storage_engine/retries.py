@@ -23,7 +23,7 @@ from storage_engine.delivery.consumer_offsets import ConsumerOffsets
 from storage_engine.delivery.failure import Failure
 from storage_engine.delivery.process_queue import ProcessQueue
 from storage_engine.delivery.subscription import Subscription
-from storage_engine.errors import RecordRefused, StoreError
+from storage_engine.errors import BadRequest, RecordRefused, StoreError
 from storage_engine.groups.retry_policy import is_exhausted
 from storage_engine.groups.retry_record import dead_letter_record, retry_record
 from storage_engine.log.commit_log import CommitLog
@@ -186,10 +186,17 @@ class Retries:
         )
 
     def _successor_or_back(self, failure: Failure) -> _Successor | None:
-        """The same; a message of an older store whose properties leave no room stays in place."""
+        """The same; a message that can have no other place stays in its own, and holds up nobody.
+
+        So does one of an older store whose properties leave no room, one that fills a segment, and
+        all of a group for which no topic more may be made.
+        """
         try:
-            return self._successor(failure)
-        except RecordRefused as exc:
+            successor = self._successor(failure)
+            if successor is not None:
+                self._mover.check(successor.record)
+            return successor
+        except (BadRequest, RecordRefused) as exc:
             log.warning("cannot be moved", extra={"action": "retry_in_place", "reason": str(exc)})
             self._put_back(failure, _IN_PLACE_DELAY_MS)
             return None
@@ -198,8 +205,9 @@ class Retries:
         """What takes the message's place; None when nobody can ever consume it."""
         group = self._catalog.groups.get(failure.process_queue.owner.group)
         process_queue, queue_offset = failure.process_queue, failure.queue_offset
-        if process_queue.progress.is_settled(queue_offset):
-            return None  # it expired while it waited
+        is_expired = queue_offset < process_queue.queue.min_offset  # settled when there is room
+        if is_expired or process_queue.progress.is_settled(queue_offset):
+            return None  # while it waited
         place = process_queue.queue.unit(queue_offset)[:2]
         if group is None or self._commit_log.damaged([place]):
             self._consumer_offsets.settle_moved(process_queue.progress, [(queue_offset, 1)])

@@ -199,8 +199,10 @@ class Schedule:
         taken: list[_Pending] = []
         room = self._mover.batch_bytes_max
         heap = self._heap
-        while heap and heap[0].due_ms <= now_ms and len(taken) < _BATCH_COUNT_MAX:
+        looked_count = 0
+        while heap and heap[0].due_ms <= now_ms and looked_count < _BATCH_COUNT_MAX:
             entry = heap[0]
+            looked_count += 1
             if self.sources[entry.queue_id].is_pending(entry.queue_offset):
                 move = self._move_of(entry)
                 if move is not None:
@@ -211,7 +213,7 @@ class Schedule:
                     taken.append(entry)
             heapq.heappop(heap)
         if not moves:
-            return False
+            return looked_count > 0  # all of them have nowhere to go
         try:
             self._mover.move(moves, partial(self._moved, taken))
         except StoreError as exc:

@@ -50,6 +50,8 @@ from storage_engine.wire.topics import TopicConfig, TopicList, TopicRef
 log = logging.getLogger(__name__)
 
 _BACKLOG_COUNT: Final = 1_024  # clients that come back all at once after a restart
+_MEMBERSHIPS_MAX: Final = 10_000  # that a connection remembers
+_Membership = tuple[str, str, str]  # group, topic, member
 
 
 class Server:
@@ -98,7 +100,7 @@ class _Connection(asyncio.BufferedProtocol):
         self._replies: list[bytes] = []
         self._reply_bytes = 0
         self._parked: dict[int, Parked] = {}
-        self._memberships: set[tuple[str, str, str]] = set()  # (group, topic, member)
+        self._memberships: dict[_Membership, None] = {}  # the latest last
         self._is_waiting_for_disk = False
         self._is_waiting_for_client = False
         self._calls: dict[int, Callable[[Wire], Wire]] = {
@@ -155,7 +157,7 @@ class _Connection(asyncio.BufferedProtocol):
         parked, self._parked = self._parked, {}
         for waiting in parked.values():
             self._store.consumption.cancel(waiting, answer=False)
-        memberships, self._memberships = self._memberships, set()
+        memberships, self._memberships = self._memberships, {}
         for membership in memberships:
             self._store.consumption.delivery.leave(*membership)
 
@@ -306,7 +308,7 @@ class _Connection(asyncio.BufferedProtocol):
         if request_id in self._parked:
             raise BadRequest(f"request id {request_id} is in use")
         if self._store.consumption.is_exclusive(request.group):
-            self._memberships.add((request.group, request.topic, request.member_id))
+            self._remember((request.group, request.topic, request.member_id))
         parked = self._store.consumption.receive(request, partial(self._received, request_id))
         if parked is not None and not parked.is_done:
             self._parked[request_id] = parked
@@ -328,13 +330,21 @@ class _Connection(asyncio.BufferedProtocol):
     def _subscribe(self, request: Wire) -> Wire:
         assert isinstance(request, SubscribeRequest)
         self._store.consumption.subscribe(request)
-        self._memberships.add((request.group, request.topic, request.member_id))
+        self._remember((request.group, request.topic, request.member_id))
         return Empty()
+
+    def _remember(self, membership: _Membership) -> None:
+        """Who leaves when the connection ends; those forgotten are gone once they are silent."""
+        memberships = self._memberships
+        memberships.pop(membership, None)
+        memberships[membership] = None
+        if len(memberships) > _MEMBERSHIPS_MAX:
+            del memberships[next(iter(memberships))]
 
     def _leave(self, request: Wire) -> Wire:
         assert isinstance(request, LeaveRequest)
         membership = request.group, request.topic, request.member_id
-        self._memberships.discard(membership)
+        self._memberships.pop(membership, None)
         self._store.consumption.delivery.leave(*membership)
         return Empty()
 

@@ -145,6 +145,7 @@ class Store:
             was_power_cut=self._run_mark.was_power_cut(),
             save=partial(write_checkpoint, self._files, path / CHECKPOINT_FILE),
         )
+        self._min_offsets.clamp(recovered.end_offset, self._queues)
         self._quarantine.forget_below(self._commit_log.start_offset)
         self._dispatcher.dispatched_offset = recovered.end_offset
         self.indexer.recover(checkpoint, path / CHECKPOINT_FILE, recovered)

@@ -79,7 +79,7 @@ class Delivery:
         self._leases: DueHeap[Lease] = DueHeap(lambda lease: lease.count > 0)
         self._waits: DueHeap[Parked] = DueHeap(lambda parked: not parked.is_done)
         self._delays: DueHeap[Subscription] = DueHeap(lambda subscription: True)
-        self._memberships = Memberships(clock, self.serve)
+        self._memberships = Memberships(clock, self.serve, config.member_count_max)
         self.parked_count = 0
         reading = damaged, retries_before, self._generations, self._leases.push
         self._leasing = Leasing(config, clock, consumer_offsets, *reading)
@@ -110,7 +110,7 @@ class Delivery:
 
         Raises:
             BadRequest: a limit of the request is out of range.
-            StoreBusy: too many receives are parked.
+            StoreBusy: too many receives are parked, or an exclusive group has too many members.
             FilterInvalid, SubscriptionConflict: see ``join``.
             DiskFull: the group's first position on a queue cannot be written.
         """
@@ -258,11 +258,15 @@ class Delivery:
 
     def _serve_each(self, subscription: Subscription, look: SettlingLook | None) -> None:
         """What is ready for one member of an exclusive group says nothing about the others."""
+        done: set[str] = set()  # members who have all that is ready for them
         for waiting in list(subscription.parked):
-            if waiting.is_done:
+            member_id = waiting.request.member_id
+            if waiting.is_done or member_id in done:
                 continue
             delivered = self._leasing.take(subscription, waiting.request, look)
-            if delivered is not None:
+            if delivered is None:
+                done.add(member_id)
+            else:
                 self._finish(waiting, delivered)
 
     def _finish(self, parked: Parked, delivered: Delivered | None) -> None:

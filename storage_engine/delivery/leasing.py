@@ -93,7 +93,7 @@ class Leasing:
         attempts: list[int] = []
         bytes_left = min(request.bytes_max, self._config.receive_bytes_max)
         queues = subscription.sources_of(request.member_id)
-        first = subscription.rotor
+        first = subscription.rotor_of(request.member_id)
         for index in range(first, first + len(queues)):
             process_queue = queues[index % len(queues)]
             room = self._config.inflight_count_max - len(process_queue.inflight)
@@ -114,7 +114,7 @@ class Leasing:
                 if len(records) >= request.messages_max:
                     break
         if queues and (records or (look is not None and look.is_spent)):
-            subscription.rotor = (first + 1) % len(queues)
+            subscription.turn(request.member_id, (first + 1) % len(queues))
         if not records:
             return None
         lease.generation = next(self._generations)

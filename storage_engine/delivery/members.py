@@ -19,13 +19,17 @@ SILENCE_MS_MAX: Final = 120_000
 class Members:
     """See the module's docstring. ``generation`` counts the changes; times are monotonic."""
 
-    __slots__ = ("_assigned", "_assigned_for", "_heard_ms", "generation")
+    __slots__ = ("_assigned", "_assigned_for", "_heard_ms", "_rotors", "generation")
 
     def __init__(self) -> None:
         self._heard_ms: dict[str, int] = {}
+        self._rotors: dict[str, int] = {}
         self._assigned: dict[str, list[int]] = {}
         self._assigned_for: tuple[int, int, Strategy] | None = None
         self.generation = 0
+
+    def __contains__(self, member_id: str) -> bool:
+        return member_id in self._heard_ms
 
     def __len__(self) -> int:
         return len(self._heard_ms)
@@ -40,6 +44,7 @@ class Members:
     def leave(self, member_id: str) -> bool:
         """True when it was there."""
         was_there = self._heard_ms.pop(member_id, None) is not None
+        self._rotors.pop(member_id, None)
         self.generation += was_there
         return was_there
 
@@ -53,6 +58,17 @@ class Members:
         for member_id in silent:
             self.leave(member_id)
         return silent
+
+    def rotor_of(self, member_id: str) -> int:
+        """Which of its queues a member looks at first. One rotor for all would not do: who takes
+        turns with as many others as it has queues would find it at the same queue each time.
+        """
+        return self._rotors.get(member_id, 0)
+
+    def turn(self, member_id: str, rotor: int) -> None:
+        """Let the member look at another of its queues first, the next time."""
+        if member_id in self._heard_ms:
+            self._rotors[member_id] = rotor
 
     def queues_of(self, member_id: str, queue_count: int, strategy: Strategy) -> list[int]:
         """Ids of the queues that the member reads now; none when it is no member."""

@@ -13,20 +13,28 @@ from collections.abc import Callable
 from storage_engine.clock import Clock
 from storage_engine.config import SECOND_MS
 from storage_engine.delivery.subscription import Subscription
+from storage_engine.errors import StoreBusy
 
 
 class Memberships:
     """See the module's docstring."""
 
-    def __init__(self, clock: Clock, serve: Callable[[Subscription], None]) -> None:
+    def __init__(
+        self, clock: Clock, serve: Callable[[Subscription], None], member_count_max: int
+    ) -> None:
         self._clock = clock
+        self._member_count_max = member_count_max
         self._serve = serve
         self._exclusive: dict[Subscription, None] = {}  # with members
         self._next_ms = 0
 
     def heard(self, subscription: Subscription, member_id: str) -> None:
+        """Raises ``StoreBusy`` when there are as many members as there may be."""
+        members = subscription.members
+        if member_id not in members and len(members) >= self._member_count_max:
+            raise StoreBusy(f"{len(members)} members of the group read the topic already")
         self._exclusive[subscription] = None
-        if subscription.members.heard(member_id, self._clock.monotonic_ms()):
+        if members.heard(member_id, self._clock.monotonic_ms()):
             self._serve(subscription)
 
     def leave(self, subscription: Subscription, member_id: str) -> None:

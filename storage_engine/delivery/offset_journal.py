@@ -48,6 +48,7 @@ ENTRY_BYTES: Final = 28
 assert _ENTRY.size == ENTRY_BYTES
 assert _REST.size == ENTRY_BYTES - _CRC.size
 
+_COUNT_MAX: Final = (1 << 32) - 1  # of one entry
 NEXT_SUFFIX: Final = ".next"
 _NAME: Final = 1
 _SETTLED: Final = 2
@@ -182,7 +183,11 @@ class OffsetJournal:
             old, self._descriptor, self._names = self._descriptor, descriptor, names
             self._failed_sync = None
             os.close(old)
-        self._files.sync_dir(self._path.parent)
+        try:
+            self._files.sync_dir(self._path.parent)
+        except SyncFailed as exc:
+            self._failed_sync = exc  # after a power cut the old file may be the journal again
+            raise
 
     def _position_bytes(
         self, progresses: list[Progress], names: dict[tuple[str, str], int]
@@ -214,6 +219,9 @@ class OffsetJournal:
             if head:
                 parts.append(head)
             for first, count in runs:
+                while count > _COUNT_MAX:
+                    parts.append(_entry(kind, name_id, progress.queue_id, first, _COUNT_MAX))
+                    first, count = first + _COUNT_MAX, count - _COUNT_MAX
                 parts.append(_entry(kind, name_id, progress.queue_id, first, count))
         return b"".join(parts)
 

@@ -54,7 +54,7 @@ class Lease:
         self.parts: list[tuple[ProcessQueue, list[int]]] = []
 
 
-_ON_ITS_WAY: Final = Lease(0, "")
+_ON_ITS_WAY: Final = Lease(1 << 64, "")  # a generation that no request can say
 
 
 class ProcessQueue:

@@ -11,7 +11,9 @@ from storage_engine.wire.deliveries import ReceiveRequest
 
 
 def check_limits(config: StoreConfig, request: ReceiveRequest) -> None:
-    """Raises ``BadRequest`` when a limit of the request is out of range."""
+    """Raises ``BadRequest`` when a limit of the request is out of range, or nobody asks."""
+    if not request.member_id:
+        raise BadRequest("member_id is empty: who shall have the messages?")
     for name, value, low, high in (
         ("messages_max", request.messages_max, 1, config.receive_messages_max),
         ("lease_ms", request.lease_ms, config.lease_ms_min, config.lease_ms_max),

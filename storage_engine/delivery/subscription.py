@@ -63,6 +63,7 @@ class Subscription:
     """
 
     __slots__ = (
+        "_rotor",
         "arrived",
         "config",
         "filter",
@@ -72,7 +73,6 @@ class Subscription:
         "queues",
         "readers",
         "retry",
-        "rotor",
         "sources",
         "topic",
     )
@@ -91,7 +91,7 @@ class Subscription:
         self.retry: ProcessQueue | None = None
         self.sources: list[ProcessQueue] = []
         self.parked: OrderedDict[Parked, None] = OrderedDict()  # in order of arrival
-        self.rotor = 0  # the queue to look at first, so that none starves
+        self._rotor = 0
 
     def join(self, member_id: str, wanted: Filter, now_ms: int) -> bool:
         """Hear of a member, and read through its filter; True when that is another than before.
@@ -129,6 +129,17 @@ class Subscription:
         mine = self.members.queues_of(member_id, len(self.queues), self.config.strategy)
         found = [self.queues[queue_id] for queue_id in mine]
         return [*found, self.retry] if self.retry and len(self.members) else found
+
+    def rotor_of(self, member_id: str) -> int:
+        """Which of ``sources_of`` to look at first, so that none starves."""
+        return self.members.rotor_of(member_id) if self.is_exclusive else self._rotor
+
+    def turn(self, member_id: str, rotor: int) -> None:
+        """Set ``rotor_of``."""
+        if self.is_exclusive:
+            self.members.turn(member_id, rotor)
+        else:
+            self._rotor = rotor
 
     def add_queues(
         self,

@@ -52,6 +52,16 @@ class MinOffsets:
             raise StoreCorrupt(f"{self._path}: {exc}") from exc
         self.table, self.deleted = file.offsetTable, file.deletedTable
 
+    def clamp(self, end_offset: int, queues: Iterable[ConsumeQueue]) -> None:
+        """Let no deletion lie behind the end that the log has after a start.
+
+        A power cut may take records that were not durable when a topic was deleted; what comes in
+        their place is of a new topic. Raises ``DiskFull``.
+        """
+        clamped = {topic: min(at, end_offset) for topic, at in self.deleted.items()}
+        if clamped != self.deleted:
+            self.save(queues, deleted=clamped)
+
     def save(
         self,
         queues: Iterable[ConsumeQueue],

@@ -25,6 +25,7 @@ _RECONSUME_TIMES_AT: Final = 72
 _HEAD = struct.Struct(">II4xi4xq8xI16xq20xI")
 _STAMP = struct.Struct(">q")
 _V6_MORE: Final = HOST_V6_BYTES - HOST_V4_BYTES
+HEAD_BYTES_MAX: Final = _RECONSUME_TIMES_AT + 4 + 2 * _V6_MORE  # all before the body, but its size
 _V6: Final = SYSFLAG_BORN_HOST_V6 | SYSFLAG_STORE_HOST_V6
 assert _HEAD.size == BODY_LENGTH_AT + 4
 

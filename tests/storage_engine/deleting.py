@@ -65,6 +65,19 @@ def park(store: OpenStore, group: str = "g") -> list[StoreError | None]:
     return answers
 
 
+def receive(store: OpenStore, topic: str) -> Leased:
+    """What of a topic is ready for group ``g`` now."""
+    answers: list[Delivered] = []
+    request = ReceiveRequest(
+        group="g", topic=topic, member_id="m", messages_max=16, bytes_max=1 << 20, wait_ms=0,
+        lease_ms=1_000,
+    )  # fmt: skip
+    store.store.consumption.receive(request, answers.append)
+    (found,) = answers
+    records = decode_records(store.store.read_records(found.records))
+    return Leased(found.lease_generation, found.attempts, records)
+
+
 async def nack(
     store: OpenStore, leased: Leased, delay_ms: int = RETRY_DELAY_MS, *, is_dead: bool = False
 ) -> None:

@@ -183,3 +183,15 @@ async def test_bad_requests_are_refused(tmp_path: Path) -> None:
             await redrive(store)
         with pytest.raises(BadRequest, match="1001 offsets"):
             await redrive(store, *range(1_001))
+
+
+async def test_dead_letters_that_expired_are_passed_over(tmp_path: Path) -> None:
+    """Else all that is redriven behind them would be kept one by one, for ever."""
+    async with OpenStore(tmp_path) as store:
+        await with_dead_letters(store, 4)
+        await redrive(store, 2)
+        store.store.queries.queues_of(DLQ)[0].raise_min(2)
+        assert await redrive(store, 3) == [MOVED]
+        progress = store.store._consumer_offsets.find("CID_RMQ_SYS_REDRIVE", DLQ, 0)
+        assert progress is not None
+        assert (progress.consumer_offset, progress.settled) == (4, set())

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from storage_engine.errors import BadRequest, StoreBusy
-from storage_engine.wire.deliveries import ReceiveRequest
+from storage_engine.wire.deliveries import Nack, ReceiveRequest, SettleRequest
 from tests.storage_engine.doubles import OpenStore, message
 
 
@@ -118,4 +118,52 @@ async def test_limits_of_a_receive_are_checked(tmp_path: Path, field: str, value
     with pytest.raises(BadRequest, match=f"{field} is {value}"):
         store.store.consumption.receive(request, lambda got: pytest.fail("answered"))
     assert len(store.receive().records) == 1
+    await store.close()
+
+
+async def test_what_a_member_gives_back_unread_wakes_who_waits(tmp_path: Path) -> None:
+    store = await filled(tmp_path, 1)
+    leased = store.receive(member_id="gone")
+    answers, _ = store.park(member_id="waits")
+    release = Nack(
+        topic="t", queue_id=0, lease_generation=leased.generation, queue_offset=0, is_release=True
+    )
+    store.store.consumption.settle(SettleRequest(group="g", nacks=[release]))
+    assert [(answer.bodies, answer.attempts) for answer in answers] == [([b"0"], [1])]
+    await store.close()
+
+
+async def test_a_message_that_became_a_dead_letter_makes_room_for_who_waits(
+    tmp_path: Path,
+) -> None:
+    store = await filled(tmp_path, 3, inflight_count_max=2)
+    leased = store.receive(member_id="fails", lease_ms=60_000)
+    assert len(leased.records) == 2
+    answers, _ = store.park(member_id="waits")
+    dead = Nack(
+        topic="t", queue_id=0, lease_generation=leased.generation, queue_offset=0, is_dead=True
+    )
+    store.store.consumption.settle(SettleRequest(group="g", nacks=[dead]))
+    assert answers == []
+    await store.settled()
+    assert [answer.bodies for answer in answers] == [[b"2"]]
+    await store.close()
+
+
+async def test_only_so_many_moved_messages_are_remembered_for_late_acks(tmp_path: Path) -> None:
+    store = await filled(tmp_path, 4, inflight_span_max=2)
+    for _ in range(2):
+        leased = store.receive(2)
+        nacks = [
+            Nack(
+                topic="t", queue_id=0, lease_generation=leased.generation,
+                queue_offset=record.queue_offset, is_dead=True,
+            )
+            for record in leased.records
+        ]  # fmt: skip
+        store.store.consumption.settle(SettleRequest(group="g", nacks=nacks))
+        await store.settled()
+    subscription = store.store.consumption.delivery.find("g", "t")
+    assert subscription is not None
+    assert list(subscription.queues[0]._moved) == [2, 3]
     await store.close()

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from storage_engine.errors import DiskFull, GroupNotFound, LeaseExpired, TopicNotFound
+from storage_engine.wire.dead_letters import PurgeRequest
 from storage_engine.wire.groups import StartFrom
 from tests.storage_engine.deleting import (
     RETRY_DELAY_MS,
@@ -253,4 +254,18 @@ async def test_retries_of_the_old_group_are_not_counted_for_the_new_one(tmp_path
     await nack(store, store.receive(1))
     stats = store.store.consumption.group_stats("g")
     assert [queue.scheduled_count for queue in stats.queues if queue.retry_of] == [1]
+    await store.close()
+
+
+async def test_what_was_dropped_of_the_dead_letters_says_nothing_of_those_of_a_new_group(
+    tmp_path: Path,
+) -> None:
+    """Their queue begins at 0 again once the log has nothing of the old ones."""
+    store = await begun(tmp_path / "s", b"old")
+    await nack(store, store.receive(), is_dead=True)
+    dead_letters = store.store.consumption.dead_letters
+    dead_letters.purge(PurgeRequest(group="g", queue_offsets=[0]))
+    assert dead_letters.is_gone("%DLQ%g", 0, 0)
+    delete_group(store)
+    assert not dead_letters.is_gone("%DLQ%g", 0, 0)
     await store.close()

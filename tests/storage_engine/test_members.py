@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from storage_engine.delivery.leasing import Leasing
 from storage_engine.delivery.members import SILENCE_MS_MAX, Members
+from storage_engine.delivery.subscription import Delivered
+from storage_engine.errors import BadRequest, StoreBusy
 from storage_engine.groups.assignment import Strategy
 from storage_engine.records.record import decode_records
 from storage_engine.wire.deliveries import LeaseRef, SettleRequest
@@ -18,9 +22,11 @@ from tests.storage_engine.exclusive_member import Member
 QUEUES = 4
 
 
-async def exclusive(store_dir: Path, strategy: Strategy = Strategy.AVG) -> OpenStore:
+async def exclusive(
+    store_dir: Path, strategy: Strategy = Strategy.AVG, *, limits: dict[str, int] | None = None
+) -> OpenStore:
     """Four queues with two messages each, named by queue and number."""
-    store = OpenStore(store_dir).open()
+    store = OpenStore(store_dir, limits=limits).open()
     store.topic(queues=QUEUES)
     store.store.catalog.group_put(
         GroupConfig(group="g", dispatch=Dispatch.EXCLUSIVE, strategy=strategy)
@@ -161,4 +167,102 @@ async def test_new_queues_are_assigned_too(tmp_path: Path) -> None:
     for member in members:
         member.poll()
     assert [member.queues() for member in members] == [{0, 1, 2, 3}, {4, 5, 6, 7}]
+    await store.close()
+
+
+async def test_a_member_without_a_name_is_refused_and_disturbs_nobody(tmp_path: Path) -> None:
+    store = await exclusive(tmp_path)
+    nameless, member = Member(store, ""), Member(store, "a")
+    with pytest.raises(BadRequest, match="member_id is empty"):
+        nameless.poll()
+    member.poll()
+    assert member.queues() == {0, 1, 2, 3}
+    await store.close()
+
+
+async def test_only_so_many_members_may_read_a_topic(tmp_path: Path) -> None:
+    store = await exclusive(tmp_path, limits={"member_count_max": 2})
+    members = [Member(store, name) for name in "abc"]
+    members[0].poll(1)
+    members[1].poll(1)
+    with pytest.raises(StoreBusy, match="2 members"):
+        members[2].poll()
+    members[1].poll(1)
+    members[0].leave()
+    members[2].poll(1)
+    assert len(members[2].bodies()) == 1
+    await store.close()
+
+
+async def test_no_queue_of_a_member_starves_while_others_take_turns_with_it(
+    tmp_path: Path,
+) -> None:
+    store = await exclusive(tmp_path)
+    members = [Member(store, name) for name in "ab"]
+    for member in members:
+        member.poll(wait_ms=10_000)
+        member.got.clear()
+    for number in range(6):
+        for queue_id in range(QUEUES):
+            await store.put_bodies(b"%d/%d" % (queue_id, number), queue_id=queue_id)
+    for _ in range(4):
+        for member in members:
+            member.poll(1)
+    assert [member.queues() for member in members] == [{0, 1}, {2, 3}]
+    await store.close()
+
+
+async def test_one_look_tells_all_that_wait_for_a_member(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A member may park any number of receives, and each message is looked for by all of them."""
+    store = await exclusive(tmp_path)
+    members = [Member(store, name) for name in "ab"]
+    for member in members:
+        member.poll(wait_ms=10_000, lease_ms=60_000)
+        member.got.clear()
+    members[1].poll(lease_ms=60_000)
+    members[1].got.clear()
+    for _ in range(50):
+        for member in members:
+            member.poll(wait_ms=10_000)
+    looks = []
+    take = Leasing.take
+
+    def counted(*arguments: Any) -> Delivered | None:  # Any: whatever ``take`` takes
+        looks.append(1)
+        return take(*arguments)
+
+    monkeypatch.setattr(Leasing, "take", counted)
+    await store.put_bodies(b"3/new", queue_id=3)
+    assert [member.bodies() for member in members] == [[], [b"3/new"]]
+    assert len(looks) == 3
+    await store.close()
+
+
+async def test_a_subscription_without_members_is_looked_at_no_more(tmp_path: Path) -> None:
+    store = await exclusive(tmp_path)
+    member = Member(store, "a")
+    member.poll()
+    memberships = store.store.consumption.delivery._memberships
+    await store.pass_time(1_000)
+    assert len(memberships._exclusive) == 1
+    member.leave()
+    await store.pass_time(1_000)
+    assert len(memberships._exclusive) == 0
+    await store.close()
+
+
+async def test_who_waits_gets_what_a_silent_member_leaves_at_once(tmp_path: Path) -> None:
+    store = await exclusive(tmp_path)
+    silent, waiting = Member(store, "a"), Member(store, "b")
+    silent.poll(1, lease_ms=200_000)
+    waiting.poll(lease_ms=200_000)
+    for _ in range(11):
+        waiting.poll(wait_ms=10_000)
+        await store.pass_time(10_000)
+    waiting.got.clear()
+    waiting.poll(wait_ms=30_000)
+    await store.pass_time(SILENCE_MS_MAX - 110_000)
+    assert waiting.queues() == {0, 1}
     await store.close()

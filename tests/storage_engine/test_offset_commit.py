@@ -15,7 +15,8 @@ from storage_engine.errors import (
     OffsetOutOfRange,
     QueueNotFound,
 )
-from storage_engine.wire.groups import StartFrom
+from storage_engine.wire.deliveries import Nack, SettleRequest
+from storage_engine.wire.groups import Dispatch, GroupConfig, StartFrom
 from tests.storage_engine.doubles import FaultyFiles, OpenStore
 from tests.storage_engine.resetting import commit, consumer_offsets, filled, nack_of, stats
 from tests.storage_engine.stopping import kill
@@ -147,3 +148,35 @@ async def test_the_age_of_what_cannot_be_read_is_unknown(tmp_path: Path) -> None
         assert stats(store)[0].ready_count == 1
         with pytest.raises(BadRequest):
             store.receive(0)
+
+
+async def test_what_was_given_back_is_settled_by_a_commit_too(tmp_path: Path) -> None:
+    async with OpenStore(tmp_path / "s") as store:
+        await filled(store, 4)
+        leased = store.receive(2)
+        releases = [
+            Nack(
+                topic="t", queue_id=0, lease_generation=leased.generation, queue_offset=offset,
+                is_release=True,
+            )
+            for offset in (0, 1)
+        ]  # fmt: skip
+        store.store.consumption.settle(SettleRequest(group="g", nacks=releases))
+        commit(store, 3)
+        again = store.receive()
+        assert (again.bodies, again.attempts) == ([b"3"], [1])
+        store.ack(again)
+        assert consumer_offsets(store) == [4]
+
+
+async def test_who_waits_behind_what_a_commit_settles_is_served(tmp_path: Path) -> None:
+    async with OpenStore(tmp_path / "s") as store:
+        await filled(store, 2)
+        ordered = GroupConfig(group="g", dispatch=Dispatch.EXCLUSIVE, is_ordered=True)
+        store.store.catalog.group_put(ordered)
+        leased = store.receive(1)
+        store.store.consumption.settle(nack_of(leased, leased.records[0], delay_ms=5_000))
+        answers, _ = store.park(1)
+        assert answers == []
+        commit(store, 1)
+        assert [answer.bodies for answer in answers] == [[b"1"]]

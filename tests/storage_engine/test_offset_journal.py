@@ -15,7 +15,7 @@ from storage_engine.delivery.offset_journal import read_entries
 from storage_engine.delivery.offset_runs import runs_of
 from storage_engine.delivery.progress import Progress
 from storage_engine.disk.files import Files
-from storage_engine.errors import DiskFull, StoreCorrupt
+from storage_engine.errors import DiskFull, StoreCorrupt, SyncFailed
 from tests.storage_engine.doubles import FaultyFiles, Killed
 
 State = dict[tuple[str, str, int], tuple[int, tuple[int, ...]]]
@@ -205,3 +205,46 @@ def test_progress_is_the_settled_prefix_whatever_the_order(
         assert progress.consumer_offset == offset
         assert progress.settled == {above for above in settled if above > offset}
         assert all(progress.is_settled(each) for each in settled)
+
+
+def test_a_run_of_more_than_an_entry_can_count_takes_two(tmp_path: Path) -> None:
+    """A group that pulls may commit any distance at once."""
+    offsets = opened(tmp_path)
+    offsets.begin("g", "t", {0: 5})
+    progress = offsets.find("g", "t", 0)
+    assert progress is not None
+    distance = (1 << 33) + 7
+    offsets.settle([(progress, [(5, distance)])])
+    offsets.close()
+    assert state(opened(tmp_path)) == {("g", "t", 0): (5 + distance, ())}
+
+
+def test_a_journal_whose_name_is_not_durable_is_not_synced(tmp_path: Path) -> None:
+    """After a power cut the old one may stand there, without what came since."""
+    files = FaultyFiles()
+    offsets = opened(tmp_path, files)
+    taken = offsets.snapshot()
+    files.dir_sync_failures = 1
+    with pytest.raises(SyncFailed):
+        offsets.finish(taken)
+    with pytest.raises(SyncFailed):
+        offsets.begin("g", "t", {0: 5})
+    offsets.save()
+    offsets.begin("g", "t", {0: 5})
+    assert state(opened(tmp_path)) == {("g", "t", 0): (5, ())}
+
+
+def test_a_reset_that_finds_no_room_changes_nothing(tmp_path: Path) -> None:
+    files = FaultyFiles()
+    offsets = opened(tmp_path, files)
+    offsets.begin("g", "t", {0: 5})
+    settle(offsets, "g", 5, 7)
+    progress = offsets.find("g", "t", 0)
+    assert progress is not None
+    offsets.skip(progress, 9, 4)
+    before = state(offsets)
+    files.full.add("append")
+    with pytest.raises(DiskFull):
+        offsets.reset([(progress, 0)], lease_floor=8)
+    assert (state(offsets), list(progress.skipped)) == (before, [(9, 4)])
+    assert (progress.reset_count, progress.lease_floor) == (0, 0)

@@ -18,7 +18,7 @@ from storage_engine.errors import (
 )
 from storage_engine.wire.groups import Dispatch, GroupConfig, StartFrom
 from storage_engine.wire.offsets import ResetTo
-from tests.storage_engine.doubles import FaultyFiles, OpenStore
+from tests.storage_engine.doubles import FaultyFiles, OpenStore, message
 from tests.storage_engine.resetting import (
     ack_of,
     assert_void,
@@ -301,3 +301,16 @@ async def test_a_group_may_start_at_a_time(tmp_path: Path) -> None:
         assert consumer_offsets(again) == [1, 0]
         with pytest.raises(BadRequest):
             again.store.catalog.group_put(GroupConfig(group="h", start_ms=-1))
+
+
+async def test_what_a_filter_passed_over_counts_as_settled_on_both_sides(tmp_path: Path) -> None:
+    async with OpenStore(tmp_path / "s") as store:
+        store.topic()
+        store.group()
+        for tag in ("wanted", "other", "other", "wanted", "other"):
+            await store.put(message(tag.encode(), tag=tag))
+        assert len(store.receive(tags="wanted").records) == 2
+        ahead = reset(store, ResetTo.OFFSET, 2, is_dry_run=True)
+        assert changes(ahead) == [(0, 2, 1, 2)]
+        back = reset(store, ResetTo.EARLIEST, is_dry_run=True)
+        assert changes(back) == [(0, 0, 0, 3)]

@@ -80,3 +80,15 @@ def test_progress_is_the_prefix_of_what_was_settled_or_skipped(
     assert progress.clamp(max_offset) == is_beyond
     assert progress.consumer_offset <= max_offset or not is_beyond
     assert held(progress.skipped) <= set(range(max_offset))
+
+
+def test_what_was_skipped_is_forgotten_once_the_consumer_offset_has_passed_it() -> None:
+    progress = Progress("g", "t", 0, 0)
+    progress.skip(2, 3)
+    progress.skip(8, 2)
+    progress.apply([(0, 2)])
+    assert (progress.consumer_offset, list(progress.skipped), progress.skipped.count) == (
+        5,
+        [(8, 2)],
+        2,
+    )

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from storage_engine.groups.retry_record import find_dead_letter
+from storage_engine.records.record import decode_records
 from storage_engine.retries import SUSPEND_MS, SUSPEND_MS_MAX
 from storage_engine.wire.deliveries import LeaseRef, Nack, SettleRequest
 from storage_engine.wire.groups import Dispatch, GroupConfig
@@ -126,7 +128,9 @@ async def test_after_its_last_attempt_a_message_is_a_dead_letter_and_the_queue_g
         await store.pass_time(10)
     assert store.receive(1).bodies == [b"1"]
     request = PullRequest(topic=DLQ, queue_id=0, queue_offset=0, messages_max=9, bytes_max=1 << 20)
-    assert len(store.store.pull(request)[1]) == 1
+    (dead,) = decode_records(store.store.read_records(store.store.pull(request)[1]))
+    assert (told := find_dead_letter(dead)) is not None
+    assert told.attempts == 3
     await store.close()
 
 
@@ -173,4 +177,7 @@ async def test_a_group_that_never_gives_up_retries_for_ever(tmp_path: Path) -> N
         assert (leased.bodies, leased.attempts) == ([b"0"], [attempt])
         nack(store, leased, 0, delay_ms=10)
         await store.pass_time(10)
+    subscription = store.store.consumption.delivery.find("g", "t")
+    assert subscription is not None
+    assert len(subscription.queues[0]._ready_heap) <= 1  # nothing is left of those before
     await store.close()

@@ -5,8 +5,14 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+import pytest
+
+from storage_engine import server as server_module
 from storage_engine.server import Server
+from storage_engine.wire.async_client import AsyncStoreClient
+from storage_engine.wire.deliveries import ReceiveRequest
 from storage_engine.wire.frames import FrameDecoder, decode_pull_reply, encode_frame, encode_struct
+from storage_engine.wire.groups import Dispatch, GroupConfig
 from storage_engine.wire.protocol import Op
 from storage_engine.wire.reads import PullRequest
 from tests.storage_engine.doubles import WAIT_S, OpenStore
@@ -55,4 +61,35 @@ async def test_pulls_that_come_together_are_answered_as_the_client_reads(tmp_pat
                 ids.append(frame.request_id)
         assert ids == list(range(REQUESTS))
         writer.close()
+        await server.stop()
+
+
+async def test_a_connection_remembers_only_so_many_members(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A web process keeps its connection for ever, and clients name themselves as they like."""
+    monkeypatch.setattr(server_module, "_MEMBERSHIPS_MAX", 3)
+    async with OpenStore(tmp_path / "s") as store:
+        store.topic()
+        store.store.catalog.group_put(GroupConfig(group="g", dispatch=Dispatch.EXCLUSIVE))
+        server = Server(store.store)
+        path = str(tmp_path / "socket")
+        await server.start(path)
+        left: list[str] = []
+        monkeypatch.setattr(
+            store.store.consumption.delivery, "leave", lambda *name: left.append(name[2])
+        )
+        client = AsyncStoreClient(path, client_name="test")
+        await client.wait_connected(5_000)
+        for member_id in ("a", "b", "c", "b", "d", "e"):
+            await client.receive(
+                ReceiveRequest(
+                    group="g", topic="t", member_id=member_id, messages_max=1, bytes_max=1 << 20,
+                    wait_ms=0, lease_ms=1_000,
+                )
+            )  # fmt: skip
+        await client.aclose()
+        while server.connections:
+            await asyncio.sleep(0)
+        assert left == ["b", "d", "e"]
         await server.stop()

@@ -287,6 +287,19 @@ async def test_scheduled_messages_of_more_than_a_segment_are_appended_again(tmp_
         assert (queue.min_offset, queue.max_offset) == (3, 6)
 
 
+async def test_what_was_appended_again_stays_until_the_next_pass(tmp_path: Path) -> None:
+    """It fills segments in which nothing else can be read: those may not go at once."""
+    async with OpenStore(tmp_path / "s", limits=limits(retention_bytes=2 * 4_096)) as store:
+        store.topic()
+        store.topic(SCHEDULE_TOPIC)
+        for _ in range(8):
+            await store.put(*scheduled([bytes(1_500)], BORN_MS + 30 * 24 * HOUR_MS))
+        store.files.disk = (100, 14)  # so full that all goes that may
+        await store.store.retention.run()
+        queue = queue_of(store, SCHEDULE_TOPIC)
+        assert (queue.min_offset, queue.max_offset) == (6, 14)  # all six copies are there
+
+
 async def test_durable_messages_that_are_not_visible_yet_are_kept(tmp_path: Path) -> None:
     async with OpenStore(tmp_path / "s", limits=LIMITS) as store:
         store.topic()
@@ -351,3 +364,14 @@ async def test_deleting_is_interrupted_anywhere_and_nothing_is_lost_or_comes_bac
             assert await pulled(store, 0) == (PullStatus.OFFSET_ILLEGAL, 16)
             assert len(store.pull_bodies(queue_offset=16)) == 8
             assert (await store.put(message(b"next"))).offsets[0][0] == 24
+
+
+async def test_nothing_is_remembered_of_a_topic_that_is_gone(tmp_path: Path) -> None:
+    async with OpenStore(tmp_path / "s") as store:
+        for name in ("a", "b", "c"):
+            store.topic(name)
+            await store.put(message(BODY, topic=name))
+            await store.store.retention.run()
+            store.store.consumption.deletions.topic_delete(name)
+        await store.store.retention.run()
+        assert store.store.retention._first == {}

@@ -10,7 +10,8 @@ from pathlib import Path
 from storage_engine.errors import StoreError
 from storage_engine.records.schedule_topic import SCHEDULE_TOPIC
 from storage_engine.wire.deliveries import Nack, SettleRequest
-from tests.storage_engine.doubles import WAIT_S, OpenStore, copy_store, message
+from tests.storage_engine.deleting import delayed
+from tests.storage_engine.doubles import SEGMENT_BYTES, WAIT_S, OpenStore, copy_store, message
 from tests.storage_engine.test_retention import BODY, HOUR_MS, LIMITS, limits, queue_of, scheduled
 
 MANY_QUEUES = 250  # a pass over more than 200 lets others run in between
@@ -131,3 +132,46 @@ async def test_nothing_is_appended_while_a_failed_sync_is_mended(tmp_path: Path)
         assert store.pull_bodies(queue_offset=store.store.queries.queues_of("t")[0].min_offset)[
             -2:
         ] == [b"mended", b"behind"]
+
+
+async def test_a_message_that_is_appended_again_is_not_delivered_from_its_old_place_too(
+    tmp_path: Path,
+) -> None:
+    few = {"retention_bytes": 2 * SEGMENT_BYTES}
+    async with OpenStore(tmp_path / "s", limits=few) as store:
+        for name in ("t", "other", SCHEDULE_TOPIC):
+            store.topic(name)
+        await store.put(delayed(b"once", due_ms=store.clock.now_ms() + 1_000))
+        for _ in range(8):
+            await store.put(message(bytes(2_000), topic="other"))
+        store.store.tick()  # it is found, and comes within the horizon
+        store.store.tick()
+        before = store.store.stats(0).append_offset
+        store.files.sync_gate = threading.Event()
+        passing = asyncio.ensure_future(store.store.retention.run())
+        while store.store.stats(0).append_offset == before:
+            await asyncio.sleep(0)
+        store.clock.advance(1_000)
+        store.store.tick()
+        store.files.sync_gate.set()
+        assert await passing > 0
+        await store.settled()
+        assert store.pull_bodies() == [b"once"]
+
+
+async def test_what_was_given_back_and_has_expired_is_not_looked_for(tmp_path: Path) -> None:
+    async with OpenStore(tmp_path / "s") as store:
+        store.topic()
+        store.group()
+        await store.put_bodies(b"a", b"b")
+        leased = store.receive()
+        releases = [
+            Nack(
+                topic="t", queue_id=0, lease_generation=leased.generation, queue_offset=offset,
+                is_release=True,
+            )
+            for offset in (0, 1)
+        ]  # fmt: skip
+        store.store.consumption.settle(SettleRequest(group="g", nacks=releases))
+        store.store.queries.queues_of("t")[0].raise_min(1)
+        assert store.receive().bodies == [b"b"]

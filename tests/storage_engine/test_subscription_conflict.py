@@ -9,7 +9,7 @@ import pytest
 from storage_engine.delivery.members import SILENCE_MS_MAX
 from storage_engine.delivery.readers import Readers
 from storage_engine.errors import SubscriptionConflict
-from storage_engine.wire.deliveries import SubscribeRequest
+from storage_engine.wire.deliveries import Extend, SettleRequest, SubscribeRequest
 from tests.storage_engine.doubles import OpenStore, message
 
 
@@ -132,3 +132,19 @@ def test_members_are_forgotten_with_time_and_beyond_a_number() -> None:
     assert readers.has_others("other", SILENCE_MS_MAX + 4_998)
     readers.leave("m4999")
     assert not readers.has_others("other", SILENCE_MS_MAX + 4_998)
+
+
+async def test_who_holds_messages_for_longer_is_still_known_as_their_member(tmp_path: Path) -> None:
+    store = await opened(tmp_path)
+    await store.put(message(b"x", tag="a"))
+    leased = store.receive(member_id="one", tags="a")
+    extend = Extend(
+        topic="t", queue_id=0, lease_generation=leased.generation, queue_offset=0,
+        lease_ms=SILENCE_MS_MAX + 10_000,
+    )  # fmt: skip
+    store.store.consumption.settle(SettleRequest(group="g", extends=[extend]))
+    store.clock.advance(SILENCE_MS_MAX)
+    with pytest.raises(SubscriptionConflict):
+        store.receive(member_id="two", tags="b")
+    assert store.receive(member_id="one", tags="b").bodies == []  # its own may change
+    await store.close()

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import threading
 from pathlib import Path
 
 import pytest
 
+from storage_engine import schedule
 from storage_engine.errors import BadRequest, QueueNotFound, TopicNotFound
 from storage_engine.records.schedule_topic import SCHEDULE_TOPIC
+from storage_engine.retries import SCHEDULE_QUEUES
+from storage_engine.wire.groups import Dispatch, GroupConfig
 from storage_engine.wire.topics import Durability
 from tests.storage_engine.deleting import (
     RETRY_DELAY_MS,
@@ -19,10 +23,13 @@ from tests.storage_engine.deleting import (
     killed,
     nack,
     park,
+    receive,
     wait_for_schedule,
 )
-from tests.storage_engine.doubles import Killed, OpenStore, message
+from tests.storage_engine.doubles import SEGMENT_BYTES, FaultyFiles, Killed, OpenStore, message
 from tests.storage_engine.keyed import keyed, pages
+from tests.storage_engine.recovering import poke
+from tests.storage_engine.stopping import kill
 from tests.storage_engine.test_group_delete import WAYS, Restart
 from tests.storage_engine.test_verify import check, found
 
@@ -242,4 +249,123 @@ async def test_a_kill_while_deleting_leaves_a_topic_that_can_be_deleted(
     store.topic()
     await store.put_bodies(b"new")
     assert store.receive().bodies == [b"new"]
+    await store.close()
+
+
+async def test_the_retry_queue_of_a_deleted_topic_is_given_to_another(tmp_path: Path) -> None:
+    """A topic has only so many queues, and a group may see any number of topics come and go."""
+    store = OpenStore(tmp_path / "s", limits={"queue_count_max": SCHEDULE_QUEUES}).open()
+    store.group()
+    for name in ("kept", *map(str, range(SCHEDULE_QUEUES)), "last"):
+        store.topic(name)
+        await store.put(message(name.encode(), topic=name))
+        await nack(store, receive(store, name))
+        if name not in ("kept", "last"):
+            delete_topic(store, name)
+    store = killed(store)
+    await wait_for_schedule(store, RETRY_DELAY_MS)
+    assert len(store.store.queries.queues_of("%RETRY%g")) == 2
+    for name in ("kept", "last"):
+        found = receive(store, name)
+        assert (found.bodies, found.attempts) == ([name.encode()], [2])
+    await store.close()
+
+
+async def test_many_delayed_messages_for_a_deleted_topic_are_dropped_in_steps(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each costs a read and an entry in the journal; others want their turn in between."""
+    monkeypatch.setattr(schedule, "_BATCH_COUNT_MAX", 3)
+    monkeypatch.setattr(schedule, "_BATCHES_A_STEP", 2)
+    store = await begun(tmp_path / "s")
+    store.topic(SCHEDULE_TOPIC)
+    due_ms = store.clock.now_ms() + HOUR_MS
+    await store.put(*[delayed(b"old", due_ms=due_ms)] * 8)
+    delete_topic(store)
+    store.topic()
+    await store.put(delayed(b"new", due_ms=due_ms))
+    store.clock.advance(HOUR_MS)
+    counts = []
+    for _ in range(3):
+        store.store.tick()
+        counts.append(store.store.consumption.schedule.undeliverable_count)
+    assert counts == [0, 6, 8]  # the first tick only looks for them
+    await store.settled()
+    assert bodies_of(store) == [b"new"]
+    await store.close()
+
+
+async def test_what_a_power_cut_takes_of_the_log_does_not_make_orphans_of_what_comes_then(
+    tmp_path: Path,
+) -> None:
+    """The offset of a deletion may lie behind the end that the log has after a power cut."""
+    store = OpenStore(tmp_path / "s").open()
+    store.topic("async", durability=Durability.ASYNC)
+    store.topic()
+    store.topic(SCHEDULE_TOPIC)
+    await store.put_bodies(b"durable")
+    durable_end = store.store.stats(0).flushed_offset
+    store.files.sync_gate = threading.Event()
+    await store.put(message(bytes(2_000), topic="async"))
+    delete_topic(store)
+    store.files.sync_gate.set()
+    kill(store.store)
+    poke(store.store_dir, durable_end, bytes(SEGMENT_BYTES))
+    files = FaultyFiles()
+    files.medium = "second boot"
+    store = OpenStore(store.store_dir, clock=store.clock, files=files).open()
+    assert store.store.stats(0).append_offset == durable_end
+    store.topic()
+    due_ms = store.clock.now_ms() + HOUR_MS
+    await store.put(delayed(b"new", due_ms=due_ms))
+    store = killed(store)
+    await wait_for_schedule(store, HOUR_MS)
+    assert bodies_of(store) == [b"new"]
+    await store.close()
+
+
+async def test_retention_does_not_carry_messages_over_to_a_new_topic_of_the_name(
+    tmp_path: Path,
+) -> None:
+    limits = {"retention_bytes": 2 * SEGMENT_BYTES}
+    store = OpenStore(tmp_path / "s", limits=limits).open()
+    for name in ("t", "other", SCHEDULE_TOPIC):
+        store.topic(name)
+    due_ms = store.clock.now_ms() + HOUR_MS
+    await store.put(delayed(b"old", due_ms=due_ms))
+    delete_topic(store)
+    store.topic()
+    await store.put(delayed(b"new", due_ms=due_ms))
+    for _ in range(8):
+        await store.put(message(bytes(2_000), topic="other"))
+    assert await store.store.retention.run() > 0
+    await wait_for_schedule(store, HOUR_MS)
+    assert bodies_of(store) == [b"new"]
+    await store.close()
+
+
+async def test_retries_that_were_ready_do_not_come_when_the_new_topic_has_its_first(
+    tmp_path: Path,
+) -> None:
+    store = await begun(tmp_path / "s", b"old")
+    await nack(store, store.receive(), delay_ms=0)
+    delete_topic(store)
+    store.topic()
+    await store.put_bodies(b"new")
+    await nack(store, store.receive(), delay_ms=0)
+    again = store.receive()
+    assert (again.bodies, again.attempts) == ([b"new"], [2])
+    await store.close()
+
+
+async def test_nobody_remembers_those_who_read_a_deleted_topic(tmp_path: Path) -> None:
+    store = await begun(tmp_path / "s")
+    exclusive = GroupConfig(group="e", dispatch=Dispatch.EXCLUSIVE)
+    store.store.catalog.group_put(exclusive)
+    park(store)
+    park(store, group="e")
+    (queue,) = store.store.queries.queues_of("t")
+    delete_topic(store)
+    assert queue.arrivals == []
+    assert len(store.store.consumption.delivery._memberships._exclusive) == 0
     await store.close()

@@ -142,6 +142,7 @@ DURABILITY: Final = (
         (
             *_of("queue_durability", "a_checkpoint_makes_new_queue_files_and_their_names_durable"),
             *_of("store", "a_segment_whose_directory_could_not_be_synced_is_made_again"),
+            *_of("offset_journal", "a_journal_whose_name_is_not_durable_is_not_synced"),
             *_of("recovery", "a_file_whose_making_was_interrupted_does_not_stop_the_start"),
             *_CRASH,
         ),

@@ -28,7 +28,6 @@ from tests.storage_engine.model.modelled_store import RETENTION_MS
 from tests.storage_engine.model.store_model import Queue
 
 INFLIGHT_MAX: Final = 16
-CLOCK_TOLERANCE_MS: Final = 60_000
 ROOMY: Final = (1 << 40, 1 << 40)
 FORCE_PERCENT: Final = 85
 FULL_PERCENT: Final = 90
@@ -157,10 +156,7 @@ class ConsumedStore(MovedStore):
         if self.retention_bytes:
             count = max(count, len(bases) - self.retention_bytes // SEGMENT_BYTES)
         count = min(count, 10, len(bases) - 1)
-        wall_ms, monotonic_ms = self.began
-        passed_ms = self.clock.monotonic_ms() - monotonic_ms
-        now_ms = min(self.clock.now_ms(), wall_ms + passed_ms + CLOCK_TOLERANCE_MS)
-        self.model.expire(now_ms, RETENTION_MS, held)
+        self.model.expire(self.store.retention.age.now_ms(), RETENTION_MS, held)
         if count > 0:
             self.model.force(bases[count], held)
         try:

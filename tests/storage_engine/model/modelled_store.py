@@ -111,7 +111,6 @@ class ModelledStore:
         self.loop.run_until_complete(opened())
         self.store = self.opened.store
         self.is_open, self.lacks_settles = True, False
-        self.began = self.clock.now_ms(), self.clock.monotonic_ms()
         self.adopt_begins()
         for group in self.groups.values():
             group.restarted()
