@@ -8,6 +8,7 @@ from __future__ import annotations
 from storage_engine.errors import (
     BadFrame,
     BadRequest,
+    BatchUnknown,
     CommitRefused,
     CursorInvalid,
     DiskFull,
@@ -53,6 +54,7 @@ from storage_engine.wire.dead_letters import (
     RedriveRequest,
 )
 from storage_engine.wire.deliveries import (
+    AckUpTo,
     Extend,
     LeaseRef,
     LeaveRequest,
@@ -105,9 +107,11 @@ __all__ = [
     "DELAY_MS_MAX",
     "RETRY_DELAY_COUNT_MAX",
     "SYSTEM_PROPERTIES",
+    "AckUpTo",
     "AsyncStoreClient",
     "BadFrame",
     "BadRequest",
+    "BatchUnknown",
     "CheckpointReply",
     "ClientConfig",
     "CommitRefused",

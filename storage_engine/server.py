@@ -321,6 +321,7 @@ class _Connection(asyncio.BufferedProtocol):
             lease_generation=delivered.lease_generation,
             lease_until_ms=delivered.lease_until_ms,
             attempts=delivered.attempts,
+            first_until_ms=delivered.first_until_ms,
         )
         records = self._store.read_records(delivered.records)
         self._reply(Op.RECEIVE, request_id, encode_records_reply(head, records))

@@ -18,6 +18,7 @@ import enum
 import heapq
 from typing import TYPE_CHECKING, Final
 
+from storage_engine.delivery.lease import Lease
 from storage_engine.delivery.progress import Progress
 from storage_engine.queues.consume_queue import ConsumeQueue
 
@@ -35,23 +36,6 @@ class Verdict(enum.Enum):
     SETTLED = enum.auto()
     MOVED = enum.auto()
     EXPIRED = enum.auto()
-
-
-class Lease:
-    """Messages given out together to one member. ``count`` of them are still in flight.
-
-    ``parts`` says which, until the lease ends; those settled meanwhile are in it too.
-    ``began_ms``: wall clock.
-    """
-
-    __slots__ = ("began_ms", "count", "generation", "member_id", "parts")
-
-    def __init__(self, generation: int, member_id: str, began_ms: int = 0) -> None:
-        self.generation = generation
-        self.member_id = member_id
-        self.began_ms = began_ms
-        self.count = 0
-        self.parts: list[tuple[ProcessQueue, list[int]]] = []
 
 
 _ON_ITS_WAY: Final = Lease(0, "")

@@ -11,8 +11,9 @@ from functools import partial
 from typing import NamedTuple
 
 from storage_engine.delivery.consumer_offsets import ConsumerOffsets
+from storage_engine.delivery.lease import Lease
 from storage_engine.delivery.members import Members
-from storage_engine.delivery.process_queue import Lease, ProcessQueue
+from storage_engine.delivery.process_queue import ProcessQueue
 from storage_engine.delivery.readers import Readers
 from storage_engine.delivery.start_positions import StartOf, min_offset_of
 from storage_engine.errors import StoreError, SubscriptionConflict
@@ -25,7 +26,8 @@ from storage_engine.wire.groups import Dispatch, GroupConfig
 class Delivered(NamedTuple):
     """What a receive got. ``records`` are (physical_offset, record_bytes); attempts run along.
 
-    ``refusal``: nothing, because what it waited for was deleted.
+    ``refusal``: nothing, because what it waited for was deleted. ``first_until_ms``: as in
+    ``ReceiveHead``.
     """
 
     lease_generation: int
@@ -33,6 +35,8 @@ class Delivered(NamedTuple):
     records: list[tuple[int, int]]
     attempts: list[int]
     refusal: StoreError | None = None
+    lease: Lease | None = None
+    first_until_ms: int = 0
 
 
 class Parked:
