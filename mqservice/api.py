@@ -3,6 +3,7 @@
 /v1/ns/{ns}/topics...   topics.api          everything raised ──▶ Problem ──▶ problem+json
 /v1/ns/{ns}/groups...   groups.api, groups.offset_api
 /v1/ns/{ns}/tasks...    tasks.api, with dlq:redrive and dlq:purge of a group
+/v1/ns/{ns}/messages... traces.api
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from mqservice.lib.middleware import problem_response
 from mqservice.lib.problem import Problem, ProblemItem
 from mqservice.tasks.api import router as tasks_router
 from mqservice.topics.api import router as topics_router
+from mqservice.traces.api import router as traces_router
 
 log = logging.getLogger(__name__)
 
@@ -40,6 +42,7 @@ api.add_router("", topics_router)
 api.add_router("", offsets_router)  # before the groups: a path of theirs fits `{group}:seek` too
 api.add_router("", groups_router)
 api.add_router("", tasks_router)
+api.add_router("", traces_router)
 
 
 @api.exception_handler(Problem)

@@ -42,8 +42,9 @@ from storage_engine.groups.retry_record import DeadLetter, find_dead_letter, sho
 from storage_engine.records.delay_levels import DELAY_MS_MAX
 from storage_engine.records.message_id import new_message_id
 from storage_engine.records.record import Record, StoreMessage, encode_record
+from storage_engine.records.schedule_topic import SCHEDULE_TOPIC
 from storage_engine.system_properties import SYSTEM_PROPERTIES
-from storage_engine.topic_names import dlq_topic_of
+from storage_engine.topic_names import dlq_topic_of, retry_topic_of
 from storage_engine.wire.async_client import AsyncStoreClient
 from storage_engine.wire.client_types import ClientConfig, PutResult, Received
 from storage_engine.wire.dead_letters import (
@@ -75,6 +76,7 @@ from storage_engine.wire.groups import (
     GroupStats,
     StartFrom,
 )
+from storage_engine.wire.members import GroupMembers, Member, TopicMembers
 from storage_engine.wire.offsets import (
     OffsetCommitReply,
     OffsetCommitRequest,
@@ -102,10 +104,18 @@ from storage_engine.wire.topics import (
     TopicRef,
     TopicStats,
 )
+from storage_engine.wire.traces import (
+    TracedGroup,
+    TraceHop,
+    TraceReply,
+    TraceRequest,
+    TraceState,
+)
 
 __all__ = [
     "DELAY_MS_MAX",
     "RETRY_DELAY_COUNT_MAX",
+    "SCHEDULE_TOPIC",
     "SYSTEM_PROPERTIES",
     "AckUpTo",
     "AsyncStoreClient",
@@ -127,6 +137,7 @@ __all__ = [
     "FilterKind",
     "GroupConfig",
     "GroupList",
+    "GroupMembers",
     "GroupNotFound",
     "GroupQueueStats",
     "GroupRef",
@@ -138,6 +149,7 @@ __all__ = [
     "ListDelays",
     "LookUpHead",
     "LookUpRequest",
+    "Member",
     "Nack",
     "OffsetAtTimeReply",
     "OffsetAtTimeRequest",
@@ -184,14 +196,21 @@ __all__ = [
     "SyncFailed",
     "TopicConfig",
     "TopicList",
+    "TopicMembers",
     "TopicNotFound",
     "TopicRef",
     "TopicStats",
+    "TraceHop",
+    "TraceReply",
+    "TraceRequest",
+    "TraceState",
+    "TracedGroup",
     "dlq_topic_of",
     "encode_record",
     "error_from_code",
     "find_dead_letter",
     "known_filter",
     "new_message_id",
+    "retry_topic_of",
     "shown_record",
 ]

@@ -75,6 +75,7 @@ class Consumption:
         damaged: Callable[[list[tuple[int, int]]], list[int]],
         later: Callable[[Callable[[], None]], object],
     ) -> None:
+        self.clock = clock
         self._catalog = catalog
         self._queues_of = queues_of
         self._commit_log = commit_log
@@ -195,6 +196,10 @@ class Consumption:
         """See ``OffsetChanges.reset``. Raises ``GroupNotFound``, ``TopicNotFound`` too."""
         group, queues = self._group(request.group), self._queues_of(request.topic)
         return self._offset_changes.reset(group, queues, request)
+
+    def check_group(self, name: str) -> None:
+        """Raises ``GroupNotFound`` unless there is such a group."""
+        self._group(name)
 
     def _group(self, name: str) -> GroupConfig:
         group = self._catalog.groups.get(name)

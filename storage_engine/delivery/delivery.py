@@ -120,7 +120,7 @@ class Delivery:
         subscription = self.join(group, queues, request)
         subscription.config = group
         if subscription.is_exclusive:
-            self._memberships.heard(subscription, request.member_id)
+            self._memberships.heard(subscription, request.member_id, request.zone)
         if subscription.parked and not subscription.is_exclusive:
             return self._answer_or_park(subscription, request, None, answer)
         look = None if subscription.filter.is_all else self.looking.begin(subscription)
@@ -327,7 +327,8 @@ class Delivery:
                     if process_queue.inflight.get(queue_offset) is lease:
                         # RocketMQ revives these at once; only a nack waits.
                         ended = process_queue, queue_offset, lease.generation, 0, "lease ended"
-                        self._fail(Failure(*ended, lease.began_ms, self._clock.now_ms()))
+                        failed = Failure(*ended, lease.began_ms, self._clock.now_ms())
+                        self._fail(failed._replace(member_id=lease.member_id))
         for subscription in set(self._delays.pop_due(now_ms)):
             self.serve(subscription)
         self._memberships.tick(now_ms)

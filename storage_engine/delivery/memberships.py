@@ -24,9 +24,9 @@ class Memberships:
         self._exclusive: dict[Subscription, None] = {}  # with members
         self._next_ms = 0
 
-    def heard(self, subscription: Subscription, member_id: str) -> None:
+    def heard(self, subscription: Subscription, member_id: str, zone: str) -> None:
         self._exclusive[subscription] = None
-        if subscription.members.heard(member_id, self._clock.monotonic_ms()):
+        if subscription.members.heard(member_id, self._clock.monotonic_ms(), zone):
             self._serve(subscription)
 
     def leave(self, subscription: Subscription, member_id: str) -> None:

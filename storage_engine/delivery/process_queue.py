@@ -245,6 +245,11 @@ class ProcessQueue:
         """Deliveries of a message in this place that have failed, since the engine's start."""
         return self._attempts.get(queue_offset, 0)
 
+    def ready_ms(self, queue_offset: int) -> int | None:
+        """From when on (monotonic) a message that was given back may be taken again."""
+        again = self._again.get(queue_offset)
+        return None if again is None else again[0]
+
     def can_settle(self, queue_offset: int, generation: int, first_generation: int) -> Verdict:
         """What becomes of an ack of a message by a receipt with a lease of that generation.
 

@@ -146,6 +146,7 @@ class Settling:
                 lease.began_ms,
                 self._clock.now_ms(),
                 nack.is_dead,
+                lease.member_id,
             )
             self._fail(failure)
         for owner in released:

@@ -130,9 +130,15 @@ class Subscription:
         """What a member may read now. Retries have no order, so they are for all."""
         if not self.is_exclusive:
             return self.sources
-        mine = self.members.queues_of(member_id, len(self.queues), self.config.strategy)
-        found = [self.queues[queue_id] for queue_id in mine]
+        found = [self.queues[queue_id] for queue_id in self.queue_ids_of(member_id)]
         return [*found, self.retry] if self.retry and len(self.members) else found
+
+    def queue_ids_of(self, member_id: str) -> list[int]:
+        """The queues that are assigned to a member of an exclusive group."""
+        config = self.config
+        return self.members.queues_of(
+            member_id, len(self.queues), config.strategy, config.assignment
+        )
 
     def add_queues(
         self,

@@ -29,7 +29,7 @@ class ReceiveRequest(Wire, frozen=True, kw_only=True, omit_defaults=True):
     empty one lets everything through. All members of a group bring the same. ``attempt_id``: when
     the member has asked with the same one before, what it got then and still has, once more.
     ``auto_extend_ms``: so long from now the leases last while the member is heard of; 0: no longer
-    than ``lease_ms``.
+    than ``lease_ms``. ``zone``: where the member is, for strategies of assignment that ask.
     """
 
     group: str
@@ -43,6 +43,7 @@ class ReceiveRequest(Wire, frozen=True, kw_only=True, omit_defaults=True):
     filter_kind: FilterKind = FilterKind.TAG
     attempt_id: str = ""
     auto_extend_ms: int = 0
+    zone: str = ""
 
 
 class ReceiveHead(Wire, frozen=True, kw_only=True, omit_defaults=True):
