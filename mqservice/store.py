@@ -18,11 +18,13 @@ from typing import Protocol
 from django.conf import settings
 
 from storage_engine.client import (
+    ASSIGNMENT_NAMES_MAX,
     DELAY_MS_MAX,
     RETRY_DELAY_COUNT_MAX,
     SCHEDULE_TOPIC,
     SYSTEM_PROPERTIES,
     AckUpTo,
+    AssignmentPolicy,
     AsyncStoreClient,
     BadFrame,
     BadRequest,
@@ -119,11 +121,13 @@ from storage_engine.client import (
 )
 
 __all__ = [
+    "ASSIGNMENT_NAMES_MAX",
     "DELAY_MS_MAX",
     "RETRY_DELAY_COUNT_MAX",
     "SCHEDULE_TOPIC",
     "SYSTEM_PROPERTIES",
     "AckUpTo",
+    "AssignmentPolicy",
     "AsyncStoreClient",
     "BadFrame",
     "BadRequest",

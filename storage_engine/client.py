@@ -31,6 +31,8 @@ from storage_engine.errors import (
 )
 from storage_engine.filters.message_filter import Filter, FilterKind, known_filter
 from storage_engine.groups.assignment import Strategy
+from storage_engine.groups.assignment_policy import NAMES_MAX as ASSIGNMENT_NAMES_MAX
+from storage_engine.groups.assignment_policy import AssignmentPolicy
 from storage_engine.groups.retry_policy import LIST_COUNT_MAX as RETRY_DELAY_COUNT_MAX
 from storage_engine.groups.retry_policy import (
     ExponentialDelays,
@@ -113,11 +115,13 @@ from storage_engine.wire.traces import (
 )
 
 __all__ = [
+    "ASSIGNMENT_NAMES_MAX",
     "DELAY_MS_MAX",
     "RETRY_DELAY_COUNT_MAX",
     "SCHEDULE_TOPIC",
     "SYSTEM_PROPERTIES",
     "AckUpTo",
+    "AssignmentPolicy",
     "AsyncStoreClient",
     "BadFrame",
     "BadRequest",

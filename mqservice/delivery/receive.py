@@ -37,7 +37,7 @@ from mqservice.delivery.limits import (
 from mqservice.delivery.replies import answer_struct, takes_msgpack
 from mqservice.groups.routes import GroupRoute
 from mqservice.lib.durations import pick_duration_ms
-from mqservice.lib.names import name_fault
+from mqservice.lib.names import CONSUMER_PREFIX, name_fault
 from mqservice.lib.problem import Problem
 from mqservice.lib.timestamps import rfc3339
 from mqservice.store import (
@@ -58,7 +58,8 @@ class ReceiveOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ``consumer_id``: receives with the same one are one member of the group, else each is its own.
     ``attempt_id``: a receive that is repeated with it, because its answer was lost, gets the same
     messages again as far as they are still leased. ``auto_extend``: the leases last so long while
-    the consumer receives or settles, each time within the lease.
+    the consumer receives or settles, each time within the lease. ``consumer_zone``: where it is,
+    for groups that assign queues by machine rooms.
     """
 
     max: int = RECEIVE_COUNT_DEFAULT
@@ -71,6 +72,7 @@ class ReceiveOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     attempt_id: str | None = None
     auto_extend: str | None = None
     auto_extend_ms: int | None = None
+    consumer_zone: str | None = None
 
 
 class ReceivedMessage(msgspec.Struct, frozen=True, gc=False):
@@ -104,7 +106,6 @@ class ReceiveAnswer(msgspec.Struct, frozen=True):
 _decode_options = msgspec.json.Decoder(ReceiveOptions).decode
 _DEFAULTS: Final = ReceiveOptions()
 _ATTEMPT_ID: Final = re.compile(rf"[!-~]{{1,{ATTEMPT_ID_CHARS_MAX}}}")
-CONSUMER_PREFIX: Final = "consumer-"
 
 
 async def receive_messages(context: DeliveryContext, request: Request) -> None:
@@ -128,6 +129,7 @@ async def receive_messages(context: DeliveryContext, request: Request) -> None:
         filter_kind=wanted.kind,
         attempt_id=options.attempt_id or "",
         auto_extend_ms=_auto_extend_ms_of(options, lease_ms),
+        zone=_zone_of(options),
     )
     received = await _poll(context, request, order)
     messages = messages_of(context, received, group=group, as_bytes=takes_msgpack(request))
@@ -156,6 +158,13 @@ def consumer_member(consumer_id: str) -> str:
     if fault := name_fault(consumer_id):
         raise Fault("/consumer_id", "BAD_REQUEST", fault)
     return f"{CONSUMER_PREFIX}{consumer_id}"
+
+
+def _zone_of(options: ReceiveOptions) -> str:
+    zone = options.consumer_zone
+    if zone is not None and (fault := name_fault(zone)):
+        raise Fault("/consumer_zone", "BAD_REQUEST", fault)
+    return zone or ""
 
 
 def _auto_extend_ms_of(options: ReceiveOptions, lease_ms: int) -> int:

@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from mqservice.delivery.receive import CONSUMER_PREFIX
+from mqservice.lib.names import CONSUMER_PREFIX
 from mqservice.store import SCHEDULE_TOPIC, TraceHop, dlq_topic_of, retry_topic_of
 
 _RETRY: Final = retry_topic_of("")

@@ -154,6 +154,7 @@ def test_a_consumer_that_settles_keeps_its_leases(api: httpx.Client, topic: str)
         ({"attempt_id": "a b"}, "BAD_REQUEST", "/attempt_id"),
         ({"attempt_id": "x" * 129}, "BAD_REQUEST", "/attempt_id"),
         ({"attempt_id": 5}, "BAD_REQUEST", "/attempt_id"),
+        ({"consumer_zone": "a b"}, "BAD_REQUEST", "/consumer_zone"),
         ({"auto_extend": "10m"}, "BAD_REQUEST", "/consumer_id"),
         ({"auto_extend": "soon", "consumer_id": "w"}, "BAD_REQUEST", "/auto_extend"),
         ({"auto_extend": "181m", "consumer_id": "w"}, "ILLEGAL_LEASE", "/auto_extend"),
