@@ -21,7 +21,8 @@ from mqservice.groups.models import AssignmentStrategy, ConsumerGroup, Dispatch,
 from mqservice.groups.queries import get_group
 from mqservice.groups.retry import policy_of, stored_policy
 from mqservice.lib.names import name_fault
-from mqservice.lib.problem import Problem, ProblemItem
+from mqservice.lib.problem import Problem
+from mqservice.lib.wire import refused
 from mqservice.store import (
     AssignmentPolicy,
     BadRequest,
@@ -162,8 +163,7 @@ def _refuse_other_revision(group: ConsumerGroup | None, revision: int | None) ->
 
 
 def _setting(pointer: str, detail: str) -> Problem:
-    item = ProblemItem(pointer, "ILLEGAL_SETTING", detail)
-    return Problem.of("ILLEGAL_SETTING", f"{pointer}: {detail}", errors=[item])
+    return refused(pointer, detail, "ILLEGAL_SETTING")
 
 
 def _apply(change: GroupChange, group: ConsumerGroup) -> bool:

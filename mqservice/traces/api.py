@@ -8,7 +8,7 @@ from mqservice.accounts.access import Scope
 from mqservice.accounts.queries import get_namespace
 from mqservice.accounts.rest import AuthedRequest
 from mqservice.groups.queries import get_group
-from mqservice.lib.problem import Problem, ProblemItem
+from mqservice.lib.wire import refused
 from mqservice.topics.queries import get_topic
 from mqservice.traces.queries import road_of
 from mqservice.traces.schemas import TraceOut
@@ -33,8 +33,7 @@ def trace_message(
     request.auth.require(Scope.CONSUME)
     if len(message_id) > ID_CHARS_MAX:
         detail = f"an id has at most {ID_CHARS_MAX} characters, found {len(message_id)}"
-        item = ProblemItem("", "BAD_REQUEST", detail)
-        raise Problem.of("BAD_REQUEST", detail, errors=[item])
+        raise refused("", detail)
     road = road_of(
         namespace,
         message_id,
