@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable
+from itertools import chain, islice
 from typing import Final
 
 from storage_engine.delivery.lease import Lease
@@ -30,6 +31,7 @@ from storage_engine.wire.deliveries import (
 )
 
 _BATCHES_MAX: Final = 1_000  # remembered after they were acked in this way; the latest ones
+_LOOK_MAX: Final = 2_000  # messages in flight; about 0.1 ms
 _Place = tuple[str, int, int, int]  # topic, queue id, lease generation, queue offset
 
 
@@ -79,11 +81,15 @@ class Batches:
 
 
 def _find_lease(process_queue: ProcessQueue, generation: int) -> Lease | None:
-    """One that has the generation, by way of another message of it; a look at all in flight."""
-    for source in process_queue.owner.sources:
-        for lease in source.inflight.values():
-            if lease.generation == generation:
-                return lease
+    """One that has the generation, by way of another message of it that is in flight.
+
+    Bounded, since whoever repeats old receipts makes it look at all that there is.
+    """
+    others = [each for each in process_queue.owner.sources if each is not process_queue]
+    leases = chain.from_iterable(each.inflight.values() for each in (process_queue, *others))
+    for lease in islice(leases, _LOOK_MAX):
+        if lease.generation == generation:
+            return lease
     return None
 
 

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
+from storage_engine.delivery import batches
 from storage_engine.errors import BatchUnknown, LeaseExpired, QueueNotFound
 from storage_engine.wire.deliveries import AckUpTo, Extend, SettleRequest
 from storage_engine.wire.offsets import OffsetResetRequest, ResetTo
@@ -59,6 +62,19 @@ async def test_the_batch_is_known_by_any_message_that_is_still_leased(tmp_path: 
         reply = asked.settle(up_to=last)
         assert (reply.acked_count, reply.failures) == (4, [])
         assert unsettled(store) == 0
+
+
+async def test_a_look_for_the_batch_has_an_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(batches, "_LOOK_MAX", 2)
+    async with filled(OpenStore(tmp_path), 6) as store:
+        others = Asked(store, 2, member_id="other")
+        asked = Asked(store, 2)
+        asked.settle(acks=(b"3",))
+        assert [each.code for each in asked.settle(up_to=b"3").failures] == [BatchUnknown.code]
+        assert others.settle(up_to=b"1").acked_count == 2
+        assert asked.settle(up_to=b"3").acked_count == 2
 
 
 async def test_a_message_that_somebody_else_has_by_now_is_a_failure_of_its_own(
