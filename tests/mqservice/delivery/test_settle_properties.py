@@ -77,9 +77,12 @@ def test_each_receipt_of_a_mixture_is_answered_by_its_code(
     stale = [message["receipt"] for message in receive(api, topic, mine, max=20)]
     settle(api, mine, nack=[{"receipt": receipt, "delay": "0s"} for receipt in stale])
     good = {message["receipt"] for message in receive(api, topic, mine)}
-    wait_until(
-        lambda: good.update(m["receipt"] for m in receive(api, topic, mine)) or len(good) == 60
-    )
+
+    def has_all() -> bool:  # those given back come again when they have been moved
+        good.update(message["receipt"] for message in receive(api, topic, mine))
+        return len(good) == 60
+
+    wait_until(has_all)
     fresh = sorted(good)
     chance.shuffle(fresh)
 
