@@ -1,8 +1,9 @@
 """The control plane's REST door: routers of the apps, one way to say who asks, one way to refuse.
 
 /v1/ns/{ns}/topics...   topics.api          everything raised ──▶ Problem ──▶ problem+json
-/v1/ns/{ns}/groups...   groups.api, groups.offset_api
+/v1/ns/{ns}/groups...   groups.api, groups.offset_api, groups.clients
 /v1/ns/{ns}/tasks...    tasks.api, with dlq:redrive and dlq:purge of a group
+/v1/ns/{ns}/messages... traces.api
 """
 
 from __future__ import annotations
@@ -18,11 +19,13 @@ from ninja.errors import HttpError, ValidationError
 from mqservice.accounts.access import metadata_unavailable
 from mqservice.accounts.rest import authenticate
 from mqservice.groups.api import router as groups_router
+from mqservice.groups.clients import router as clients_router
 from mqservice.groups.offset_api import router as offsets_router
 from mqservice.lib.middleware import problem_response
 from mqservice.lib.problem import Problem, ProblemItem
 from mqservice.tasks.api import router as tasks_router
 from mqservice.topics.api import router as topics_router
+from mqservice.traces.api import router as traces_router
 
 log = logging.getLogger(__name__)
 
@@ -38,8 +41,10 @@ api = NinjaAPI(
 )
 api.add_router("", topics_router)
 api.add_router("", offsets_router)  # before the groups: a path of theirs fits `{group}:seek` too
+api.add_router("", clients_router)
 api.add_router("", groups_router)
 api.add_router("", tasks_router)
+api.add_router("", traces_router)
 
 
 @api.exception_handler(Problem)

@@ -13,6 +13,7 @@ from typing import Final
 from mqservice.lib.problem import Problem
 from mqservice.store import (
     BadRequest,
+    BatchUnknown,
     CommitRefused,
     CursorInvalid,
     DiskFull,
@@ -52,6 +53,11 @@ _TABLE: Final[dict[type[StoreError], tuple[str, str, int | None]]] = {
     TopicNotFound: ("TOPIC_NOT_FOUND", "the topic does not exist any more", None),
     GroupNotFound: ("GROUP_NOT_FOUND", "the group does not exist any more", None),
     LeaseExpired: ("LEASE_EXPIRED", "the message was settled or leased again since", None),
+    BatchUnknown: (
+        "LEASE_EXPIRED",
+        "what was received with the message is not known any more; ack each by its own receipt",
+        None,
+    ),
 }
 # These say what was wrong with the request, in words meant for the caller.
 _SPOKEN: Final[dict[type[StoreError], str]] = {

@@ -8,14 +8,12 @@ Loop thread only.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final
 
 from storage_engine.clock import Clock
 from storage_engine.config import StoreConfig
 from storage_engine.config_table import GroupTable, TopicTable
 from storage_engine.disk.files import Files
 from storage_engine.errors import BadRequest
-from storage_engine.groups.assignment import Strategy
 from storage_engine.groups.retry_policy import RECONSUME_FOR_EVER
 from storage_engine.put_path import Route
 from storage_engine.queues.consume_queue import ConsumeQueue
@@ -25,9 +23,6 @@ from storage_engine.records.schedule_topic import SCHEDULE_TOPIC
 from storage_engine.topic_names import check_group_name, check_topic_name, retry_topic_of
 from storage_engine.wire.groups import Dispatch, GroupConfig
 from storage_engine.wire.topics import Durability, TopicConfig
-
-# The others need rooms or a list of queues.
-_STRATEGIES: Final = (Strategy.AVG, Strategy.AVG_BY_CIRCLE, Strategy.CONSISTENT_HASH)
 
 
 class Catalog:
@@ -124,8 +119,7 @@ class Catalog:
                 f"max_reconsume_times is {config.max_reconsume_times}, "
                 f"{RECONSUME_FOR_EVER} or more is allowed"
             )
-        if config.strategy not in _STRATEGIES:
-            raise BadRequest(f"strategy {config.strategy.value} needs more than a group says")
+        config.assignment.check(config.strategy, self._config.queue_count_max)
         if config.is_ordered and config.dispatch is not Dispatch.EXCLUSIVE:
             raise BadRequest("an ordered group needs exclusive dispatch")
         known = self.groups.get(config.group)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from storage_engine.errors import (
     BadFrame,
     BadRequest,
+    BatchUnknown,
     CommitRefused,
     CursorInvalid,
     DiskFull,
@@ -30,6 +31,8 @@ from storage_engine.errors import (
 )
 from storage_engine.filters.message_filter import Filter, FilterKind, known_filter
 from storage_engine.groups.assignment import Strategy
+from storage_engine.groups.assignment_policy import NAMES_MAX as ASSIGNMENT_NAMES_MAX
+from storage_engine.groups.assignment_policy import AssignmentPolicy
 from storage_engine.groups.retry_policy import LIST_COUNT_MAX as RETRY_DELAY_COUNT_MAX
 from storage_engine.groups.retry_policy import (
     ExponentialDelays,
@@ -41,8 +44,9 @@ from storage_engine.groups.retry_record import DeadLetter, find_dead_letter, sho
 from storage_engine.records.delay_levels import DELAY_MS_MAX
 from storage_engine.records.message_id import new_message_id
 from storage_engine.records.record import Record, StoreMessage, encode_record
+from storage_engine.records.schedule_topic import SCHEDULE_TOPIC
 from storage_engine.system_properties import SYSTEM_PROPERTIES
-from storage_engine.topic_names import dlq_topic_of
+from storage_engine.topic_names import dlq_topic_of, retry_topic_of
 from storage_engine.wire.async_client import AsyncStoreClient
 from storage_engine.wire.client_types import ClientConfig, PutResult, Received
 from storage_engine.wire.dead_letters import (
@@ -53,6 +57,7 @@ from storage_engine.wire.dead_letters import (
     RedriveRequest,
 )
 from storage_engine.wire.deliveries import (
+    AckUpTo,
     Extend,
     LeaseRef,
     LeaveRequest,
@@ -73,6 +78,7 @@ from storage_engine.wire.groups import (
     GroupStats,
     StartFrom,
 )
+from storage_engine.wire.members import GroupMembers, Member, TopicMembers
 from storage_engine.wire.offsets import (
     OffsetCommitReply,
     OffsetCommitRequest,
@@ -100,14 +106,26 @@ from storage_engine.wire.topics import (
     TopicRef,
     TopicStats,
 )
+from storage_engine.wire.traces import (
+    TracedGroup,
+    TraceHop,
+    TraceReply,
+    TraceRequest,
+    TraceState,
+)
 
 __all__ = [
+    "ASSIGNMENT_NAMES_MAX",
     "DELAY_MS_MAX",
     "RETRY_DELAY_COUNT_MAX",
+    "SCHEDULE_TOPIC",
     "SYSTEM_PROPERTIES",
+    "AckUpTo",
+    "AssignmentPolicy",
     "AsyncStoreClient",
     "BadFrame",
     "BadRequest",
+    "BatchUnknown",
     "CheckpointReply",
     "ClientConfig",
     "CommitRefused",
@@ -123,6 +141,7 @@ __all__ = [
     "FilterKind",
     "GroupConfig",
     "GroupList",
+    "GroupMembers",
     "GroupNotFound",
     "GroupQueueStats",
     "GroupRef",
@@ -134,6 +153,7 @@ __all__ = [
     "ListDelays",
     "LookUpHead",
     "LookUpRequest",
+    "Member",
     "Nack",
     "OffsetAtTimeReply",
     "OffsetAtTimeRequest",
@@ -180,14 +200,21 @@ __all__ = [
     "SyncFailed",
     "TopicConfig",
     "TopicList",
+    "TopicMembers",
     "TopicNotFound",
     "TopicRef",
     "TopicStats",
+    "TraceHop",
+    "TraceReply",
+    "TraceRequest",
+    "TraceState",
+    "TracedGroup",
     "dlq_topic_of",
     "encode_record",
     "error_from_code",
     "find_dead_letter",
     "known_filter",
     "new_message_id",
+    "retry_topic_of",
     "shown_record",
 ]

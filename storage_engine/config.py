@@ -64,6 +64,7 @@ class StoreConfig(msgspec.Struct, frozen=True, kw_only=True):
     member_count_max: int = 1_024  # of one exclusive group on one topic; a topic's queues at most
     lease_ms_min: int = SECOND_MS
     lease_ms_max: int = 12 * HOUR_MS
+    auto_extend_ms_max: int = 3 * HOUR_MS  # as long as RocketMQ's proxy renews
     inflight_count_max: int = 20_000  # of one group on one queue
     inflight_span_max: int = 20_000  # from the consumer offset to the newest message in flight
 

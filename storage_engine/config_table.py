@@ -18,6 +18,7 @@ from storage_engine.clock import Clock
 from storage_engine.disk.files import Files
 from storage_engine.errors import StoreCorrupt
 from storage_engine.groups.assignment import Strategy
+from storage_engine.groups.assignment_policy import AssignmentPolicy
 from storage_engine.groups.retry_policy import LevelDelays, RetryPolicy
 from storage_engine.layout import CONFIG_DIR, GROUPS_FILE, TOPICS_FILE
 from storage_engine.wire.groups import Dispatch, GroupConfig, StartFrom
@@ -32,6 +33,7 @@ _LEASE_MS: Final = "mq.lease_ms"
 _RETRY: Final = "mq.retry"
 _DISPATCH: Final = "mq.dispatch"
 _STRATEGY: Final = "mq.strategy"
+_ASSIGNMENT: Final = "mq.assignment"
 _RETRY_TOPICS: Final = "mq.retry_topics"
 
 TableT = TypeVar("TableT", bound=msgspec.Struct)
@@ -166,6 +168,7 @@ class GroupTable:
                 is_paused=not row.consume_enable,
                 dispatch=Dispatch(row.attributes.get(_DISPATCH, Dispatch.SHARED)),
                 strategy=Strategy(row.attributes.get(_STRATEGY, Strategy.AVG)),
+                assignment=_assignment_of(row.attributes.get(_ASSIGNMENT)),
                 is_ordered=row.consume_message_orderly,
             )
             topics = row.attributes.get(_RETRY_TOPICS, "")
@@ -202,6 +205,7 @@ class GroupTable:
                     _RETRY: msgspec.json.encode(group.retry).decode(),
                     _DISPATCH: group.dispatch,
                     _STRATEGY: group.strategy,
+                    **_shown_assignment(group.assignment),
                     _RETRY_TOPICS: ",".join(topics.get(name, [])),
                 },
             )
@@ -215,6 +219,15 @@ class GroupTable:
 
 def _retry_of(content: str | None) -> RetryPolicy:
     return msgspec.json.decode(content, type=RetryPolicy) if content else LevelDelays()
+
+
+def _assignment_of(content: str | None) -> AssignmentPolicy:
+    return msgspec.json.decode(content or "{}", type=AssignmentPolicy)
+
+
+def _shown_assignment(policy: AssignmentPolicy) -> dict[str, str]:
+    content = msgspec.json.encode(policy).decode()
+    return {} if content == "{}" else {_ASSIGNMENT: content}
 
 
 def _read(path: Path, kind: type[TableT]) -> TableT:

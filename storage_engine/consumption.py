@@ -20,6 +20,7 @@ from storage_engine.deletions import Deletions
 from storage_engine.delivery.consumer_offsets import ConsumerOffsets
 from storage_engine.delivery.delivery import Delivery
 from storage_engine.delivery.progress import Progress
+from storage_engine.delivery.receiving import Receiving
 from storage_engine.delivery.subscription import Delivered, Parked
 from storage_engine.engine_puts import EnginePuts
 from storage_engine.errors import GroupNotFound, TopicNotFound
@@ -74,6 +75,7 @@ class Consumption:
         damaged: Callable[[list[tuple[int, int]]], list[int]],
         later: Callable[[Callable[[], None]], object],
     ) -> None:
+        self.clock = clock
         self._catalog = catalog
         self._queues_of = queues_of
         self._commit_log = commit_log
@@ -101,6 +103,7 @@ class Consumption:
             commit_log.properties,
             later,
         )
+        self.receiving = Receiving(config, clock, self.delivery)
         self.deletions = Deletions(
             catalog,
             commit_log,
@@ -158,7 +161,7 @@ class Consumption:
         ``FilterInvalid``, ``SubscriptionConflict``.
         """
         group, queues = self._group(request.group), self._queues_of(request.topic)
-        return self.delivery.receive(group, queues, request, answer)
+        return self.receiving.receive(group, queues, request, answer)
 
     def subscribe(self, request: SubscribeRequest) -> None:
         """See ``Delivery.join``. Raises ``GroupNotFound``, ``TopicNotFound`` too."""
@@ -177,6 +180,8 @@ class Consumption:
     def settle(self, request: SettleRequest) -> SettleReply:
         """See ``Settling.settle``. Raises ``GroupNotFound``, ``DiskFull``."""
         self._group(request.group)
+        if request.member_id:
+            self.receiving.hear(request.group, request.member_id)
         return self.delivery.settle(request)
 
     def group_stats(self, group: str) -> GroupStats:
@@ -193,6 +198,10 @@ class Consumption:
         """See ``OffsetChanges.reset``. Raises ``GroupNotFound``, ``TopicNotFound`` too."""
         group, queues = self._group(request.group), self._queues_of(request.topic)
         return self._offset_changes.reset(group, queues, request)
+
+    def check_group(self, name: str) -> None:
+        """Raises ``GroupNotFound`` unless there is such a group."""
+        self._group(name)
 
     def _group(self, name: str) -> GroupConfig:
         group = self._catalog.groups.get(name)

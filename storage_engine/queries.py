@@ -7,6 +7,8 @@ Loop thread only.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from storage_engine.catalog import Catalog
 from storage_engine.clock import Clock
 from storage_engine.config import StoreConfig
@@ -63,15 +65,20 @@ class Queries:
         place = request.topic, request.queue_id
         return [at for at, offset in enumerate(offsets) if self._is_gone(*place, offset)]
 
-    def look_up(self, request: LookUpRequest) -> tuple[LookUpHead, bytes]:
-        """See ``key_lookup``. Raises ``TopicNotFound``, ``BadRequest``, ``CursorInvalid``."""
+    def look_up(
+        self, request: LookUpRequest, *, shows_gone: bool = False
+    ) -> tuple[LookUpHead, bytes]:
+        """See ``key_lookup``; ``shows_gone``: dead letters that are none any more, too.
+
+        Raises ``TopicNotFound``, ``BadRequest``, ``CursorInvalid``.
+        """
         lookup = KeyLookup(
             self._config,
             self._indexer.index,
             self._commit_log,
             self.queues_of(request.topic),
             request,
-            self._is_gone,
+            _never if shows_gone else self._is_gone,
         )
         self._indexer.flush()
         return lookup.page(is_complete=not self._indexer.is_behind)
@@ -85,6 +92,11 @@ class Queries:
             max_offset=queue.max_offset,
         )
 
+    @property
+    def topic_names(self) -> Iterable[str]:
+        """All topics, the engine's own included."""
+        return self._catalog.topics
+
     def queues_of(self, topic: str) -> list[ConsumeQueue]:
         """Raises ``TopicNotFound``."""
         if topic not in self._catalog.topics:
@@ -96,3 +108,7 @@ class Queries:
         if not 0 <= queue_id < len(queues):
             raise QueueNotFound(f"{topic} has queues 0 to {len(queues) - 1}")
         return queues[queue_id]
+
+
+def _never(topic: str, queue_id: int, queue_offset: int) -> bool:
+    return False

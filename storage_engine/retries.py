@@ -227,6 +227,7 @@ class Retries:
                 delivered_ms=failure.delivered_ms,
                 attempts=reconsume_times + process_queue.attempts(queue_offset) + 1,
                 settles=settles,
+                member_id=failure.member_id,
             )
             return _Successor(failure, dead, is_dead=True, is_ready=False)
         delay_ms = failure.delay_ms
@@ -253,6 +254,8 @@ class Retries:
             retry_queue_id=self._retry_queue_id(group, failure.process_queue.owner),
             delay_level=level,
             settles=settles,
+            member_id=failure.member_id,
+            reason=failure.reason,
         )
 
     def _retry_queue_id(self, group: GroupConfig, owner: Subscription) -> int:

@@ -20,6 +20,7 @@ from typing import Final, cast
 
 from storage_engine.delivery.subscription import Delivered, Parked
 from storage_engine.errors import BadFrame, BadRequest, StoreBusy, StoreError
+from storage_engine.inspections import calls_of
 from storage_engine.put_path import Appended, holds_one_record
 from storage_engine.store import STORE_HOST, Store
 from storage_engine.wire.dead_letters import PurgeRequest, RedriveReply, RedriveRequest
@@ -136,6 +137,7 @@ class _Connection(asyncio.BufferedProtocol):
                 cast("PurgeRequest", request)
             ),
             Op.STATS: lambda request: self._store.stats(len(self._server.connections)),
+            **calls_of(self._store),
         }
 
     # Transport ------------------------------------------------------------------------------
@@ -323,6 +325,7 @@ class _Connection(asyncio.BufferedProtocol):
             lease_generation=delivered.lease_generation,
             lease_until_ms=delivered.lease_until_ms,
             attempts=delivered.attempts,
+            first_until_ms=delivered.first_until_ms,
         )
         records = self._store.read_records(delivered.records)
         self._reply(Op.RECEIVE, request_id, encode_records_reply(head, records))

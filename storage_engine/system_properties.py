@@ -1,5 +1,6 @@
 """Property names that carry the system's own meaning; from RocketMQ 5.3 ``MessageConst``, and
-three that only this engine writes: ``DLQ_LAST_DELIVERY_MS``, ``DLQ_REASON`` and ``__SETTLES``.
+six that only this engine writes: ``DLQ_LAST_DELIVERY_MS``, ``DLQ_REASON``, ``RETRY_DELIVERY_MS``,
+``RETRY_MEMBER``, ``RETRY_REASON`` and ``__SETTLES``.
 
 A producer may not use them for properties of its own: the stores and consumers that read a record
 would act on them.
@@ -49,6 +50,9 @@ SYSTEM_PROPERTIES: Final = frozenset(
         "RECONSUME_TIME",
         "REDIRECT",
         "REPLY_TO_CLIENT",
+        "RETRY_DELIVERY_MS",
+        "RETRY_MEMBER",
+        "RETRY_REASON",
         "RETRY_TOPIC",
         "TAGS",
         "TIMER_DELAY_LEVEL",

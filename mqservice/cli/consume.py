@@ -78,6 +78,14 @@ def consume(
             help="text: a body a line; raw: bodies with nothing between; ndjson: all fields.",
         ),
     ] = BodyOutput.TEXT,
+    tags: Annotated[
+        str | None,
+        typer.Option("--filter", "-f", help="Only these tags: 'created || paid'."),
+    ] = None,
+    sql: Annotated[
+        str | None,
+        typer.Option("--sql", help="Only what fits an SQL92 condition: 'amount > 10'."),
+    ] = None,
     window: Annotated[
         int, typer.Option("--window", min=1, max=1_000, help="Messages under way at a time.")
     ] = 256,
@@ -97,6 +105,7 @@ def consume(
             messages_max=count,
             idle_exit_ms=None if idle_exit is None else parse_duration_ms(idle_exit),
             does_ack=ack,
+            filter=_filter(tags, sql),
         )
         group = group or _group_default()
     except ClientError as exc:
@@ -112,6 +121,12 @@ def consume(
             is_quiet=quiet,
         )
     )
+
+
+def _filter(tags: str | None, sql: str | None) -> str | dict[str, str]:
+    if tags is not None and sql is not None:
+        raise UsageRefused("a group has one filter: give --filter or --sql")
+    return {"sql": sql} if sql is not None else "*" if tags is None else tags
 
 
 def parse_duration_ms(text: str) -> int:

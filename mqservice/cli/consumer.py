@@ -42,6 +42,7 @@ class ConsumeLimits(msgspec.Struct, frozen=True, kw_only=True):
     messages_max: int | None = None
     idle_exit_ms: int | None = None
     does_ack: bool = False
+    filter: str | dict[str, str] = "*"
 
 
 class Totals(msgspec.Struct):
@@ -201,6 +202,7 @@ class _Subscription:
                 sid=SID,
                 topic=consumer._topic,
                 group=consumer._group,
+                filter=consumer._limits.filter,
                 credit=frames.Credit(self._window, self._window_bytes),
             )
         )

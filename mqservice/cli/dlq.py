@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from dataclasses import dataclass
 from typing import Annotated, Final
 
 import msgspec
@@ -15,8 +16,9 @@ import typer
 
 from mqservice.cli import screen
 from mqservice.cli.client import RestClient
-from mqservice.cli.errors import ClientError, UsageRefused
-from mqservice.cli.target import BaseUrlOption, KeyOption, NamespaceOption, Target, find_target
+from mqservice.cli.errors import UsageRefused
+from mqservice.cli.options import takes
+from mqservice.cli.target import BaseUrlOption, KeyOption, NamespaceOption, Target
 from mqservice.cli.tasks import DeadLetter, DryRun, Task, TaskOrder
 
 app = typer.Typer(no_args_is_help=True, help="Look at dead letters, redrive or drop them.")
@@ -70,69 +72,77 @@ def list_dead_letters(
     namespace: NamespaceOption = None,
 ) -> None:
     """Show what a group gave up and why, oldest first (with a key newest first)."""
-    target = _target(base_url, key, namespace)
+    target = screen.target_of(base_url, key, namespace)
     screen.run(
         _list(target, group, _conditions(message_key, tag, from_time, to_time), limit, as_json)
     )
 
 
+@dataclass
+class Order:
+    """Which dead letters, and how they are moved; the options of ``redrive`` and ``purge``."""
+
+    ids: IdOption = None
+    is_all: AllOption = False
+    message_key: MessageKeyOption = None
+    tag: TagOption = None
+    from_time: FromOption = None
+    to_time: ToOption = None
+    rate: RateOption = None
+    is_dry_run: DryRunOption = False
+    is_waited_for: WaitOption = False
+
+    def task(self, target_topic: str | None = None) -> TaskOrder:
+        """What is sent; ends the command when it does not say which messages are meant."""
+        conditions = _conditions(self.message_key, self.tag, self.from_time, self.to_time)
+        if bool(self.ids) + self.is_all + bool(conditions) != 1:
+            screen.fail(
+                UsageRefused(
+                    "say which dead letters: --id, or --all, or conditions "
+                    "(--message-key, --tag, --from, --to); one of the three"
+                )
+            )
+        return TaskOrder(
+            ids=self.ids or None,
+            all=self.is_all or None,
+            filter=conditions or None,
+            target=target_topic,
+            rate=self.rate,
+            dry_run=self.is_dry_run,
+        )
+
+
 @app.command("redrive")
+@takes(Order)
 def redrive(
+    order: Order,
     group: GroupArgument,
-    ids: IdOption = None,
-    is_all: AllOption = False,
-    message_key: MessageKeyOption = None,
-    tag: TagOption = None,
-    from_time: FromOption = None,
-    to_time: ToOption = None,
     target_topic: Annotated[
         str | None,
         typer.Option("--target", "-t", help="This topic; otherwise where each came from."),
     ] = None,
-    rate: RateOption = None,
-    is_dry_run: DryRunOption = False,
-    is_waited_for: WaitOption = False,
     base_url: BaseUrlOption = None,
     key: KeyOption = None,
     namespace: NamespaceOption = None,
 ) -> None:
     """Send dead letters on their way again: those with --id, those that fit, or --all."""
-    target = _target(base_url, key, namespace)
-    order = _order(
-        ids, is_all, _conditions(message_key, tag, from_time, to_time), rate, is_dry_run,
-        target_topic,
-    )  # fmt: skip
-    screen.run(_run(target, group, "redrive", order, is_waited_for=is_waited_for))
+    target = screen.target_of(base_url, key, namespace)
+    task = order.task(target_topic)
+    screen.run(_run(target, group, "redrive", task, is_waited_for=order.is_waited_for))
 
 
 @app.command("purge")
+@takes(Order)
 def purge(
+    order: Order,
     group: GroupArgument,
-    ids: IdOption = None,
-    is_all: AllOption = False,
-    message_key: MessageKeyOption = None,
-    tag: TagOption = None,
-    from_time: FromOption = None,
-    to_time: ToOption = None,
-    rate: RateOption = None,
-    is_dry_run: DryRunOption = False,
-    is_waited_for: WaitOption = False,
     base_url: BaseUrlOption = None,
     key: KeyOption = None,
     namespace: NamespaceOption = None,
 ) -> None:
     """Drop dead letters for good: those with --id, those that fit, or --all."""
-    target = _target(base_url, key, namespace)
-    conditions = _conditions(message_key, tag, from_time, to_time)
-    order = _order(ids, is_all, conditions, rate, is_dry_run, None)
-    screen.run(_run(target, group, "purge", order, is_waited_for=is_waited_for))
-
-
-def _target(base_url: str | None, key: str | None, namespace: str | None) -> Target:
-    try:
-        return find_target(base_url, key, namespace)
-    except ClientError as exc:
-        screen.fail(exc)
+    target = screen.target_of(base_url, key, namespace)
+    screen.run(_run(target, group, "purge", order.task(), is_waited_for=order.is_waited_for))
 
 
 def _conditions(
@@ -140,31 +150,6 @@ def _conditions(
 ) -> dict[str, str]:
     conditions = {"key": message_key, "tag": tag, "from": from_time, "to": to_time}
     return {name: value for name, value in conditions.items() if value is not None}
-
-
-def _order(
-    ids: list[str] | None,
-    is_all: bool,
-    conditions: dict[str, str],
-    rate: int | None,
-    is_dry_run: bool,
-    target_topic: str | None,
-) -> TaskOrder:
-    if bool(ids) + is_all + bool(conditions) != 1:
-        screen.fail(
-            UsageRefused(
-                "say which dead letters: --id, or --all, or conditions "
-                "(--message-key, --tag, --from, --to); one of the three"
-            )
-        )
-    return TaskOrder(
-        ids=ids or None,
-        all=is_all or None,
-        filter=conditions or None,
-        target=target_topic,
-        rate=rate,
-        dry_run=is_dry_run,
-    )
 
 
 async def _list(

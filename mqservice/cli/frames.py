@@ -44,7 +44,7 @@ class Subscribe(msgspec.Struct, kw_only=True, omit_defaults=True):
     sid: int
     topic: str
     group: str
-    filter: str = "*"
+    filter: str | dict[str, str] = "*"  # by tags, or {"sql": condition}
     mode: str = "shared"
     lease_ms: int | None = None
     auto_extend_ms: int | None = None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from typing import Annotated, Final
 
 import msgspec
@@ -12,15 +13,10 @@ from rich.table import Table
 
 from mqservice.cli import screen
 from mqservice.cli.client import RestClient
-from mqservice.cli.errors import ClientError, UsageRefused
+from mqservice.cli.errors import UsageRefused
+from mqservice.cli.options import takes
 from mqservice.cli.rest_groups import Group, GroupCalls
-from mqservice.cli.target import (
-    BaseUrlOption,
-    KeyOption,
-    NamespaceOption,
-    Target,
-    find_target,
-)
+from mqservice.cli.target import BaseUrlOption, KeyOption, NamespaceOption, Target
 
 UNLIMITED: Final = "unlimited"
 
@@ -37,6 +33,20 @@ class Policy(enum.StrEnum):
     LEVELS = "levels"
     LIST = "list"
     EXPONENTIAL = "exponential"
+
+
+class Dispatch(enum.StrEnum):
+    SHARED = "shared"
+    EXCLUSIVE = "exclusive"
+
+
+class Strategy(enum.StrEnum):
+    AVG = "AVG"
+    AVG_BY_CIRCLE = "AVG_BY_CIRCLE"
+    CONSISTENT_HASH = "CONSISTENT_HASH"
+    CONFIG = "CONFIG"
+    MACHINE_ROOM = "MACHINE_ROOM"
+    MACHINE_ROOM_NEARBY = "MACHINE_ROOM_NEARBY"
 
 
 NameArgument = Annotated[str, typer.Argument(help="Letters, digits, - and _; up to 64.")]
@@ -73,52 +83,152 @@ FactorOption = Annotated[
 CapOption = Annotated[
     str | None, typer.Option("--retry-cap", help="For exponential: no delay is longer.")
 ]
+DispatchOption = Annotated[
+    Dispatch | None,
+    typer.Option("--dispatch", help="shared: any consumer reads any queue; exclusive: its own."),
+]
+StrategyOption = Annotated[
+    Strategy | None,
+    typer.Option("--strategy", help="How queues are assigned, with exclusive dispatch."),
+]
+OrderedOption = Annotated[
+    bool | None,
+    typer.Option("--ordered/--unordered", help="One batch of a queue at a time, in its order."),
+]
+ConsumerOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--consumer", metavar="ID=QUEUES", help="For CONFIG: w1=0,1; once for each consumer."
+    ),
+]
+RoomOption = Annotated[
+    list[str] | None,
+    typer.Option("--room", metavar="NAME=QUEUES", help="For machine rooms: east=0,1; repeatable."),
+]
+ReadOption = Annotated[
+    list[str] | None,
+    typer.Option("--read-room", help="For MACHINE_ROOM: a room whose queues are read; repeatable."),
+]
+WithinOption = Annotated[
+    Strategy | None,
+    typer.Option("--within-room", help="For MACHINE_ROOM_NEARBY: among those of one room."),
+]
+
+
+@dataclass
+class Settings:
+    """The options of ``create`` and ``update``; what is None was not given."""
+
+    start_from: StartFromOption = None
+    start_time: StartTimeOption = None
+    lease: LeaseOption = None
+    max_attempts: MaxAttemptsOption = None
+    retry: RetryOption = None
+    delays: DelayOption = None
+    retry_start: StartOption = None
+    retry_factor: FactorOption = None
+    retry_cap: CapOption = None
+    dispatch: DispatchOption = None
+    strategy: StrategyOption = None
+    is_ordered: OrderedOption = None
+    consumers: ConsumerOption = None
+    rooms: RoomOption = None
+    read: ReadOption = None
+    within_room: WithinOption = None
+
+    def fields(self) -> dict[str, object]:
+        """What is sent; ends the command when it makes no sense."""
+        fields: dict[str, object] = {}
+        start_from = self.start_from
+        if self.start_time is not None and start_from is None:
+            start_from = StartFrom.TIMESTAMP
+        given = {
+            "start_time": self.start_time,
+            "start_from": start_from,
+            "lease": self.lease,
+            "dispatch": self.dispatch,
+            "strategy": self.strategy,
+            "ordered": self.is_ordered,
+            "retry": self._retry(),
+            "assignment": self._assignment(),
+        }
+        fields.update({name: value for name, value in given.items() if value is not None})
+        if self.max_attempts == UNLIMITED:
+            fields["max_attempts"] = None
+        elif self.max_attempts is not None:
+            if not (self.max_attempts.isascii() and self.max_attempts.isdecimal()):
+                screen.fail(UsageRefused(f"--max-attempts is a number or {UNLIMITED}"))
+            fields["max_attempts"] = int(self.max_attempts)
+        return fields
+
+    def _retry(self) -> dict[str, object] | None:
+        """The policy named, or the one that the other options belong to."""
+        given = {
+            "delays": self.delays or None,
+            "start": self.retry_start,
+            "factor": self.retry_factor,
+            "cap": self.retry_cap,
+        }
+        retry: dict[str, object] = {
+            name: value for name, value in given.items() if value is not None
+        }
+        policy = self.retry
+        if policy is None and retry:
+            policy = Policy.LIST if "delays" in retry else Policy.EXPONENTIAL
+        return None if policy is None else {"policy": policy, **retry}
+
+    def _assignment(self) -> dict[str, object] | None:
+        given = {
+            "consumers": _queues_of("--consumer", self.consumers),
+            "rooms": _queues_of("--room", self.rooms),
+            "read": self.read or None,
+            "within_room": self.within_room,
+        }
+        return {name: value for name, value in given.items() if value is not None} or None
+
+
+def _queues_of(option: str, texts: list[str] | None) -> dict[str, list[int]] | None:
+    """``["w1=0,1", "w2=2"]`` as the API writes it; ends the command when it is of another form."""
+    found: dict[str, list[int]] = {}
+    for text in texts or ():
+        name, separator, queues = text.partition("=")
+        numbers = queues.split(",") if queues else []
+        if not (name and separator and all(each.isascii() and each.isdigit() for each in numbers)):
+            screen.fail(UsageRefused(f"{option} is NAME=QUEUE,QUEUE…, found {text!r}"))
+        if name in found:
+            screen.fail(UsageRefused(f"{option} names {name!r} twice"))
+        found[name] = [int(each) for each in numbers]
+    return found or None
 
 
 @app.command("create")
+@takes(Settings)
 def create(
+    settings: Settings,
     name: NameArgument,
-    start_from: StartFromOption = None,
-    start_time: StartTimeOption = None,
-    lease: LeaseOption = None,
-    max_attempts: MaxAttemptsOption = None,
-    retry: RetryOption = None,
-    delays: DelayOption = None,
-    retry_start: StartOption = None,
-    retry_factor: FactorOption = None,
-    retry_cap: CapOption = None,
     base_url: BaseUrlOption = None,
     key: KeyOption = None,
     namespace: NamespaceOption = None,
 ) -> None:
     """Create a group. Creating it again with the same settings changes nothing."""
-    settings = _settings(start_from, start_time, lease, max_attempts)
-    _add_retry(settings, retry, delays, retry_start, retry_factor, retry_cap)
-    _put(_target(base_url, key, namespace), name, settings, is_new=True)
+    fields = settings.fields()
+    _put(screen.target_of(base_url, key, namespace), name, fields, is_new=True)
 
 
 @app.command("update")
+@takes(Settings)
 def update(
+    settings: Settings,
     name: NameArgument,
-    start_from: StartFromOption = None,
-    start_time: StartTimeOption = None,
-    lease: LeaseOption = None,
-    max_attempts: MaxAttemptsOption = None,
-    retry: RetryOption = None,
-    delays: DelayOption = None,
-    retry_start: StartOption = None,
-    retry_factor: FactorOption = None,
-    retry_cap: CapOption = None,
     base_url: BaseUrlOption = None,
     key: KeyOption = None,
     namespace: NamespaceOption = None,
 ) -> None:
     """Change a group that exists. What is not given stays as it is."""
-    settings = _settings(start_from, start_time, lease, max_attempts)
-    _add_retry(settings, retry, delays, retry_start, retry_factor, retry_cap)
-    if not settings:
+    fields = settings.fields()
+    if not fields:
         screen.fail(UsageRefused("nothing to change: give at least one setting"))
-    _put(_target(base_url, key, namespace), name, settings, is_new=False)
+    _put(screen.target_of(base_url, key, namespace), name, fields, is_new=False)
 
 
 @app.command("show")
@@ -130,7 +240,7 @@ def show(
     namespace: NamespaceOption = None,
 ) -> None:
     """Show a group with its lag."""
-    screen.run(_show(_target(base_url, key, namespace), name, as_json=as_json))
+    screen.run(_show(screen.target_of(base_url, key, namespace), name, as_json=as_json))
 
 
 @app.command("list")
@@ -141,7 +251,7 @@ def list_groups(
     namespace: NamespaceOption = None,
 ) -> None:
     """List the groups of the namespace."""
-    screen.run(_list(_target(base_url, key, namespace), as_json=as_json))
+    screen.run(_list(screen.target_of(base_url, key, namespace), as_json=as_json))
 
 
 @app.command("pause")
@@ -153,7 +263,7 @@ def pause(
 ) -> None:
     """Deliver nothing to the group until it is resumed."""
     _call(
-        _target(base_url, key, namespace),
+        screen.target_of(base_url, key, namespace),
         lambda groups: groups.set_paused(name, is_paused=True),
         f"group {name} is paused",
     )
@@ -168,7 +278,7 @@ def resume(
 ) -> None:
     """Let a paused group go on."""
     _call(
-        _target(base_url, key, namespace),
+        screen.target_of(base_url, key, namespace),
         lambda groups: groups.set_paused(name, is_paused=False),
         f"group {name} goes on",
     )
@@ -183,57 +293,10 @@ def delete(
     namespace: NamespaceOption = None,
 ) -> None:
     """Delete a group with its progress, its retries and its dead letters."""
-    target = _target(base_url, key, namespace)
+    target = screen.target_of(base_url, key, namespace)
     if not is_sure:
         typer.confirm(f"Delete group {name} with its dead letters?", abort=True, err=True)
     _call(target, lambda groups: groups.delete(name), f"group {name} is deleted")
-
-
-def _target(base_url: str | None, key: str | None, namespace: str | None) -> Target:
-    try:
-        return find_target(base_url, key, namespace)
-    except ClientError as exc:
-        screen.fail(exc)
-
-
-def _settings(
-    start_from: StartFrom | None,
-    start_time: str | None,
-    lease: str | None,
-    max_attempts: str | None,
-) -> dict[str, object]:
-    settings: dict[str, object] = {}
-    if start_time is not None:
-        settings["start_time"] = start_time
-        start_from = start_from or StartFrom.TIMESTAMP
-    if start_from is not None:
-        settings["start_from"] = start_from
-    if lease is not None:
-        settings["lease"] = lease
-    if max_attempts == UNLIMITED:
-        settings["max_attempts"] = None
-    elif max_attempts is not None:
-        if not (max_attempts.isascii() and max_attempts.isdecimal()):
-            screen.fail(UsageRefused(f"--max-attempts is a number or {UNLIMITED}"))
-        settings["max_attempts"] = int(max_attempts)
-    return settings
-
-
-def _add_retry(
-    settings: dict[str, object],
-    policy: Policy | None,
-    delays: list[str] | None,
-    start: str | None,
-    factor: float | None,
-    cap: str | None,
-) -> None:
-    """The policy named, or the one that the other options belong to."""
-    given = {"delays": delays or None, "start": start, "factor": factor, "cap": cap}
-    retry = {name: value for name, value in given.items() if value is not None}
-    if policy is None and retry:
-        policy = Policy.LIST if "delays" in retry else Policy.EXPONENTIAL
-    if policy is not None:
-        settings["retry"] = {"policy": policy, **retry}
 
 
 def _put(target: Target, name: str, settings: dict[str, object], *, is_new: bool) -> None:
@@ -264,6 +327,8 @@ async def _show(target: Target, name: str, *, as_json: bool) -> int:
     table = Table("setting", "value")
     for setting, value in zip(_COLUMNS, _row(group), strict=True):
         table.add_row(setting, value)
+    for part, queues in group.assignment.items():
+        table.add_row(part, str(queues))
     table.add_row("lag", group.lag_text)
     screen.results.print(table)
     return 0
@@ -283,10 +348,11 @@ async def _list(target: Target, *, as_json: bool) -> int:
     return 0
 
 
-_COLUMNS: Final = ("group", "start from", "lease", "max attempts", "retry", "state")
+_COLUMNS: Final = ("group", "start from", "lease", "max attempts", "retry", "dispatch", "state")
 
 
 def _row(group: Group) -> tuple[str, ...]:
     attempts = UNLIMITED if group.max_attempts is None else str(group.max_attempts)
     state = "paused" if group.paused else "running"
-    return group.name, group.start_from, group.lease, attempts, str(group.retry), state
+    retry, dispatch = str(group.retry), group.dispatch_text
+    return group.name, group.start_from, group.lease, attempts, retry, dispatch, state

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from mqservice.cli import dlq, engine, group, group_settings, topic
+from mqservice.cli import dlq, engine, group, group_clients, group_settings, message, topic
 from mqservice.cli.browse import browse
 from mqservice.cli.consume import consume
 from mqservice.cli.produce import produce
@@ -27,7 +27,9 @@ app.command()(consume)
 app.command()(browse)
 app.add_typer(topic.app, name="topic")
 group.app.add_typer(group_settings.app)  # without a name: one set of commands
+group.app.add_typer(group_clients.app)
 app.add_typer(group.app, name="group")
+app.add_typer(message.app, name="message")
 app.add_typer(dlq.app, name="dlq")
 app.add_typer(engine.app, name="engine")
 

@@ -5,7 +5,7 @@ mqservice group … ─▶ [GroupCalls] ─▶ RestClient ─▶ service
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 from urllib.parse import quote
 
 import msgspec
@@ -46,7 +46,18 @@ class Group(msgspec.Struct, kw_only=True):
     max_attempts: int | None
     retry: Retry
     paused: bool
+    dispatch: str = "shared"
+    strategy: str = "AVG"
+    ordered: bool = False
+    assignment: dict[str, Any] = {}  # reason: shown as the service says it
     lag: Lag | None = None
+
+    @property
+    def dispatch_text(self) -> str:
+        """Who reads a queue, by which strategy, and whether in its order."""
+        if self.dispatch == "shared":
+            return self.dispatch + (", ordered" if self.ordered else "")
+        return f"{self.dispatch}, {self.strategy}" + (", ordered" if self.ordered else "")
 
     @property
     def lag_text(self) -> str:
@@ -54,6 +65,32 @@ class Group(msgspec.Struct, kw_only=True):
         if self.lag is None or self.lag.total is None:
             return LAG_UNKNOWN
         return str(self.lag.total)
+
+
+class Client(msgspec.Struct, kw_only=True):
+    """A consumer of a group; ``queues`` is None in a shared group, where it may have any."""
+
+    consumer: str
+    queues: list[int] | None
+    waiting: bool
+    inflight: int
+    zone: str | None = None
+    heard_at: str = ""
+
+
+class TopicClients(msgspec.Struct, kw_only=True):
+    """Who reads one topic for a group."""
+
+    topic: str
+    generation: int | None
+    unassigned: list[int] | None
+    clients: list[Client]
+    is_complete: bool = True
+
+
+class GroupClients(msgspec.Struct, kw_only=True):
+    group: str
+    topics: list[TopicClients]
 
 
 class _Page(msgspec.Struct):
@@ -81,6 +118,10 @@ class GroupCalls:
 
     async def group(self, name: str) -> Group:
         return await self._client.call("GET", _path(name), Group)
+
+    async def clients(self, name: str) -> GroupClients:
+        """Who reads for the group now."""
+        return await self._client.call("GET", f"{_path(name)}/clients", GroupClients)
 
     async def put(self, name: str, settings: dict[str, object]) -> Group:
         """Create the group, or change these settings; the same call again is harmless."""

@@ -15,6 +15,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from mqservice.cli.errors import ClientError
+from mqservice.cli.target import Target, find_target
 
 INTERRUPTED: Final = 130
 _CONTROLS: Final = {
@@ -43,6 +44,14 @@ def fail(exc: ClientError) -> NoReturn:
     line = " ".join(harmless(str(exc)).split())
     notices.print(f"[red]error:[/red] {escape(line)}")
     raise typer.Exit(exc.exit_code)
+
+
+def target_of(base_url: str | None, key: str | None, namespace: str | None) -> Target:
+    """Where to go and as whom; says why and leaves when that is not known."""
+    try:
+        return find_target(base_url, key, namespace)
+    except ClientError as exc:
+        fail(exc)
 
 
 def run(work: Coroutine[Any, Any, int]) -> NoReturn:  # reason: nothing is sent to or yielded by it

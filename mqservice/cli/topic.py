@@ -11,14 +11,7 @@ from rich.table import Table
 
 from mqservice.cli import screen
 from mqservice.cli.client import RestClient
-from mqservice.cli.errors import ClientError
-from mqservice.cli.target import (
-    BaseUrlOption,
-    KeyOption,
-    NamespaceOption,
-    Target,
-    find_target,
-)
+from mqservice.cli.target import BaseUrlOption, KeyOption, NamespaceOption, Target
 
 app = typer.Typer(no_args_is_help=True, help="Create, list and delete topics.")
 
@@ -41,7 +34,7 @@ def create(
     namespace: NamespaceOption = None,
 ) -> None:
     """Create a topic. Creating it again with the same settings changes nothing."""
-    screen.run(_create(_target(base_url, key, namespace), name, queues, durability))
+    screen.run(_create(screen.target_of(base_url, key, namespace), name, queues, durability))
 
 
 @app.command("list")
@@ -52,7 +45,7 @@ def list_topics(
     namespace: NamespaceOption = None,
 ) -> None:
     """List the topics of the namespace."""
-    screen.run(_list(_target(base_url, key, namespace), as_json=as_json))
+    screen.run(_list(screen.target_of(base_url, key, namespace), as_json=as_json))
 
 
 @app.command("delete")
@@ -64,17 +57,10 @@ def delete(
     namespace: NamespaceOption = None,
 ) -> None:
     """Delete a topic with its messages."""
-    target = _target(base_url, key, namespace)
+    target = screen.target_of(base_url, key, namespace)
     if not is_sure:
         typer.confirm(f"Delete topic {name} with its messages?", abort=True, err=True)
     screen.run(_delete(target, name))
-
-
-def _target(base_url: str | None, key: str | None, namespace: str | None) -> Target:
-    try:
-        return find_target(base_url, key, namespace)
-    except ClientError as exc:
-        screen.fail(exc)
 
 
 async def _create(target: Target, name: str, queues: int, durability: Durability) -> int:

@@ -11,6 +11,7 @@ by the time the answer is ready is given back at once.
 from __future__ import annotations
 
 import asyncio
+import re
 from typing import Final
 
 import msgspec
@@ -22,6 +23,8 @@ from mqservice.delivery.decoding import Fault, decode
 from mqservice.delivery.filters import FilterForm, filter_of
 from mqservice.delivery.http import ClientGone, Request, read_body
 from mqservice.delivery.limits import (
+    ATTEMPT_ID_CHARS_MAX,
+    AUTO_EXTEND_MS_MAX,
     LEASE_MS_MAX,
     LEASE_MS_MIN,
     RECEIVE_BYTES_MAX,
@@ -34,7 +37,7 @@ from mqservice.delivery.limits import (
 from mqservice.delivery.replies import answer_struct, takes_msgpack
 from mqservice.groups.routes import GroupRoute
 from mqservice.lib.durations import pick_duration_ms
-from mqservice.lib.names import name_fault
+from mqservice.lib.names import CONSUMER_PREFIX, name_fault
 from mqservice.lib.problem import Problem
 from mqservice.lib.timestamps import rfc3339
 from mqservice.store import (
@@ -53,6 +56,10 @@ class ReceiveOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The request's body; an empty body means all defaults.
 
     ``consumer_id``: receives with the same one are one member of the group, else each is its own.
+    ``attempt_id``: a receive that is repeated with it, because its answer was lost, gets the same
+    messages again as far as they are still leased. ``auto_extend``: the leases last so long while
+    the consumer receives or settles, each time within the lease. ``consumer_zone``: where it is,
+    for groups that assign queues by machine rooms.
     """
 
     max: int = RECEIVE_COUNT_DEFAULT
@@ -62,6 +69,10 @@ class ReceiveOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     lease_ms: int | None = None
     filter: FilterForm | None = None
     consumer_id: str | None = None
+    attempt_id: str | None = None
+    auto_extend: str | None = None
+    auto_extend_ms: int | None = None
+    consumer_zone: str | None = None
 
 
 class ReceivedMessage(msgspec.Struct, frozen=True, gc=False):
@@ -94,6 +105,7 @@ class ReceiveAnswer(msgspec.Struct, frozen=True):
 
 _decode_options = msgspec.json.Decoder(ReceiveOptions).decode
 _DEFAULTS: Final = ReceiveOptions()
+_ATTEMPT_ID: Final = re.compile(rf"[!-~]{{1,{ATTEMPT_ID_CHARS_MAX}}}")
 
 
 async def receive_messages(context: DeliveryContext, request: Request) -> None:
@@ -104,6 +116,7 @@ async def receive_messages(context: DeliveryContext, request: Request) -> None:
     body = await read_body(request, SMALL_REQUEST_BYTES_MAX)
     options = decode(_decode_options, body) if body else _DEFAULTS
     wanted = filter_of("/filter", options.filter)
+    lease_ms = lease_ms_of("/lease", options.lease, options.lease_ms, group.lease_ms)
     order = ReceiveRequest(
         group=group.engine_name,
         topic=topic.engine_name,
@@ -111,9 +124,12 @@ async def receive_messages(context: DeliveryContext, request: Request) -> None:
         messages_max=_count_of(options),
         bytes_max=RECEIVE_BYTES_MAX,
         wait_ms=_wait_ms_of(options, context),
-        lease_ms=lease_ms_of("/lease", options.lease, options.lease_ms, group.lease_ms),
+        lease_ms=lease_ms,
         filter=wanted.text,
         filter_kind=wanted.kind,
+        attempt_id=options.attempt_id or "",
+        auto_extend_ms=_auto_extend_ms_of(options, lease_ms),
+        zone=_zone_of(options),
     )
     received = await _poll(context, request, order)
     messages = messages_of(context, received, group=group, as_bytes=takes_msgpack(request))
@@ -121,15 +137,56 @@ async def receive_messages(context: DeliveryContext, request: Request) -> None:
 
 
 def _member_id_of(options: ReceiveOptions, request: Request, group: GroupRoute) -> str:
-    """A consumer of an exclusive group is known by its name from one receive to the next."""
+    """A consumer of an exclusive group is known by its name from one receive to the next.
+
+    One without a name that repeats a receive is known by the id of that.
+    """
+    attempt_id = options.attempt_id
+    if attempt_id is not None and not _ATTEMPT_ID.fullmatch(attempt_id):
+        detail = f"is 1 to {ATTEMPT_ID_CHARS_MAX} visible characters of ASCII"
+        raise Fault("/attempt_id", "BAD_REQUEST", f"attempt_id {detail}")
     if options.consumer_id is None:
         if group.is_exclusive:
             detail = "the group has dispatch: exclusive, so consumer_id must say who receives"
             raise Fault("/consumer_id", "BAD_REQUEST", detail)
-        return f"rest-{request.request_id}"
-    if fault := name_fault(options.consumer_id):
+        return f"rest-{request.request_id}" if attempt_id is None else f"attempt-{attempt_id}"
+    return consumer_member(options.consumer_id)
+
+
+def consumer_member(consumer_id: str) -> str:
+    """What the engine calls the member. Fault unless ``consumer_id`` is a name."""
+    if fault := name_fault(consumer_id):
         raise Fault("/consumer_id", "BAD_REQUEST", fault)
-    return f"consumer-{options.consumer_id}"
+    return f"{CONSUMER_PREFIX}{consumer_id}"
+
+
+def _zone_of(options: ReceiveOptions) -> str:
+    zone = options.consumer_zone
+    if zone is not None and (fault := name_fault(zone)):
+        raise Fault("/consumer_zone", "BAD_REQUEST", fault)
+    return zone or ""
+
+
+def _auto_extend_ms_of(options: ReceiveOptions, lease_ms: int) -> int:
+    """0: not at all."""
+    text, ms = options.auto_extend, options.auto_extend_ms
+    try:
+        span_ms = pick_duration_ms("auto_extend", text, ms, default_ms=0)
+    except ValueError as exc:
+        raise Fault("/auto_extend", "BAD_REQUEST", str(exc)) from exc
+    if not span_ms:
+        return 0
+    if options.consumer_id is None:
+        detail = "auto_extend needs consumer_id: leases last while that consumer is heard of"
+        raise Fault("/consumer_id", "BAD_REQUEST", detail)
+    if not lease_ms < span_ms <= AUTO_EXTEND_MS_MAX:
+        raise Fault(
+            "/auto_extend",
+            "ILLEGAL_LEASE",
+            f"leases are extended to more than the {lease_ms} ms of one, and at most "
+            f"{AUTO_EXTEND_MS_MAX} ms, found {span_ms}",
+        )
+    return span_ms
 
 
 async def group_route(context: DeliveryContext, request: Request) -> GroupRoute:
@@ -265,7 +322,7 @@ def messages_of(
     write = context.receipts.writer(
         group=group.engine_name,
         lease_generation=head.lease_generation,
-        expires_ms=head.lease_until_ms,
+        expires_ms=head.first_until_ms or head.lease_until_ms,  # the same receipts when repeated
     )
     lease_until = rfc3339(head.lease_until_ms)
     max_attempts = group.max_reconsume_times + 1 or None

@@ -5,6 +5,11 @@
 
 The answer is 200 whatever happened to single receipts; each one that had no effect is in
 ``failed``. A receipt given twice for the same thing counts once.
+
+``ack_upto``: each receipt stands for its message and all that came before it in the same answer of
+a receive, besides those named otherwise in this call or given back before. The engine knows which
+came together while one of them is leased, and so that the call can be repeated a while longer, but
+not over a restart: then the receipt is in ``failed``, and each message can be acked by its own.
 """
 
 from __future__ import annotations
@@ -18,18 +23,27 @@ from mqservice.delivery.context import DeliveryContext
 from mqservice.delivery.decoding import Fault, decode
 from mqservice.delivery.http import Request, answer, read_body
 from mqservice.delivery.limits import (
+    ACK_UPTO_COUNT_MAX,
     NACK_DELAY_MS_MAX,
     NACK_REASON_CHARS_MAX,
     SETTLE_COUNT_MAX,
     SMALL_REQUEST_BYTES_MAX,
 )
 from mqservice.delivery.receipts import Receipt
-from mqservice.delivery.receive import group_route, lease_ms_of
+from mqservice.delivery.receive import consumer_member, group_route, lease_ms_of
 from mqservice.errors import problem_from_store
 from mqservice.lib.durations import pick_duration_ms
 from mqservice.lib.problem import CODES
 from mqservice.lib.timestamps import rfc3339
-from mqservice.store import Extend, LeaseRef, Nack, SettleRequest, error_from_code
+from mqservice.store import (
+    AckUpTo,
+    Extend,
+    LeaseRef,
+    Nack,
+    SettleFailure,
+    SettleRequest,
+    error_from_code,
+)
 
 
 class NackItem(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -51,12 +65,14 @@ class ExtendItem(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class SettleOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The request's body."""
+    """The request's body. ``consumer_id``: its leases with ``auto_extend`` go on."""
 
     ack: list[str] = []
+    ack_upto: list[str] = []
     nack: list[NackItem] = []
     extend: list[ExtendItem] = []
     dead_letter: list[DeadLetterItem] = []
+    consumer_id: str | None = None
 
 
 class Extended(msgspec.Struct, frozen=True):
@@ -93,14 +109,23 @@ async def settle_messages(context: DeliveryContext, request: Request) -> None:
     body = await read_body(request, SMALL_REQUEST_BYTES_MAX)
     options = decode(_decode_options, body)
     count = len(options.ack) + len(options.nack) + len(options.extend) + len(options.dead_letter)
+    if len(options.ack_upto) > ACK_UPTO_COUNT_MAX:
+        found = len(options.ack_upto)
+        raise Fault(
+            "/ack_upto",
+            "BAD_REQUEST",
+            f"one call acks up to at most {ACK_UPTO_COUNT_MAX} receipts, found {found}",
+        )
     if count > SETTLE_COUNT_MAX:
         raise Fault(
             "",
             "BAD_REQUEST",
             f"one call settles at most {SETTLE_COUNT_MAX} receipts, found {count}",
         )
-    plan = _Plan(context, group.engine_name, group.lease_ms)
+    member_id = "" if options.consumer_id is None else consumer_member(options.consumer_id)
+    plan = _Plan(context, group.engine_name, group.lease_ms, member_id)
     plan.add_acks(options.ack)
+    plan.add_ack_up_tos(options.ack_upto)
     plan.add_nacks(options.nack)
     plan.add_extends(options.extend)
     plan.add_dead_letters(options.dead_letter)
@@ -110,12 +135,15 @@ async def settle_messages(context: DeliveryContext, request: Request) -> None:
 class _Plan:
     """One settle call: what goes to the engine, and which receipt each part came from."""
 
-    def __init__(self, context: DeliveryContext, group: str, lease_ms: int) -> None:
+    def __init__(self, context: DeliveryContext, group: str, lease_ms: int, member_id: str) -> None:
         self._context = context
         self._group = group
         self._lease_ms = lease_ms
+        self._member_id = member_id
         self._now_ms = context.clock.now_ms()
         self._acks: dict[tuple[str, int, int], list[int]] = {}
+        self._ack_up_tos: list[AckUpTo] = []
+        self._expires_ms: dict[int, int] = {}  # of the receipts of a delivery acked up to one
         self._nacks: list[Nack] = []
         self._extends: list[Extend] = []
         self._extend_texts: list[str] = []
@@ -128,6 +156,20 @@ class _Plan:
             if receipt is not None:
                 key = (receipt.topic, receipt.queue_id, receipt.lease_generation)
                 self._acks.setdefault(key, []).append(receipt.queue_offset)
+
+    def add_ack_up_tos(self, texts: list[str]) -> None:
+        for text in dict.fromkeys(texts):
+            receipt = self._read(text)
+            if receipt is not None:
+                self._expires_ms[receipt.lease_generation] = receipt.expires_ms
+                self._ack_up_tos.append(
+                    AckUpTo(
+                        topic=receipt.topic,
+                        queue_id=receipt.queue_id,
+                        lease_generation=receipt.lease_generation,
+                        queue_offset=receipt.queue_offset,
+                    )
+                )
 
     def add_nacks(self, items: list[NackItem]) -> None:
         for index, item in enumerate({item.receipt: item for item in items}.values()):
@@ -174,8 +216,9 @@ class _Plan:
                 )
 
     async def settle(self) -> SettleAnswer:
-        """One request to the engine, none if no receipt is valid."""
-        if not (self._acks or self._nacks or self._extends):
+        """One request to the engine, none if no receipt is valid and no consumer is named."""
+        has_receipts = self._acks or self._ack_up_tos or self._nacks or self._extends
+        if not (has_receipts or self._member_id):
             return SettleAnswer(0, 0, [], 0, self._failed)
         reply = await self._context.store.settle(
             SettleRequest(
@@ -191,13 +234,13 @@ class _Plan:
                 ],
                 nacks=self._nacks,
                 extends=self._extends,
+                ack_up_tos=self._ack_up_tos,
+                member_id=self._member_id,
             )
         )
         for failure in reply.failures:
             problem = problem_from_store(error_from_code(failure.code, "refused by the engine"))
-            text = self._texts[
-                failure.topic, failure.queue_id, failure.lease_generation, failure.queue_offset
-            ]
+            text = self._text_of(failure)
             self._failed.append(Failed(text, problem.code, problem.detail, problem.retryable))
         extended = [
             Extended(text, rfc3339(until_ms))
@@ -211,6 +254,20 @@ class _Plan:
             reply.dead_lettered_count,
             self._failed,
         )
+
+    def _text_of(self, failure: SettleFailure) -> str:
+        """The receipt of a failure; one that an ``ack_upto`` stood for is written again."""
+        topic, queue_id, queue_offset = failure.topic, failure.queue_id, failure.queue_offset
+        generation = failure.lease_generation
+        text = self._texts.get((topic, queue_id, generation, queue_offset))
+        if text is None:
+            write = self._context.receipts.writer(
+                group=self._group,
+                lease_generation=generation,
+                expires_ms=self._expires_ms[generation],
+            )
+            text = write(topic, queue_id, queue_offset)
+        return text
 
     def _read(self, text: str) -> Receipt | None:
         receipt = self._context.receipts.read(text, group=self._group, now_ms=self._now_ms)

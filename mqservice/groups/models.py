@@ -36,11 +36,14 @@ class Dispatch(enum.StrEnum):
 
 
 class AssignmentStrategy(enum.StrEnum):
-    """How queues are assigned to consumers; RocketMQ's names. Those that need nothing else."""
+    """How queues are assigned; RocketMQ's names. Some need the row's ``assignment``."""
 
     AVG = "AVG"
     AVG_BY_CIRCLE = "AVG_BY_CIRCLE"
     CONSISTENT_HASH = "CONSISTENT_HASH"
+    CONFIG = "CONFIG"
+    MACHINE_ROOM = "MACHINE_ROOM"
+    MACHINE_ROOM_NEARBY = "MACHINE_ROOM_NEARBY"
 
 
 class ConsumerGroup(models.Model):
@@ -60,6 +63,7 @@ class ConsumerGroup(models.Model):
     is_paused = models.BooleanField(default=False)
     dispatch = models.CharField(max_length=16, default=Dispatch.SHARED.value)
     strategy = models.CharField(max_length=32, default=AssignmentStrategy.AVG.value)
+    assignment = models.JSONField(default=dict)  # the engine's form, see ``assignment.py``
     is_ordered = models.BooleanField(default=False)
     revision = models.PositiveIntegerField(default=1)
     created_at = models.DateTimeField(auto_now_add=True)

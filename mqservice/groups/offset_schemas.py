@@ -10,9 +10,8 @@ from pydantic import ConfigDict, Field
 from mqservice.groups.offsets import SeekTarget
 from mqservice.groups.queries import lag
 from mqservice.lib.names import ENGINE_SEPARATOR
-from mqservice.lib.problem import Problem, ProblemItem
 from mqservice.lib.timestamps import rfc3339
-from mqservice.lib.wire import time_ms
+from mqservice.lib.wire import refused, time_ms
 from mqservice.store import GroupQueueStats, OffsetCommitReply, OffsetResetReply, ResetTo
 
 OFFSET_MAX: Final = (1 << 63) - 1
@@ -37,18 +36,18 @@ class SeekIn(Schema):
         queue_ids = self._queue_ids(queue_count)
         if isinstance(self.to, str):
             if self.to not in _ENDS:
-                raise _fault("/to", _FORMS)
+                raise refused("/to", _FORMS)
             return SeekTarget(to=_ENDS[self.to], queue_ids=queue_ids)
         if not isinstance(self.to, dict) or self.to.keys() not in ({"time"}, {"offset", "queue"}):
-            raise _fault("/to", _FORMS)
+            raise refused("/to", _FORMS)
         if "time" in self.to:
             time = self.to["time"]
             if not isinstance(time, str):
-                raise _fault("/to/time", "an RFC 3339 time such as 2026-12-01T08:00:00.000Z")
+                raise refused("/to/time", "an RFC 3339 time such as 2026-12-01T08:00:00.000Z")
             value = time_ms("/to/time", time)
             return SeekTarget(to=ResetTo.TIMESTAMP, value=value, queue_ids=queue_ids)
         if self.queues is not None:
-            raise _fault("/queues", "an offset belongs to the one queue in to")
+            raise refused("/queues", "an offset belongs to the one queue in to")
         return SeekTarget(
             to=ResetTo.OFFSET,
             value=_number("/to/offset", self.to["offset"], OFFSET_MAX),
@@ -59,7 +58,7 @@ class SeekIn(Schema):
         if self.queues is None:
             return ()
         if not 1 <= len(self.queues) <= queue_count:
-            raise _fault("/queues", f"1 to {queue_count} queues, or leave it out for all")
+            raise refused("/queues", f"1 to {queue_count} queues, or leave it out for all")
         return tuple(
             _number(f"/queues/{at}", queue_id, queue_count - 1)
             for at, queue_id in enumerate(self.queues)
@@ -300,10 +299,5 @@ def _name(engine_topic: str) -> str:
 
 def _number(pointer: str, value: object, high: int) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= high:
-        raise _fault(pointer, f"a whole number, 0 to {high}")
+        raise refused(pointer, f"a whole number, 0 to {high}")
     return value
-
-
-def _fault(pointer: str, detail: str) -> Problem:
-    item = ProblemItem(pointer, "BAD_REQUEST", detail)
-    return Problem.of("BAD_REQUEST", f"{pointer}: {detail}", errors=[item])

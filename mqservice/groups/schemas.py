@@ -6,6 +6,7 @@ from typing import Any
 
 from ninja import Schema
 
+from mqservice.groups.assignment import assignment_of, read_assignment, shown_assignment
 from mqservice.groups.models import (
     ATTEMPTS_MAX,
     LEASE_MS_MAX,
@@ -44,6 +45,7 @@ def read_change(body: bytes) -> GroupChange:
         retry=read_retry(fields),
         dispatch=fields.choice("dispatch", Dispatch),
         strategy=fields.choice("strategy", AssignmentStrategy),
+        assignment=read_assignment(fields),
         is_ordered=fields.boolean("ordered"),
     )
     fields.refuse_unknown()
@@ -103,6 +105,7 @@ class GroupOut(Schema):
     paused: bool
     dispatch: Dispatch
     strategy: AssignmentStrategy
+    assignment: dict[str, Any]  # reason: parts of some kinds, made by shown_assignment
     ordered: bool
     created_at: str
     updated_at: str
@@ -122,6 +125,9 @@ class GroupOut(Schema):
             paused=group.is_paused,
             dispatch=Dispatch(group.dispatch),
             strategy=AssignmentStrategy(group.strategy),
+            assignment=shown_assignment(
+                assignment_of(group.assignment), AssignmentStrategy(group.strategy)
+            ),
             ordered=group.is_ordered,
             created_at=moment(group.created_at),
             updated_at=moment(group.updated_at),

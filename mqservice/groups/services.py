@@ -16,13 +16,16 @@ from django.db import transaction
 
 from mqservice.accounts.models import Namespace
 from mqservice.errors import problem_from_store
+from mqservice.groups.assignment import assignment_of, stored_assignment
 from mqservice.groups.models import AssignmentStrategy, ConsumerGroup, Dispatch, StartFrom
 from mqservice.groups.queries import get_group
 from mqservice.groups.retry import policy_of, stored_policy
 from mqservice.lib.names import name_fault
-from mqservice.lib.problem import Problem, ProblemItem
-from mqservice.store import Dispatch as EngineDispatch
+from mqservice.lib.problem import Problem
+from mqservice.lib.wire import refused
 from mqservice.store import (
+    AssignmentPolicy,
+    BadRequest,
     GroupConfig,
     GroupNotFound,
     GroupRef,
@@ -31,7 +34,9 @@ from mqservice.store import (
     Strategy,
     blocking_client,
 )
+from mqservice.store import Dispatch as EngineDispatch
 from mqservice.store import StartFrom as EngineStartFrom
+from mqservice.topics.models import QUEUE_COUNT_MAX
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +51,7 @@ class GroupChange:
     is_paused: bool | None = None
     dispatch: Dispatch | None = None
     strategy: AssignmentStrategy | None = None
+    assignment: AssignmentPolicy | None = None
     is_ordered: bool | None = None
 
 
@@ -78,6 +84,10 @@ def put_group(
         raise _setting("/start_time", "is for start_from: timestamp only")
     if group.is_ordered and group.dispatch != Dispatch.EXCLUSIVE:
         raise _setting("/ordered", "an ordered group has dispatch: exclusive")
+    try:
+        assignment_of(group.assignment).check(Strategy(group.strategy), QUEUE_COUNT_MAX)
+    except BadRequest as exc:
+        raise _setting("/assignment", str(exc)) from exc
     if is_new or is_changed:
         group.revision = 1 if is_new else group.revision + 1
         group.save()
@@ -132,6 +142,7 @@ def put_in_engine(group: ConsumerGroup) -> None:
         is_paused=group.is_paused,
         dispatch=EngineDispatch(group.dispatch),
         strategy=Strategy(group.strategy),
+        assignment=assignment_of(group.assignment),
         is_ordered=group.is_ordered,
     )
     try:
@@ -152,13 +163,13 @@ def _refuse_other_revision(group: ConsumerGroup | None, revision: int | None) ->
 
 
 def _setting(pointer: str, detail: str) -> Problem:
-    item = ProblemItem(pointer, "ILLEGAL_SETTING", detail)
-    return Problem.of("ILLEGAL_SETTING", f"{pointer}: {detail}", errors=[item])
+    return refused(pointer, detail, "ILLEGAL_SETTING")
 
 
 def _apply(change: GroupChange, group: ConsumerGroup) -> bool:
     """Set what ``change`` gives; whether anything became different."""
     retry = None if change.retry is None else stored_policy(change.retry)
+    assignment = None if change.assignment is None else stored_assignment(change.assignment)
     is_changed = False
     for field, value in (
         ("start_from", change.start_from),
@@ -169,6 +180,7 @@ def _apply(change: GroupChange, group: ConsumerGroup) -> bool:
         ("is_paused", change.is_paused),
         ("dispatch", change.dispatch),
         ("strategy", change.strategy),
+        ("assignment", assignment),
         ("is_ordered", change.is_ordered),
     ):
         if value is not None and value != getattr(group, field):

@@ -9,6 +9,12 @@ from mqservice.lib.problem import Problem, ProblemItem
 from mqservice.lib.timestamps import datetime_ms, parse_rfc3339, rfc3339
 
 
+def refused(pointer: str, detail: str, code: str = "BAD_REQUEST") -> Problem:
+    """The refusal of one field; what it says alone names the field too, unless it is the whole."""
+    said = f"{pointer}: {detail}" if pointer else detail
+    return Problem.of(code, said, errors=[ProblemItem(pointer, code, detail)])
+
+
 def moment(at: datetime) -> str:
     """RFC 3339 with milliseconds."""
     return rfc3339(datetime_ms(at))
@@ -24,8 +30,7 @@ def time_ms(pointer: str, text: str) -> int:
         return max(0, parse_rfc3339(text))
     except (ValueError, OverflowError):
         detail = "not an RFC 3339 time such as 2026-12-01T08:00:00.000Z"
-        item = ProblemItem(pointer, "BAD_REQUEST", detail)
-        raise Problem.of("BAD_REQUEST", f"{pointer}: {detail}", errors=[item]) from None
+        raise refused(pointer, detail) from None
 
 
 def picked_duration_ms(name: str, text: str | None, ms: int | None) -> int | None:

@@ -13,9 +13,8 @@ from pydantic import ConfigDict, Field, StringConstraints
 from mqservice.delivery.decoding import Fault
 from mqservice.delivery.messages import key_fault
 from mqservice.delivery.reading.tags import tags_of
-from mqservice.lib.problem import Problem, ProblemItem
-from mqservice.lib.timestamps import parse_rfc3339, rfc3339
-from mqservice.lib.wire import moment
+from mqservice.lib.timestamps import rfc3339
+from mqservice.lib.wire import moment, refused, time_ms
 from mqservice.tasks.limits import ID_CHARS_MAX, IDS_MAX
 from mqservice.tasks.models import FailureOutcome, Task, TaskFailure, TaskKind, TaskState
 from mqservice.tasks.queries import Count
@@ -40,18 +39,18 @@ class FilterIn(Schema):
     def selection(self) -> Selection:
         """Raises Problem."""
         if self.key is not None and (fault := key_fault(self.key)):
-            raise _refused("/filter/key", f"a key {fault}", "ILLEGAL_KEY")
+            raise refused("/filter/key", f"a key {fault}", "ILLEGAL_KEY")
         try:
             tags = tags_of(self.tag)
         except Fault as exc:
-            raise _refused("/filter/tag", exc.detail, exc.code) from None
-        from_ms = _moment_ms("/filter/from", self.from_time)
-        to_ms = _moment_ms("/filter/to", self.to)
+            raise refused("/filter/tag", exc.detail, exc.code) from None
+        from_ms = None if self.from_time is None else time_ms("/filter/from", self.from_time)
+        to_ms = None if self.to is None else time_ms("/filter/to", self.to)
         if from_ms is not None and to_ms is not None and from_ms > to_ms:
-            raise _refused("/filter/to", f"to is {from_ms - to_ms} ms before from")
+            raise refused("/filter/to", f"to is {from_ms - to_ms} ms before from")
         found = Selection(key=self.key, tags=tags, from_ms=from_ms, to_ms=to_ms)
         if found.is_all:
-            raise _refused("/filter", 'it has no condition; write "all": true if that is meant')
+            raise refused("/filter", 'it has no condition; write "all": true if that is meant')
         return found
 
 
@@ -71,7 +70,7 @@ class PurgeIn(Schema):
         given = [name for name in ("ids", "filter", "all") if getattr(self, name) is not None]
         if len(given) != 1:
             found = " and ".join(given) or "none of them"
-            raise _refused("", f"give exactly one of ids, filter, all; found {found}")
+            raise refused("", f"give exactly one of ids, filter, all; found {found}")
         if self.filter is not None:
             return self.filter.selection()
         return Selection(ids=list(dict.fromkeys(self.ids or [])))
@@ -80,7 +79,7 @@ class PurgeIn(Schema):
         """Raises Problem."""
         most = settings.MQ_REDRIVE_RATE_MAX
         if self.rate is not None and not 1 <= self.rate <= most:
-            raise _refused("/rate", f"must be in [1, {most}] per second, found {self.rate}")
+            raise refused("/rate", f"must be in [1, {most}] per second, found {self.rate}")
         return self.rate
 
 
@@ -235,16 +234,3 @@ def _eta_ms(task: Task) -> int | None:
 
 def _moment_or_none(at: datetime | None) -> str | None:
     return None if at is None else moment(at)
-
-
-def _moment_ms(pointer: str, text: str | None) -> int | None:
-    if text is None:
-        return None
-    try:
-        return max(0, parse_rfc3339(text))
-    except (ValueError, OverflowError) as exc:
-        raise _refused(pointer, str(exc)) from None
-
-
-def _refused(pointer: str, detail: str, code: str = "BAD_REQUEST") -> Problem:
-    return Problem.of(code, detail, errors=[ProblemItem(pointer, code, detail)])

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import itertools
 import logging
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
@@ -26,10 +27,11 @@ from storage_engine.config import StoreConfig
 from storage_engine.delivery.consumer_offsets import ConsumerOffsets
 from storage_engine.delivery.due_heap import DueHeap
 from storage_engine.delivery.failure import Failure
+from storage_engine.delivery.lease import Lease
 from storage_engine.delivery.leasing import Leasing
 from storage_engine.delivery.looking import Looking, SettlingLook
 from storage_engine.delivery.memberships import Memberships
-from storage_engine.delivery.process_queue import Lease, ProcessQueue
+from storage_engine.delivery.process_queue import ProcessQueue
 from storage_engine.delivery.receive_limits import check_limits
 from storage_engine.delivery.settling import Settling
 from storage_engine.delivery.start_positions import (
@@ -118,7 +120,7 @@ class Delivery:
         subscription = self.join(group, queues, request)
         subscription.config = group
         if subscription.is_exclusive:
-            self._memberships.heard(subscription, request.member_id)
+            self._memberships.heard(subscription, request.member_id, request.zone)
         if subscription.parked and not subscription.is_exclusive:
             return self._answer_or_park(subscription, request, None, answer)
         look = None if subscription.filter.is_all else self.looking.begin(subscription)
@@ -276,6 +278,20 @@ class Delivery:
         if delivered is not None:
             parked.answer(delivered)
 
+    def take_place(
+        self, waiting: Parked, request: ReceiveRequest, answer: Callable[[Delivered], None]
+    ) -> Parked:
+        """Let a receive wait where another one did, which is answered with nothing."""
+        subscription = waiting.subscription
+        parked = Parked(request, subscription, answer)
+        subscription.parked = OrderedDict(
+            (parked if each is waiting else each, None) for each in subscription.parked
+        )
+        self._waits.push(self._clock.monotonic_ms() + request.wait_ms, parked)
+        waiting.is_done = True
+        waiting.answer(_NOTHING)
+        return parked
+
     def cancel(self, parked: Parked, *, answer: bool) -> None:
         """End a wait: with an empty answer, or (the connection is gone) with none."""
         if not parked.is_done:
@@ -307,12 +323,16 @@ class Delivery:
         """End leases and waits whose time has come; look on for those who wait. Every tick."""
         now_ms = self._clock.monotonic_ms()
         for lease in self._leases.pop_due(now_ms):
+            if end_ms := lease.extended_to(now_ms):
+                self.lease_until(end_ms, lease)
+                continue
             for process_queue, queue_offsets in lease.parts:
                 for queue_offset in queue_offsets:
                     if process_queue.inflight.get(queue_offset) is lease:
                         # RocketMQ revives these at once; only a nack waits.
                         ended = process_queue, queue_offset, lease.generation, 0, "lease ended"
-                        self._fail(Failure(*ended, lease.began_ms, self._clock.now_ms()))
+                        failed = Failure(*ended, lease.began_ms, self._clock.now_ms())
+                        self._fail(failed._replace(member_id=lease.member_id))
         for subscription in set(self._delays.pop_due(now_ms)):
             self.serve(subscription)
         self._memberships.tick(now_ms)
@@ -320,6 +340,10 @@ class Delivery:
             self._finish(parked, _NOTHING)
         self.looking.tick()
         self._consumer_offsets.write_skipped()
+
+    def lease_until(self, end_ms: int, lease: Lease) -> None:
+        """End a lease at that time (monotonic, ms)."""
+        self._leases.push(end_ms, lease)
 
     def ready_at(self, process_queue: ProcessQueue, ready_ms: int) -> None:
         """Serve those who wait when a message of the queue is ready again (monotonic, ms)."""

@@ -12,7 +12,7 @@ class Failure(NamedTuple):
 
     ``delay_ms``: until it is delivered again; None: by the group's policy. ``is_dead``: never.
     ``delivered_ms``, ``failed_ms``: when the delivery began and ended, wall clock. ``generation``:
-    of the lease it had.
+    of the lease it had. ``member_id``: who had it.
     """
 
     process_queue: ProcessQueue
@@ -23,3 +23,4 @@ class Failure(NamedTuple):
     delivered_ms: int
     failed_ms: int
     is_dead: bool = False
+    member_id: str = ""

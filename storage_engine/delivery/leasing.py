@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterator
 from storage_engine.clock import Clock
 from storage_engine.config import StoreConfig
 from storage_engine.delivery.consumer_offsets import ConsumerOffsets
+from storage_engine.delivery.lease import Lease
 from storage_engine.delivery.looking import SettlingLook
-from storage_engine.delivery.process_queue import Lease
 from storage_engine.delivery.subscription import Delivered, Subscription
 from storage_engine.errors import StoreError
 from storage_engine.wire.deliveries import ReceiveRequest
@@ -67,8 +67,7 @@ class Leasing:
                 attempts = [entry for at, entry in enumerate(attempts) if at not in lost]
             if records:
                 self.delivered_count += len(records)
-                until_ms = self._clock.now_ms() + request.lease_ms
-                return Delivered(lease.generation, until_ms, records, attempts)
+                return Delivered(lease.generation, lease.until_ms, records, attempts, None, lease)
         return None
 
     def _skip(self, lease: Lease, damaged: list[int]) -> None:
@@ -82,6 +81,11 @@ class Leasing:
             return
         for queue, runs in settled:
             queue.forget(*runs[0])
+        gone = {(queue, runs[0][0]) for queue, runs in settled}
+        lease.parts = [
+            (queue, [offset for offset in offsets if (queue, offset) not in gone])
+            for queue, offsets in lease.parts
+        ]
         self.damaged_count += len(damaged)
 
     def _lease(
@@ -118,5 +122,6 @@ class Leasing:
         if not records:
             return None
         lease.generation = next(self._generations)
+        lease.until_ms = lease.began_ms + request.lease_ms
         self._lease_until(now_ms + request.lease_ms, lease)
         return lease, records, attempts

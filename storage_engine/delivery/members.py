@@ -2,30 +2,33 @@
 
     receive ── heard ──▶ [Members] ── queues_of ──▶ delivery     leave, 120 s of silence ──▶ gone
 
-Every change of members or of the number of queues makes another assignment, which a strategy
-computes from both alone (``groups/assignment.py``). RocketMQ's clients each compute it for
-themselves every 20 s and may disagree meanwhile; here nobody can. Loop thread only.
+Every change of members, of where one is or of the number of queues makes another assignment, which
+a strategy computes from these alone (``groups/assignment.py``). RocketMQ's clients each compute it
+for themselves every 20 s and may disagree meanwhile; here nobody can. Loop thread only.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-from storage_engine.groups.assignment import QueueRef, Strategy, assign
+from storage_engine.groups.assignment import Strategy
+from storage_engine.groups.assignment_policy import AssignmentPolicy, queue_ids_of
 
 SILENCE_MS_MAX: Final = 120_000
+NO_POLICY: Final = AssignmentPolicy()
 
 
 class Members:
     """See the module's docstring. ``generation`` counts the changes; times are monotonic."""
 
-    __slots__ = ("_assigned", "_assigned_for", "_heard_ms", "_rotors", "generation")
+    __slots__ = ("_assigned", "_assigned_for", "_heard_ms", "_rotors", "_zones", "generation")
 
     def __init__(self) -> None:
         self._heard_ms: dict[str, int] = {}
         self._rotors: dict[str, int] = {}
+        self._zones: dict[str, str] = {}
         self._assigned: dict[str, list[int]] = {}
-        self._assigned_for: tuple[int, int, Strategy] | None = None
+        self._assigned_for: tuple[int, int, Strategy, AssignmentPolicy] | None = None
         self.generation = 0
 
     def __contains__(self, member_id: str) -> bool:
@@ -34,17 +37,24 @@ class Members:
     def __len__(self) -> int:
         return len(self._heard_ms)
 
-    def heard(self, member_id: str, now_ms: int) -> bool:
-        """A member has shown that it is there; True when it is new."""
+    def heard(self, member_id: str, now_ms: int, zone: str | None = None) -> bool:
+        """A member has shown that it is there; True when it is new, or in another ``zone``.
+
+        None: where it was, which is nowhere for a new one.
+        """
         is_new = member_id not in self._heard_ms
         self._heard_ms[member_id] = now_ms
-        self.generation += is_new
-        return is_new
+        if is_new or (zone is not None and zone != self._zones[member_id]):
+            self._zones[member_id] = zone or ""
+            self.generation += 1
+            return True
+        return False
 
     def leave(self, member_id: str) -> bool:
         """True when it was there."""
         was_there = self._heard_ms.pop(member_id, None) is not None
         self._rotors.pop(member_id, None)
+        self._zones.pop(member_id, None)
         self.generation += was_there
         return was_there
 
@@ -70,14 +80,24 @@ class Members:
         if member_id in self._heard_ms:
             self._rotors[member_id] = rotor
 
-    def queues_of(self, member_id: str, queue_count: int, strategy: Strategy) -> list[int]:
+    def silent_ms(self, now_ms: int) -> dict[str, int]:
+        """Who is there, and since when each was not heard of."""
+        return {member_id: now_ms - heard_ms for member_id, heard_ms in self._heard_ms.items()}
+
+    def zone_of(self, member_id: str) -> str:
+        """Where a member said that it is; empty when it said nothing, or is none."""
+        return self._zones.get(member_id, "")
+
+    def queues_of(
+        self,
+        member_id: str,
+        queue_count: int,
+        strategy: Strategy,
+        policy: AssignmentPolicy = NO_POLICY,
+    ) -> list[int]:
         """Ids of the queues that the member reads now; none when it is no member."""
-        wanted = self.generation, queue_count, strategy
+        wanted = self.generation, queue_count, strategy, policy
         if self._assigned_for != wanted:
-            refs = [QueueRef("", "", queue_id) for queue_id in range(queue_count)]
-            assigned = assign(strategy, refs, self._heard_ms) if refs and self._heard_ms else {}
-            self._assigned = {
-                one: [ref.queue_id for ref in found] for one, found in assigned.items()
-            }
+            self._assigned = queue_ids_of(strategy, policy, queue_count, self._zones)
             self._assigned_for = wanted
         return self._assigned.get(member_id, [])

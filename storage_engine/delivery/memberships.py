@@ -28,13 +28,13 @@ class Memberships:
         self._exclusive: dict[Subscription, None] = {}  # with members
         self._next_ms = 0
 
-    def heard(self, subscription: Subscription, member_id: str) -> None:
+    def heard(self, subscription: Subscription, member_id: str, zone: str) -> None:
         """Raises ``StoreBusy`` when there are as many members as there may be."""
         members = subscription.members
         if member_id not in members and len(members) >= self._member_count_max:
             raise StoreBusy(f"{len(members)} members of the group read the topic already")
         self._exclusive[subscription] = None
-        if members.heard(member_id, self._clock.monotonic_ms()):
+        if members.heard(member_id, self._clock.monotonic_ms(), zone):
             self._serve(subscription)
 
     def leave(self, subscription: Subscription, member_id: str) -> None:

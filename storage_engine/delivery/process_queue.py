@@ -18,6 +18,7 @@ import enum
 import heapq
 from typing import TYPE_CHECKING, Final
 
+from storage_engine.delivery.lease import Lease
 from storage_engine.delivery.progress import Progress
 from storage_engine.queues.consume_queue import ConsumeQueue
 
@@ -35,23 +36,6 @@ class Verdict(enum.Enum):
     SETTLED = enum.auto()
     MOVED = enum.auto()
     EXPIRED = enum.auto()
-
-
-class Lease:
-    """Messages given out together to one member. ``count`` of them are still in flight.
-
-    ``parts`` says which, until the lease ends; those settled meanwhile are in it too.
-    ``began_ms``: wall clock.
-    """
-
-    __slots__ = ("began_ms", "count", "generation", "member_id", "parts")
-
-    def __init__(self, generation: int, member_id: str, began_ms: int = 0) -> None:
-        self.generation = generation
-        self.member_id = member_id
-        self.began_ms = began_ms
-        self.count = 0
-        self.parts: list[tuple[ProcessQueue, list[int]]] = []
 
 
 _ON_ITS_WAY: Final = Lease(1 << 64, "")  # a generation that no request can say
@@ -260,6 +244,11 @@ class ProcessQueue:
     def attempts(self, queue_offset: int) -> int:
         """Deliveries of a message in this place that have failed, since the engine's start."""
         return self._attempts.get(queue_offset, 0)
+
+    def ready_ms(self, queue_offset: int) -> int | None:
+        """From when on (monotonic) a message that was given back may be taken again."""
+        again = self._again.get(queue_offset)
+        return None if again is None else again[0]
 
     def can_settle(self, queue_offset: int, generation: int, first_generation: int) -> Verdict:
         """What becomes of an ack of a message by a receipt with a lease of that generation.

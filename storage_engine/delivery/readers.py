@@ -37,6 +37,15 @@ class Readers:
                 break
             del heard_ms[oldest]
 
+    def silent_ms(self, now_ms: int) -> dict[str, int]:
+        """Who is there, the latest first, and since when each was not heard of."""
+        silent = {}
+        for member_id, heard_ms in reversed(self._heard_ms.items()):
+            if heard_ms <= now_ms - SILENCE_MS_MAX:
+                break
+            silent[member_id] = now_ms - heard_ms
+        return silent
+
     def leave(self, member_id: str) -> None:
         self._heard_ms.pop(member_id, None)
 

@@ -13,10 +13,12 @@ from collections.abc import Callable
 
 from storage_engine.clock import Clock
 from storage_engine.config import StoreConfig
+from storage_engine.delivery.batches import Batches
 from storage_engine.delivery.consumer_offsets import ConsumerOffsets
 from storage_engine.delivery.failure import Failure
+from storage_engine.delivery.lease import Lease
 from storage_engine.delivery.offset_runs import runs_of
-from storage_engine.delivery.process_queue import Lease, ProcessQueue, Verdict
+from storage_engine.delivery.process_queue import ProcessQueue, Verdict
 from storage_engine.delivery.subscription import Subscription
 from storage_engine.errors import LeaseExpired, QueueNotFound
 from storage_engine.wire.deliveries import (
@@ -58,6 +60,7 @@ class Settling:
         self._fail = fail
         self._lease_until = lease_until
         self._serve = serve
+        self._batches = Batches(find)
         self.acked_count = 0
 
     def settle(self, request: SettleRequest) -> SettleReply:
@@ -69,7 +72,10 @@ class Settling:
         failures: list[SettleFailure] = []
         good: dict[ProcessQueue, list[int]] = {}
         acked_count = 0
-        for ack in request.acks:
+        acks = request.acks
+        if request.ack_up_tos:
+            acks = [*acks, *self._batches.acks_of(request, failures)]
+        for ack in acks:
             process_queue = self._find(request.group, ack.topic, ack.queue_id)
             if process_queue is None:
                 failures += [
@@ -121,6 +127,8 @@ class Settling:
             if process_queue is None or lease is None or lease.generation != nack.lease_generation:
                 failures.append(_failure(nack, nack.queue_offset, LeaseExpired.code))
                 continue
+            if nack.is_release and lease.is_repeated:
+                continue  # its member has asked again, and got it with the second answer
             dead_lettered_count += nack.is_dead
             nacked_count += not nack.is_dead
             if nack.is_release:
@@ -128,6 +136,7 @@ class Settling:
                 process_queue.give_back(nack.queue_offset, now_ms, is_attempt=False)
                 released.add(process_queue.owner)
                 continue
+            lease.first.refuse(process_queue, nack.queue_offset)
             failure = Failure(
                 process_queue,
                 nack.queue_offset,
@@ -137,6 +146,7 @@ class Settling:
                 lease.began_ms,
                 self._clock.now_ms(),
                 nack.is_dead,
+                lease.member_id,
             )
             self._fail(failure)
         for owner in released:
@@ -162,7 +172,8 @@ class Settling:
             )
             # Same generation, so receipts stay good; an own lease, since the others end when they
             # did.
-            longer = Lease(lease.generation, lease.member_id, lease.began_ms)
+            longer = lease.renewed()
+            longer.until_ms = wall_ms + lease_ms
             process_queue.move(extend.queue_offset, longer)
             self._lease_until(now_ms + lease_ms, longer)
             extended.append(wall_ms + lease_ms)

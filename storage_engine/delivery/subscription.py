@@ -11,8 +11,9 @@ from functools import partial
 from typing import NamedTuple
 
 from storage_engine.delivery.consumer_offsets import ConsumerOffsets
+from storage_engine.delivery.lease import Lease
 from storage_engine.delivery.members import Members
-from storage_engine.delivery.process_queue import Lease, ProcessQueue
+from storage_engine.delivery.process_queue import ProcessQueue
 from storage_engine.delivery.readers import Readers
 from storage_engine.delivery.start_positions import StartOf, min_offset_of
 from storage_engine.errors import StoreError, SubscriptionConflict
@@ -25,7 +26,8 @@ from storage_engine.wire.groups import Dispatch, GroupConfig
 class Delivered(NamedTuple):
     """What a receive got. ``records`` are (physical_offset, record_bytes); attempts run along.
 
-    ``refusal``: nothing, because what it waited for was deleted.
+    ``refusal``: nothing, because what it waited for was deleted. ``first_until_ms``: as in
+    ``ReceiveHead``.
     """
 
     lease_generation: int
@@ -33,6 +35,8 @@ class Delivered(NamedTuple):
     records: list[tuple[int, int]]
     attempts: list[int]
     refusal: StoreError | None = None
+    lease: Lease | None = None
+    first_until_ms: int = 0
 
 
 class Parked:
@@ -126,8 +130,7 @@ class Subscription:
         """What a member may read now. Retries have no order, so they are for all."""
         if not self.is_exclusive:
             return self.sources
-        mine = self.members.queues_of(member_id, len(self.queues), self.config.strategy)
-        found = [self.queues[queue_id] for queue_id in mine]
+        found = [self.queues[queue_id] for queue_id in self.queue_ids_of(member_id)]
         return [*found, self.retry] if self.retry and len(self.members) else found
 
     def rotor_of(self, member_id: str) -> int:
@@ -140,6 +143,13 @@ class Subscription:
             self.members.turn(member_id, rotor)
         else:
             self._rotor = rotor
+
+    def queue_ids_of(self, member_id: str) -> list[int]:
+        """The queues that are assigned to a member of an exclusive group."""
+        config = self.config
+        return self.members.queues_of(
+            member_id, len(self.queues), config.strategy, config.assignment
+        )
 
     def add_queues(
         self,

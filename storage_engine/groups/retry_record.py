@@ -11,6 +11,9 @@
     RETRY_TOPIC            retry, DLQ       topic that the message was produced to
     ORIGIN_MESSAGE_ID      retry, DLQ       its id there, which UNIQ_KEY keeps as well
     1ST_POP_TIME           retry, DLQ       when it was first delivered, ms
+    RETRY_DELIVERY_MS      retry            when the delivery began that failed, ms; for traces, as
+    RETRY_MEMBER           retry, DLQ       the member that had it, and
+    RETRY_REASON           retry            why it failed; these three are this engine's own
     REAL_TOPIC, REAL_QID   schedule         where it goes when it is due
     TIMER_DELIVER_MS       schedule         when that is, ms
     DELAY                  schedule         delay level, if the delay is one of a level
@@ -23,7 +26,8 @@
 RECONSUMETIMES is 0 in the first record and one more in each retry; in the DLQ it is the number of
 deliveries made, one more than in the last retry, as in RocketMQ. The message itself is never
 touched: body, flag, born time and host, id, keys, tag, message group and the producer's own
-properties are the same bytes in every record. Only a reason is cut when properties grow too long.
+properties are the same bytes in every record. Only a reason is cut when properties grow too long,
+and what is there for traces is left out.
 The properties of a schedule record are dropped when it is due; RocketMQ keeps REAL_TOPIC and
 REAL_QID, which then say what the record's topic and queue say.
 
@@ -47,6 +51,9 @@ from storage_engine.topic_names import dlq_topic_of, retry_topic_of
 RETRY_TOPIC: Final = "RETRY_TOPIC"
 ORIGIN_MESSAGE_ID: Final = "ORIGIN_MESSAGE_ID"
 FIRST_DELIVERY_MS: Final = "1ST_POP_TIME"
+RETRY_DELIVERY_MS: Final = "RETRY_DELIVERY_MS"
+RETRY_MEMBER: Final = "RETRY_MEMBER"
+RETRY_REASON: Final = "RETRY_REASON"
 REAL_TOPIC: Final = "REAL_TOPIC"
 REAL_QUEUE_ID: Final = "REAL_QID"
 DELAY_LEVEL: Final = "DELAY"
@@ -69,15 +76,22 @@ SCHEDULE_PROPERTIES: Final = frozenset(
 DLQ_PROPERTIES: Final = frozenset(
     {DLQ_ORIGIN_TOPIC, DLQ_ORIGIN_MESSAGE_ID, DLQ_LAST_DELIVERY_MS, DLQ_REASON}
 )
-RETRY_PROPERTIES: Final = frozenset({RETRY_TOPIC, ORIGIN_MESSAGE_ID, FIRST_DELIVERY_MS})
+TRACE_PROPERTIES: Final = frozenset({RETRY_DELIVERY_MS, RETRY_MEMBER, RETRY_REASON})
+RETRY_PROPERTIES: Final = (
+    frozenset({RETRY_TOPIC, ORIGIN_MESSAGE_ID, FIRST_DELIVERY_MS}) | TRACE_PROPERTIES
+)
 DELIVERY_PROPERTIES: Final = (
     SCHEDULE_PROPERTIES | DLQ_PROPERTIES | RETRY_PROPERTIES | {PROPERTY_SETTLES}
 )
 _SCHEDULE_NAMES: Final = frozenset(name.encode() for name in SCHEDULE_PROPERTIES)
 _DELIVERY_NAMES: Final = frozenset(name.encode() for name in DELIVERY_PROPERTIES)
+_TRACE_NAMES: Final = frozenset(name.encode() for name in TRACE_PROPERTIES)
 
 REASON_BYTES_MAX: Final = 4 * 1024
+TRACE_REASON_BYTES_MAX: Final = 1024
 _CUT_MARK: Final = "…".encode()
+# What traces leave for those who come later: a forwarded record says more of what it settles.
+_TRACE_ROOM_BYTES: Final = 1024
 # What the properties above can take, with names of full length and an id of up to 255 bytes. A
 # message whose own properties leave that much can be retried and dead-lettered for certain.
 PROPERTIES_RESERVE_BYTES: Final = 2 * 1024
@@ -106,6 +120,8 @@ def retry_record(
     retry_queue_id: int = 0,
     delay_level: int = 0,
     settles: Settles | None = None,
+    member_id: str = "",
+    reason: str = "",
 ) -> bytes:
     """The record that brings a message to the group again at ``due_ms``, for the schedule topic.
 
@@ -121,6 +137,7 @@ def retry_record(
         delay_level: RocketMQ's level when the delay is that of one; its brokers compute the due
             time from it when they build their queues anew.
         settles: the place that it takes the place of.
+        member_id: whose delivery failed; with ``reason`` for traces, as far as there is room.
 
     Raises:
         RecordRefused: the record stands in the schedule topic itself, or its properties leave no
@@ -133,13 +150,16 @@ def retry_record(
     _settle(draft, settles)
     if schedule_queue_id is None:
         draft.topic, draft.queue_id = retry_topic_of(group).encode(), retry_queue_id
-        return draft.encode()
-    _set(draft, REAL_TOPIC, retry_topic_of(group))
-    _set(draft, REAL_QUEUE_ID, str(retry_queue_id))
-    _set(draft, PROPERTY_DELIVER_AT, str(due_ms))
-    if delay_level:
-        _set(draft, DELAY_LEVEL, str(delay_level))
-    draft.topic, draft.queue_id = SCHEDULE_TOPIC_BYTES, schedule_queue_id
+    else:
+        _set(draft, REAL_TOPIC, retry_topic_of(group))
+        _set(draft, REAL_QUEUE_ID, str(retry_queue_id))
+        _set(draft, PROPERTY_DELIVER_AT, str(due_ms))
+        if delay_level:
+            _set(draft, DELAY_LEVEL, str(delay_level))
+        draft.topic, draft.queue_id = SCHEDULE_TOPIC_BYTES, schedule_queue_id
+    _tell(draft, RETRY_DELIVERY_MS, str(delivered_ms))
+    _tell(draft, RETRY_MEMBER, member_id)
+    _tell(draft, RETRY_REASON, reason)
     return draft.encode()
 
 
@@ -154,6 +174,7 @@ def dead_letter_record(
     attempts: int | None = None,
     queue_id: int = 0,
     settles: Settles | None = None,
+    member_id: str = "",
 ) -> bytes:
     """The record of a message that the group gave up, for ``%DLQ%group``.
 
@@ -167,6 +188,7 @@ def dead_letter_record(
         attempts: deliveries made; by default as many as the record tells. An ordered group retries
             in place, which no record tells.
         settles: the place that it takes the place of.
+        member_id: who had the last delivery, as far as there is room.
 
     Raises as ``retry_record``.
     """
@@ -185,6 +207,7 @@ def dead_letter_record(
     told = _cut(reason, min(room, REASON_BYTES_MAX))
     if told:
         draft.set(DLQ_REASON.encode(), told)
+    _tell(draft, RETRY_MEMBER, member_id)
     draft.topic, draft.queue_id = dlq_topic_of(group).encode(), queue_id
     return draft.encode()
 
@@ -318,7 +341,7 @@ def _delivered(buffer: bytes | memoryview, at: int, first_delivered_ms: int) -> 
     draft = read_draft(buffer, at)
     if draft.topic == SCHEDULE_TOPIC_BYTES:
         raise RecordRefused(f"message {draft.message_id!r} waits in the schedule topic")
-    draft.drop(_SCHEDULE_NAMES)
+    draft.drop(_SCHEDULE_NAMES | _TRACE_NAMES)
     for name, value in (
         (RETRY_TOPIC, draft.topic),
         (ORIGIN_MESSAGE_ID, draft.message_id),
@@ -337,6 +360,14 @@ def _settle(draft: RecordDraft, settles: Settles | None) -> None:
 
 def _set(draft: RecordDraft, name: str, value: str) -> None:
     draft.set(name.encode(), value.encode())
+
+
+def _tell(draft: RecordDraft, name: str, text: str) -> None:
+    """Set what only traces need, cut to the room that there is; not at all when there is little."""
+    room = PROPERTIES_BYTES_MAX - draft.properties_bytes() - len(name) - PAIR_BYTES
+    told = _cut(text, min(room - _TRACE_ROOM_BYTES, TRACE_REASON_BYTES_MAX))
+    if told:
+        draft.set(name.encode(), told)
 
 
 def _cut(text: str, room: int) -> bytes:

@@ -43,7 +43,15 @@ def settles_of(tail: bytes, properties_at: int) -> Settles | None:
     at = tail.find(SETTLES_HEAD, properties_at)
     if at < 0 or (at > properties_at and tail[at - 1] != 2):
         return None
-    value = tail[at + len(SETTLES_HEAD) : tail.find(b"\x02", at)]
+    return _settles(tail[at + len(SETTLES_HEAD) : tail.find(b"\x02", at)])
+
+
+def parse_settles(value: str) -> Settles | None:
+    """The same from the property's value."""
+    return _settles(value.encode())
+
+
+def _settles(value: bytes) -> Settles | None:
     parts = value.split(b"@")
     if len(parts) != _PARTS or not all(part.isdigit() for part in parts[:3]):
         return None

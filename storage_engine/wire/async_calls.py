@@ -20,6 +20,7 @@ from storage_engine.wire.deliveries import (
 )
 from storage_engine.wire.frames import decode_look_up_reply, decode_pull_reply, decode_reply
 from storage_engine.wire.groups import GroupConfig, GroupList, GroupRef, GroupStats
+from storage_engine.wire.members import GroupMembers
 from storage_engine.wire.offsets import (
     OffsetCommitReply,
     OffsetCommitRequest,
@@ -37,6 +38,7 @@ from storage_engine.wire.reads import (
 )
 from storage_engine.wire.struct import Wire
 from storage_engine.wire.topics import TopicConfig, TopicList, TopicRef, TopicStats
+from storage_engine.wire.traces import TraceReply, TraceRequest
 
 ReplyT = TypeVar("ReplyT", bound=Wire)
 
@@ -99,6 +101,13 @@ class AsyncCalls(abc.ABC):
 
     async def group_stats(self, request: GroupRef) -> GroupStats:
         return await self._ask(Op.GROUP_STATS, request, GroupStats)
+
+    async def group_members(self, request: GroupRef) -> GroupMembers:
+        return await self._ask(Op.GROUP_MEMBERS, request, GroupMembers)
+
+    async def trace(self, request: TraceRequest) -> TraceReply:
+        """One part of the road of a message."""
+        return await self._ask(Op.TRACE, request, TraceReply)
 
     async def leave(self, request: LeaveRequest) -> None:
         await self._ask(Op.LEAVE, request, Empty)

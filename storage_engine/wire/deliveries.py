@@ -21,12 +21,15 @@ class SubscribeRequest(Wire, frozen=True, kw_only=True):
     filter_kind: FilterKind = FilterKind.TAG
 
 
-class ReceiveRequest(Wire, frozen=True, kw_only=True):
+class ReceiveRequest(Wire, frozen=True, kw_only=True, omit_defaults=True):
     """Lease up to ``messages_max`` messages of ``topic`` to ``member_id`` of ``group``.
 
     Parks for ``wait_ms`` when nothing is ready. ``bytes_max`` counts whole records; the first one
     is delivered whatever its size. ``filter``: only what matches, the rest counts as settled; an
-    empty one lets everything through. All members of a group bring the same.
+    empty one lets everything through. All members of a group bring the same. ``attempt_id``: when
+    the member has asked with the same one before, what it got then and still has, once more.
+    ``auto_extend_ms``: so long from now the leases last while the member is heard of; 0: no longer
+    than ``lease_ms``. ``zone``: where the member is, for strategies of assignment that ask.
     """
 
     group: str
@@ -38,18 +41,23 @@ class ReceiveRequest(Wire, frozen=True, kw_only=True):
     lease_ms: int
     filter: str = ""
     filter_kind: FilterKind = FilterKind.TAG
+    attempt_id: str = ""
+    auto_extend_ms: int = 0
+    zone: str = ""
 
 
-class ReceiveHead(Wire, frozen=True, kw_only=True):
+class ReceiveHead(Wire, frozen=True, kw_only=True, omit_defaults=True):
     """What comes before the records of a RECEIVE reply.
 
     ``attempts[i]`` is the delivery count of record i, from 1. All records of a reply share one
-    ``lease_generation``; it makes a receipt of an older delivery recognisable.
+    ``lease_generation``; it makes a receipt of an older delivery recognisable. ``first_until_ms``:
+    end of the lease as it was first told, when the receive was repeated; else 0.
     """
 
     lease_generation: int
     lease_until_ms: int
     attempts: list[int]
+    first_until_ms: int = 0
 
 
 class LeaveRequest(Wire, frozen=True, kw_only=True):
@@ -98,11 +106,24 @@ class Extend(Wire, frozen=True, kw_only=True):
     lease_ms: int
 
 
-class SettleRequest(Wire, frozen=True, kw_only=True):
+class AckUpTo(Wire, frozen=True, kw_only=True):
+    """A message, and all that were given out before it in the same reply."""
+
+    topic: str
+    queue_id: int
+    lease_generation: int
+    queue_offset: int
+
+
+class SettleRequest(Wire, frozen=True, kw_only=True, omit_defaults=True):
+    """``ack_up_tos`` leave out what the request names otherwise. ``member_id``: who is heard of."""
+
     group: str
     acks: list[LeaseRef] = msgspec.field(default_factory=list)
     nacks: list[Nack] = msgspec.field(default_factory=list)
     extends: list[Extend] = msgspec.field(default_factory=list)
+    ack_up_tos: list[AckUpTo] = msgspec.field(default_factory=list)
+    member_id: str = ""
 
 
 class SettleFailure(Wire, frozen=True, kw_only=True):

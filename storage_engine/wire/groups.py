@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 
 from storage_engine.groups.assignment import Strategy
+from storage_engine.groups.assignment_policy import AssignmentPolicy
 from storage_engine.groups.retry_policy import LevelDelays, RetryPolicy
 from storage_engine.wire.struct import Wire
 
@@ -39,6 +40,7 @@ class GroupConfig(Wire, frozen=True, kw_only=True):
     retry: RetryPolicy = LevelDelays()
     dispatch: Dispatch = Dispatch.SHARED
     strategy: Strategy = Strategy.AVG  # of exclusive dispatch
+    assignment: AssignmentPolicy = AssignmentPolicy()  # what the strategy needs more
     is_ordered: bool = False  # one batch at a time of each queue, retried in place
     is_paused: bool = False
 

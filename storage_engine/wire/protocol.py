@@ -42,6 +42,7 @@ from storage_engine.wire.deliveries import (
     SubscribeRequest,
 )
 from storage_engine.wire.groups import GroupConfig, GroupList, GroupRef, GroupStats
+from storage_engine.wire.members import GroupMembers
 from storage_engine.wire.offsets import (
     OffsetCommitReply,
     OffsetCommitRequest,
@@ -56,6 +57,7 @@ from storage_engine.wire.reads import (
 )
 from storage_engine.wire.struct import Wire
 from storage_engine.wire.topics import TopicConfig, TopicList, TopicRef, TopicStats
+from storage_engine.wire.traces import TraceReply, TraceRequest
 
 PROTOCOL_VERSION: Final = 1
 FRAME_HEAD = struct.Struct(">IBBHII")
@@ -88,6 +90,8 @@ class Op(enum.IntEnum):
     GROUP_LIST = 41
     GROUP_STATS = 42
     GROUP_DELETE = 43
+    GROUP_MEMBERS = 45
+    TRACE = 46
     CHECKPOINT = 48
     REDRIVE = 56
     PURGE = 57
@@ -170,6 +174,8 @@ REQUEST_TYPES: Final[dict[Op, type[Wire]]] = {
     Op.GROUP_LIST: Empty,
     Op.GROUP_STATS: GroupRef,
     Op.GROUP_DELETE: GroupRef,
+    Op.GROUP_MEMBERS: GroupRef,
+    Op.TRACE: TraceRequest,
     Op.CHECKPOINT: Empty,
     Op.STATS: Empty,
     Op.REDRIVE: RedriveRequest,
@@ -193,6 +199,8 @@ REPLY_TYPES: Final[dict[Op, type[Wire]]] = {
     Op.GROUP_LIST: GroupList,
     Op.GROUP_STATS: GroupStats,
     Op.GROUP_DELETE: Empty,
+    Op.GROUP_MEMBERS: GroupMembers,
+    Op.TRACE: TraceReply,
     Op.CHECKPOINT: CheckpointReply,
     Op.STATS: StatsReply,
     Op.REDRIVE: RedriveReply,

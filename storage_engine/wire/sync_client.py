@@ -35,6 +35,7 @@ from storage_engine.wire.frames import (
     encode_struct,
 )
 from storage_engine.wire.groups import GroupConfig, GroupList, GroupRef, GroupStats
+from storage_engine.wire.members import GroupMembers
 from storage_engine.wire.offsets import (
     OffsetCommitReply,
     OffsetCommitRequest,
@@ -59,6 +60,7 @@ from storage_engine.wire.reads import (
 )
 from storage_engine.wire.struct import Wire
 from storage_engine.wire.topics import TopicConfig, TopicList, TopicRef, TopicStats
+from storage_engine.wire.traces import TraceReply, TraceRequest
 
 ReplyT = TypeVar("ReplyT", bound=Wire)
 FRAME_BYTES_MAX: Final = 16 * 1024 * 1024
@@ -151,6 +153,13 @@ class StoreClient:
 
     def group_stats(self, request: GroupRef) -> GroupStats:
         return self._ask(Op.GROUP_STATS, request, GroupStats)
+
+    def group_members(self, request: GroupRef) -> GroupMembers:
+        return self._ask(Op.GROUP_MEMBERS, request, GroupMembers)
+
+    def trace(self, request: TraceRequest) -> TraceReply:
+        """One part of the road of a message."""
+        return self._ask(Op.TRACE, request, TraceReply)
 
     def redrive(self, request: RedriveRequest) -> RedriveReply:
         return self._ask(Op.REDRIVE, request, RedriveReply)

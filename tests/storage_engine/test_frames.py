@@ -67,6 +67,7 @@ def test_numbers_of_the_protocol_never_change() -> None:
             "LEAVE": 24, "SUBSCRIBE": 25,
         "TOPIC_PUT": 32, "TOPIC_LIST": 33, "TOPIC_STATS": 34, "TOPIC_DELETE": 35,
         "GROUP_PUT": 40, "GROUP_LIST": 41, "GROUP_STATS": 42, "GROUP_DELETE": 43,
+            "GROUP_MEMBERS": 45, "TRACE": 46,
         "CHECKPOINT": 48, "STATS": 49, "REDRIVE": 56, "PURGE": 57,
     }  # fmt: skip
     assert {cls.code: cls.__name__ for cls in ERRORS_BY_CODE.values()}.items() >= {
@@ -76,6 +77,7 @@ def test_numbers_of_the_protocol_never_change() -> None:
         13: "SyncFailed", 14: "ShuttingDown", 15: "StoreInUse", 16: "StoreCorrupt",
         17: "Unauthenticated", 18: "ConfigInvalid", 19: "StoreReadOnly", 20: "CursorInvalid",
         21: "FilterInvalid", 22: "CommitRefused", 23: "SubscriptionConflict",
+        27: "BatchUnknown",
     }.items()  # fmt: skip
 
 

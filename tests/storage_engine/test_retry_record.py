@@ -50,14 +50,36 @@ def test_golden_bytes_of_a_retry_and_of_its_record_when_due() -> None:
         f"REAL_TOPIC\x01%RETRY%{GROUP}\x02REAL_QID\x011\x02TIMER_DELIVER_MS\x01{DUE_MS}\x02"
         "DELAY\x013\x02"
     ).encode()
+    trace = (
+        f"RETRY_DELIVERY_MS\x01{FIRST_MS}\x02RETRY_MEMBER\x01consumer-w\x02"
+        "RETRY_REASON\x01db down\x02"
+    ).encode()
     end = f"UNIQ_KEY\x01{ID}\x02__CRC32#\x010000000000\x02".encode()
     source = stored(encode_record(message()))
 
-    waiting = retried(source, retry_queue_id=1, delay_level=3)
+    who = {"member_id": "consumer-w", "reason": "db down"}
+    waiting = retried(source, retry_queue_id=1, delay_level=3, **who)
     due = due_record(stored(waiting))
 
-    assert waiting == expected_bytes(SCHEDULE_TOPIC, 2, 1, own + origin + schedule + end)
-    assert due == expected_bytes(f"%RETRY%{GROUP}", 1, 1, own + origin + end)
+    assert waiting == expected_bytes(SCHEDULE_TOPIC, 2, 1, own + origin + schedule + trace + end)
+    assert due == expected_bytes(f"%RETRY%{GROUP}", 1, 1, own + origin + trace + end)
+
+
+def test_what_is_for_traces_is_of_the_last_delivery_only() -> None:
+    first = retried(
+        stored(encode_record(message())), schedule_queue_id=None, member_id="a", reason="one"
+    )
+    second = retried(stored(first), schedule_queue_id=None, delivered_ms=LAST_MS, member_id="b")
+    dead = given_up(stored(second), member_id="c")
+
+    assert properties_of(first)["RETRY_REASON"] == "one"
+    again = properties_of(second)
+    assert (again["RETRY_MEMBER"], again["RETRY_DELIVERY_MS"]) == ("b", str(LAST_MS))
+    assert "RETRY_REASON" not in again
+    given = properties_of(dead)
+    assert (given["RETRY_MEMBER"], given["DLQ_REASON"]) == ("c", "db down")
+    assert not {"RETRY_DELIVERY_MS", "RETRY_REASON"} & given.keys()
+    assert shown_record(decode_record(stored(second))).properties == message().properties
 
 
 def expected_bytes(topic: str, queue_id: int, reconsume_times: int, properties: bytes) -> bytes:

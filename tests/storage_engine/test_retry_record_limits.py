@@ -12,6 +12,7 @@ from storage_engine.groups.retry_record import (
     REASON_BYTES_MAX,
     due_record,
     find_dead_letter,
+    forwarded_record,
     redrive_record,
     shown_record,
 )
@@ -24,6 +25,7 @@ from storage_engine.records.record import (
     verify_record,
 )
 from storage_engine.records.schedule_topic import SCHEDULE_TOPIC
+from storage_engine.records.settles import Settles
 from storage_engine.system_properties import SYSTEM_PROPERTIES
 from storage_engine.topic_names import retry_topic_of
 from tests.storage_engine.any_message import WORD, any_message
@@ -145,3 +147,18 @@ def assert_shown_as(original: Record, record: Record) -> None:
     for field in ("topic", "message_id", "body", "tag", "keys", "message_group", "properties",
                   "born_timestamp_ms"):  # fmt: skip
         assert getattr(shown, field) == getattr(original, field), field
+
+
+def test_what_is_for_traces_takes_no_room_that_others_need() -> None:
+    """Filled to the brim a message is retried as if there were no traces; with room, with them."""
+    for room in (PROPERTIES_RESERVE_BYTES, 2 * PROPERTIES_RESERVE_BYTES, 8 * 1_024):
+        source = filled(room)
+        record = retried(source, member_id="m" * 80, reason="é" * 5_000)
+        assert len(properties_field(record)) <= PROPERTIES_BYTES_MAX - 1_000
+        again = forwarded_record(
+            stored(record),
+            settles=Settles("g" * 255, SCHEDULE_TOPIC, 18, 10**12, 10**6),
+        )
+        due_record(stored(again))
+        given_up(stored(due_record(stored(again))), reason="x" * 5_000, member_id="m" * 80)
+    assert len(properties_of(record)["RETRY_REASON"].encode()) > 1_000

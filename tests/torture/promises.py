@@ -241,6 +241,24 @@ ORDER: Final = (
         ),
         ("power_cuts",),
     ),
+    Promise(
+        "O8",
+        "A receive that is repeated gives out no message a second time to anybody else while it is "
+        "leased, and an ack of all up to a message settles what came in the same answer and "
+        "nothing else.",
+        (
+            *_of(
+                "receive_attempts",
+                "a_repeat_gets_the_same_messages_and_a_lease_that_begins_anew",
+                "the_release_of_a_lost_answer_takes_nothing_from_the_repeat",
+            ),
+            *_of(
+                "ack_up_to",
+                "it_covers_no_message_of_another_answer",
+                "nobody_knows_the_batch_after_a_restart_and_each_message_can_be_acked",
+            ),
+        ),
+    ),
 )
 STORE: Final = (
     Promise(

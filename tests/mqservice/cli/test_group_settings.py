@@ -44,6 +44,19 @@ def group(name: str = "billing", **more: Any) -> dict[str, Any]:
             {"retry": {"policy": "exponential", "start": "5s", "factor": 3.0, "cap": "1h"}},
         ),
         (("--retry", "exponential"), {"retry": {"policy": "exponential"}}),
+        (
+            ("--dispatch", "exclusive", "--strategy", "AVG_BY_CIRCLE", "--ordered"),
+            {"dispatch": "exclusive", "strategy": "AVG_BY_CIRCLE", "ordered": True},
+        ),
+        (("--unordered",), {"ordered": False}),
+        (
+            ("--strategy", "CONFIG", "--consumer", "w1=0,1", "--consumer", "w2="),
+            {"strategy": "CONFIG", "assignment": {"consumers": {"w1": [0, 1], "w2": []}}},
+        ),
+        (
+            ("--room", "east=0", "--read-room", "east", "--within-room", "AVG"),
+            {"assignment": {"rooms": {"east": [0]}, "read": ["east"], "within_room": "AVG"}},
+        ),
         # What does not fit together is the service's to refuse, with its place.
         (("--retry", "levels", "--delay", "1s"), {"retry": {**LEVELS, "delays": ["1s"]}}),
     ],
@@ -74,7 +87,16 @@ async def test_update_changes_a_group_that_exists_and_makes_none() -> None:
 
 
 @pytest.mark.parametrize(
-    "arguments", [("update", "billing"), ("create", "billing", "--max-attempts", "many")]
+    "arguments",
+    [
+        ("update", "billing"),
+        ("create", "billing", "--max-attempts", "many"),
+        ("create", "billing", "--dispatch", "private"),
+        ("create", "billing", "--consumer", "w1"),
+        ("create", "billing", "--consumer", "=1"),
+        ("create", "billing", "--consumer", "w1=0,x"),
+        ("create", "billing", "--room", "east=0", "--room", "east=1"),
+    ],
 )
 async def test_what_makes_no_sense_is_refused_before_anything_is_sent(
     arguments: tuple[str, ...],
@@ -102,10 +124,13 @@ async def test_show_and_list() -> None:
     listed = group("listed", retry={"policy": "list", "delays": ["10s", "1m"]}, max_attempts=None)
     growing = {"policy": "exponential", "start": "5s", "factor": 2.0, "cap": "2h"}
     paused = group("paused", retry=growing, paused=True, lag={"total": 7, "queues": []})
+    paused |= {"dispatch": "exclusive", "strategy": "CONFIG", "ordered": True}
+    paused["assignment"] = {"consumers": {"w1": [0, 3]}}
     async with service_double() as double:
         double.answers.append(Answer(200, paused))
         shown = (await mqservice("group", "show", "paused", double=double)).out.decode()
         assert all(text in shown for text in ("paused", "5s × 2, at most 2h", "7"))
+        assert all(text in shown for text in ("exclusive, CONFIG, ordered", "{'w1': [0, 3]}"))
         double.answers.append(Answer(200, paused))
         content = (await mqservice("group", "show", "paused", "--json", double=double)).out
         assert msgspec.json.decode(content)["retry"] == growing

@@ -178,7 +178,6 @@ def test_the_end_of_the_process_answers_parked_polls(topic: str) -> None:
         ({"filter": {"tag": "a"}}, "BAD_REQUEST", "/filter/tag"),
         ({"filter": 5}, "BAD_REQUEST", "/filter"),
         ({"consumer_id": "a b"}, "BAD_REQUEST", "/consumer_id"),
-        ({"attempt_id": "x"}, "BAD_REQUEST", "/attempt_id"),
     ],
 )
 def test_receive_options_out_of_range(

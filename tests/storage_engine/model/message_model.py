@@ -95,6 +95,7 @@ class MessageModel:
         # Of this run: generation of the lease that a message had, and where it went if at once.
         self._left: dict[Place, tuple[int, Place | None]] = {}
         self.receipts: list[Receipt] = []
+        self.refused: set[Receipt] = set()  # given back by their member
 
     def put(self, body: bytes, place: Place) -> None:
         assert place not in self.at
@@ -154,6 +155,7 @@ class MessageModel:
         if delay_ms is None:
             delay_ms = self._group.retry.delay_ms(message.failures)
         self._fail(message, delay_ms, reason, now_ms, is_dead=is_dead)
+        self.refused.add(receipt)
         return True
 
     def extend(self, receipt: Receipt, until_ms: int) -> bool:

@@ -1,0 +1,66 @@
+"""``mqservice group clients``: who reads for a group now, and which queues each of them has."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+import typer
+from rich.table import Table
+
+from mqservice.cli import screen
+from mqservice.cli.client import RestClient
+from mqservice.cli.rest_groups import GroupCalls, TopicClients
+from mqservice.cli.target import BaseUrlOption, KeyOption, NamespaceOption, Target
+
+app = typer.Typer()
+
+
+@app.command("clients")
+def clients(
+    name: Annotated[str, typer.Argument(help="The group.")],
+    as_json: Annotated[
+        bool, typer.Option("--json", help="NDJSON, a line a topic, instead of a table.")
+    ] = False,
+    base_url: BaseUrlOption = None,
+    key: KeyOption = None,
+    namespace: NamespaceOption = None,
+) -> None:
+    """Show who reads for a group now, topic by topic, those heard of last first."""
+    screen.run(_clients(screen.target_of(base_url, key, namespace), name, as_json=as_json))
+
+
+async def _clients(target: Target, name: str, *, as_json: bool) -> int:
+    async with RestClient(target) as client:
+        found = await GroupCalls(client).clients(name)
+    if as_json:
+        for topic in found.topics:
+            typer.echo(msgspec.json.encode(topic))
+        return 0
+    if not found.topics:
+        screen.notice(f"group {name} has read no topic yet")
+    for topic in found.topics:
+        _show(topic)
+    return 0
+
+
+def _show(topic: TopicClients) -> None:
+    table = Table("topic", "consumer", "queues", "in flight", "zone", "heard at", "state")
+    for client in topic.clients:
+        table.add_row(
+            topic.topic,
+            screen.harmless(client.consumer),
+            "any" if client.queues is None else ", ".join(map(str, client.queues)) or "none",
+            str(client.inflight),
+            client.zone or "-",
+            client.heard_at,
+            "waits" if client.waiting else "away",
+        )
+    screen.results.print(table)
+    if topic.generation is not None:
+        screen.notice(f"{topic.topic}: generation {topic.generation} of the assignment")
+    if topic.unassigned:
+        queues = ", ".join(map(str, topic.unassigned))
+        screen.warn(f"{topic.topic}: nobody reads queue {queues}")
+    if not topic.is_complete:
+        screen.warn(f"{topic.topic}: these are the latest; there are more")

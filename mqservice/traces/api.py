@@ -1,0 +1,43 @@
+"""The road of a message over REST: ``/v1/ns/{ns}/messages/{id}/trace``."""
+
+from __future__ import annotations
+
+from ninja import Router
+
+from mqservice.accounts.access import Scope
+from mqservice.accounts.queries import get_namespace
+from mqservice.accounts.rest import AuthedRequest
+from mqservice.groups.queries import get_group
+from mqservice.lib.wire import refused
+from mqservice.topics.queries import get_topic
+from mqservice.traces.queries import road_of
+from mqservice.traces.schemas import TraceOut
+
+ID_CHARS_MAX = 255
+router = Router(tags=["traces"])
+
+
+@router.get("/ns/{ns}/messages/{message_id}/trace", response=TraceOut)
+def trace_message(
+    request: AuthedRequest,
+    ns: str,
+    message_id: str,
+    topic: str | None = None,
+    group: str | None = None,
+) -> TraceOut:
+    """Where a message has been, and what it is to each group now. Changes nothing.
+
+    Up to three queries, and a call to the engine for what it does in 10 ms: one, mostly.
+    """
+    namespace = get_namespace(request.auth, ns)
+    request.auth.require(Scope.CONSUME)
+    if len(message_id) > ID_CHARS_MAX:
+        detail = f"an id has at most {ID_CHARS_MAX} characters, found {len(message_id)}"
+        raise refused("", detail)
+    road = road_of(
+        namespace,
+        message_id,
+        topic=None if topic is None else get_topic(namespace, topic),
+        group=None if group is None else get_group(namespace, group),
+    )
+    return TraceOut.of(message_id, road)

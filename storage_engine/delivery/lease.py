@@ -1,0 +1,76 @@
+"""What one receive has given out to its member, for a time.
+
+    Leasing ── Lease ──▶ inflight of each process queue ── settled, given back, ended ──▶ count 0
+
+Loop thread only.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from storage_engine.delivery.auto_extend import AutoExtend
+    from storage_engine.delivery.process_queue import ProcessQueue
+
+
+class Lease:
+    """Messages given out together to one member. ``count`` of them are still in flight.
+
+    ``parts`` says which, until the lease ends; those settled meanwhile are in it too.
+    ``began_ms``, ``until_ms``: wall clock. ``is_repeated``: its receive was, see ``attempts.py``.
+    ``refused``: what the member gave back, of the messages that were first given out together.
+    """
+
+    __slots__ = (
+        "_first",
+        "auto_extend",
+        "began_ms",
+        "count",
+        "generation",
+        "is_repeated",
+        "member_id",
+        "parts",
+        "refused",
+        "until_ms",
+    )
+
+    def __init__(self, generation: int, member_id: str, began_ms: int = 0) -> None:
+        self.generation = generation
+        self.member_id = member_id
+        self.began_ms = self.until_ms = began_ms
+        self.count = 0
+        self.parts: list[tuple[ProcessQueue, list[int]]] = []
+        self.auto_extend: AutoExtend | None = None
+        self.is_repeated = False
+        self.refused: set[tuple[ProcessQueue, int]] | None = None
+        self._first: Lease | None = None
+
+    @property
+    def first(self) -> Lease:
+        """The one under which its messages were given out, with all that came with them."""
+        return self._first or self
+
+    def extended_to(self, now_ms: int) -> int:
+        """When it ends, for one whose time had come but that was extended meanwhile; else 0.
+
+        Monotonic; see ``auto_extend.py``.
+        """
+        end_ms = 0 if self.auto_extend is None else self.auto_extend.end_ms(now_ms)
+        if end_ms <= now_ms:
+            return 0
+        self.until_ms += end_ms - now_ms
+        return end_ms
+
+    def refuse(self, process_queue: ProcessQueue, queue_offset: int) -> None:
+        """Its member gives a message back."""
+        if self.refused is None:
+            self.refused = set()
+        self.refused.add((process_queue, queue_offset))
+
+    def renewed(self) -> Lease:
+        """An empty lease for some of its messages, whose receipts stay good under it."""
+        lease = Lease(self.generation, self.member_id, self.began_ms)
+        lease.auto_extend, lease.is_repeated = self.auto_extend, self.is_repeated
+        lease._first = self.first
+        return lease

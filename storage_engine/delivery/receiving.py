@@ -1,0 +1,85 @@
+"""Receives that ask for more than messages: to be repeated, or leases that last.
+
+    receive ──┬─ plain ──────────────────────────────────────────────▶ delivery
+              ├─ attempt_id ──▶ attempts: answered before? waits? ───▶    │
+              └─ auto_extend, or a member that asked for it before ──▶    │
+    answer ◀── remembered, lease extended ◀────────────────────────────────┘
+
+A plain one costs two comparisons more than without this. Loop thread only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from storage_engine.clock import Clock
+from storage_engine.config import StoreConfig
+from storage_engine.delivery.attempts import Attempts
+from storage_engine.delivery.auto_extend import AutoExtends
+from storage_engine.delivery.delivery import Delivery
+from storage_engine.delivery.receive_limits import check_limits
+from storage_engine.delivery.subscription import Delivered, Parked
+from storage_engine.queues.consume_queue import ConsumeQueue
+from storage_engine.wire.deliveries import ReceiveRequest
+from storage_engine.wire.groups import GroupConfig
+
+
+class Receiving:
+    """See the module's docstring."""
+
+    def __init__(self, config: StoreConfig, clock: Clock, delivery: Delivery) -> None:
+        self._config = config
+        self._delivery = delivery
+        self._attempts = Attempts(clock, delivery.lease_until)
+        self._auto_extends = AutoExtends(clock)
+
+    def hear(self, group: str, member_id: str) -> None:
+        """See ``AutoExtends.hear``."""
+        self._auto_extends.hear(group, member_id)
+
+    def receive(
+        self,
+        group: GroupConfig,
+        queues: list[ConsumeQueue],
+        request: ReceiveRequest,
+        answer: Callable[[Delivered], None],
+    ) -> Parked | None:
+        """See ``Delivery.receive``, which raises."""
+        has_members = request.auto_extend_ms or len(self._auto_extends)
+        if not (request.attempt_id or has_members):
+            return self._delivery.receive(group, queues, request, answer)
+        check_limits(self._config, request)
+        if has_members:
+            answer = self._auto_extends.hearing(request, answer)
+        parked = (
+            self._attempt(group, queues, request, answer)
+            if request.attempt_id
+            else self._delivery.receive(group, queues, request, answer)
+        )
+        if parked is not None and has_members:
+            self._auto_extends.parked(request, parked)
+        return parked
+
+    def _attempt(
+        self,
+        group: GroupConfig,
+        queues: list[ConsumeQueue],
+        request: ReceiveRequest,
+        answer: Callable[[Delivered], None],
+    ) -> Parked | None:
+        self._delivery.join(group, queues, request)
+        delivered = self._attempts.again(request)
+        if delivered is not None:
+            answer(delivered)
+            return None
+        answer = self._attempts.remembering(request, answer)
+        waiting = self._attempts.waiting(request)
+        if waiting is not None and request.wait_ms:
+            parked: Parked | None = self._delivery.take_place(waiting, request, answer)
+        else:
+            if waiting is not None:
+                self._delivery.cancel(waiting, answer=True)
+            parked = self._delivery.receive(group, queues, request, answer)
+        if parked is not None:
+            self._attempts.parked(request, parked)
+        return parked
