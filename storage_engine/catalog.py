@@ -23,10 +23,11 @@ from storage_engine.queues.consume_queues import ConsumeQueues
 from storage_engine.records.key_hash import topic_hash
 from storage_engine.records.schedule_topic import SCHEDULE_TOPIC
 from storage_engine.topic_names import check_group_name, check_topic_name, retry_topic_of
-from storage_engine.wire.groups import Dispatch, GroupConfig
+from storage_engine.wire.groups import GroupConfig
 from storage_engine.wire.topics import Durability, TopicConfig
 
 # The others need rooms or a list of queues.
+_BATCH_PER_GROUP_MAX: Final = 32
 _STRATEGIES: Final = (Strategy.AVG, Strategy.AVG_BY_CIRCLE, Strategy.CONSISTENT_HASH)
 
 
@@ -126,8 +127,11 @@ class Catalog:
             )
         if config.strategy not in _STRATEGIES:
             raise BadRequest(f"strategy {config.strategy.value} needs more than a group says")
-        if config.is_ordered and config.dispatch is not Dispatch.EXCLUSIVE:
-            raise BadRequest("an ordered group needs exclusive dispatch")
+        if not 1 <= config.batch_per_group <= _BATCH_PER_GROUP_MAX:
+            raise BadRequest(
+                f"batch_per_group is {config.batch_per_group}, "
+                f"1 to {_BATCH_PER_GROUP_MAX} is allowed"
+            )
         known = self.groups.get(config.group)
         if known == config:
             return

@@ -32,6 +32,7 @@ _LEASE_MS: Final = "mq.lease_ms"
 _RETRY: Final = "mq.retry"
 _DISPATCH: Final = "mq.dispatch"
 _STRATEGY: Final = "mq.strategy"
+_BATCH_PER_GROUP: Final = "mq.batch.per.group"
 _RETRY_TOPICS: Final = "mq.retry_topics"
 
 TableT = TypeVar("TableT", bound=msgspec.Struct)
@@ -167,6 +168,7 @@ class GroupTable:
                 dispatch=Dispatch(row.attributes.get(_DISPATCH, Dispatch.SHARED)),
                 strategy=Strategy(row.attributes.get(_STRATEGY, Strategy.AVG)),
                 is_ordered=row.consume_message_orderly,
+                batch_per_group=int(row.attributes.get(_BATCH_PER_GROUP, "1")),
             )
             topics = row.attributes.get(_RETRY_TOPICS, "")
             self.retry_topics[name] = topics.split(",") if topics else []
@@ -202,6 +204,11 @@ class GroupTable:
                     _RETRY: msgspec.json.encode(group.retry).decode(),
                     _DISPATCH: group.dispatch,
                     _STRATEGY: group.strategy,
+                    **(
+                        {_BATCH_PER_GROUP: str(group.batch_per_group)}
+                        if group.batch_per_group != 1
+                        else {}
+                    ),
                     _RETRY_TOPICS: ",".join(topics.get(name, [])),
                 },
             )

@@ -32,16 +32,19 @@ _FOUND_MS: Final = 0.02
 
 
 class Look:
-    """One look through a filter. ``properties`` gives those of a record, unverified."""
+    """One look through a filter. ``read`` gives the properties of a record, unverified, as are
+    those of the last one found, ``properties``; None when they cannot be read.
+    """
 
     __slots__ = (
         "_clock",
         "_end_ms",
         "_filter",
-        "_properties",
         "_records_left",
         "began_ms",
         "found_count",
+        "properties",
+        "read",
         "units_left",
     )
 
@@ -50,11 +53,12 @@ class Look:
         wanted: Filter,
         clock: Clock,
         ms_left: float,
-        properties: Callable[[int, int], bytes | None],
+        read: Callable[[int, int], bytes | None],
     ) -> None:
         self._filter = wanted
         self._clock = clock
-        self._properties = properties
+        self.read = read
+        self.properties: bytes | None = None
         self.found_count = 0
         self.began_ms = clock.monotonic_ms()
         self._end_ms = self.began_ms + min(ms_left, LOOK_MS_MAX)
@@ -90,7 +94,7 @@ class Look:
         """Decided by the properties; a record without any that can be read is for others to
         judge.
         """
-        properties = self._properties(physical_offset, record_bytes)
+        properties = self.properties = self.read(physical_offset, record_bytes)
         is_wanted = properties is None or self._filter.matches(properties)
         self._records_left -= 1
         if self._records_left <= 0 or self._clock.monotonic_ms() >= self._end_ms:
@@ -112,11 +116,11 @@ class SettlingLook(Look):
         wanted: Filter,
         clock: Clock,
         ms_left: float,
-        properties: Callable[[int, int], bytes | None],
+        read: Callable[[int, int], bytes | None],
         damaged: Callable[[list[tuple[int, int]]], list[int]],
         skip: Callable[[Progress, int, int], None],
     ) -> None:
-        super().__init__(wanted, clock, ms_left, properties)
+        super().__init__(wanted, clock, ms_left, read)
         self._damaged = damaged
         self.skip = skip
 

@@ -11,8 +11,9 @@ from functools import partial
 from typing import NamedTuple
 
 from storage_engine.delivery.consumer_offsets import ConsumerOffsets
+from storage_engine.delivery.lease import Lease
 from storage_engine.delivery.members import Members
-from storage_engine.delivery.process_queue import Lease, ProcessQueue
+from storage_engine.delivery.process_queue import ProcessQueue
 from storage_engine.delivery.readers import Readers
 from storage_engine.delivery.start_positions import StartOf, min_offset_of
 from storage_engine.errors import StoreError, SubscriptionConflict
@@ -107,6 +108,8 @@ class Subscription:
                     "for two minutes"
                 )
             self.filter = wanted
+            for process_queue in self.queues:
+                process_queue.judge_again()
         self.readers.hear(member_id, now_ms)
         return is_other
 
@@ -121,6 +124,11 @@ class Subscription:
     @property
     def is_exclusive(self) -> bool:
         return self.config.dispatch is Dispatch.EXCLUSIVE
+
+    @property
+    def is_looked_through(self) -> bool:
+        """Whether each new message is read before it is known if it may be taken."""
+        return not self.filter.is_all or (self.config.is_ordered and not self.is_exclusive)
 
     def sources_of(self, member_id: str) -> list[ProcessQueue]:
         """What a member may read now. Retries have no order, so they are for all."""
