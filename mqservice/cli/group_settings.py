@@ -73,6 +73,14 @@ FactorOption = Annotated[
 CapOption = Annotated[
     str | None, typer.Option("--retry-cap", help="For exponential: no delay is longer.")
 ]
+OrderedOption = Annotated[
+    bool | None,
+    typer.Option("--ordered/--unordered", help="What fails is tried again before what follows it."),
+]
+BatchOption = Annotated[
+    int | None,
+    typer.Option("--batch-per-group", help="Ordered: of a message group at a time, 1 to 32."),
+]
 
 
 @app.command("create")
@@ -87,12 +95,14 @@ def create(
     retry_start: StartOption = None,
     retry_factor: FactorOption = None,
     retry_cap: CapOption = None,
+    is_ordered: OrderedOption = None,
+    batch_per_group: BatchOption = None,
     base_url: BaseUrlOption = None,
     key: KeyOption = None,
     namespace: NamespaceOption = None,
 ) -> None:
     """Create a group. Creating it again with the same settings changes nothing."""
-    settings = _settings(start_from, start_time, lease, max_attempts)
+    settings = _settings(start_from, start_time, lease, max_attempts, is_ordered, batch_per_group)
     _add_retry(settings, retry, delays, retry_start, retry_factor, retry_cap)
     _put(_target(base_url, key, namespace), name, settings, is_new=True)
 
@@ -109,12 +119,14 @@ def update(
     retry_start: StartOption = None,
     retry_factor: FactorOption = None,
     retry_cap: CapOption = None,
+    is_ordered: OrderedOption = None,
+    batch_per_group: BatchOption = None,
     base_url: BaseUrlOption = None,
     key: KeyOption = None,
     namespace: NamespaceOption = None,
 ) -> None:
     """Change a group that exists. What is not given stays as it is."""
-    settings = _settings(start_from, start_time, lease, max_attempts)
+    settings = _settings(start_from, start_time, lease, max_attempts, is_ordered, batch_per_group)
     _add_retry(settings, retry, delays, retry_start, retry_factor, retry_cap)
     if not settings:
         screen.fail(UsageRefused("nothing to change: give at least one setting"))
@@ -201,6 +213,8 @@ def _settings(
     start_time: str | None,
     lease: str | None,
     max_attempts: str | None,
+    is_ordered: bool | None,
+    batch_per_group: int | None,
 ) -> dict[str, object]:
     settings: dict[str, object] = {}
     if start_time is not None:
@@ -210,6 +224,10 @@ def _settings(
         settings["start_from"] = start_from
     if lease is not None:
         settings["lease"] = lease
+    if is_ordered is not None:
+        settings["ordered"] = is_ordered
+    if batch_per_group is not None:
+        settings["batch_per_group"] = batch_per_group
     if max_attempts == UNLIMITED:
         settings["max_attempts"] = None
     elif max_attempts is not None:

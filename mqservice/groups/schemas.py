@@ -8,6 +8,7 @@ from ninja import Schema
 
 from mqservice.groups.models import (
     ATTEMPTS_MAX,
+    BATCH_PER_GROUP_MAX,
     LEASE_MS_MAX,
     LEASE_MS_MIN,
     RECONSUME_FOR_EVER,
@@ -45,6 +46,7 @@ def read_change(body: bytes) -> GroupChange:
         dispatch=fields.choice("dispatch", Dispatch),
         strategy=fields.choice("strategy", AssignmentStrategy),
         is_ordered=fields.boolean("ordered"),
+        batch_per_group=fields.integer("batch_per_group", 1, BATCH_PER_GROUP_MAX),
     )
     fields.refuse_unknown()
     fields.refuse()
@@ -104,6 +106,7 @@ class GroupOut(Schema):
     dispatch: Dispatch
     strategy: AssignmentStrategy
     ordered: bool
+    batch_per_group: int
     created_at: str
     updated_at: str
     lag: LagOut | None = None
@@ -123,6 +126,7 @@ class GroupOut(Schema):
             dispatch=Dispatch(group.dispatch),
             strategy=AssignmentStrategy(group.strategy),
             ordered=group.is_ordered,
+            batch_per_group=group.batch_per_group,
             created_at=moment(group.created_at),
             updated_at=moment(group.updated_at),
             lag=None

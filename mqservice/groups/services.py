@@ -47,6 +47,7 @@ class GroupChange:
     dispatch: Dispatch | None = None
     strategy: AssignmentStrategy | None = None
     is_ordered: bool | None = None
+    batch_per_group: int | None = None
 
 
 @transaction.atomic
@@ -76,8 +77,6 @@ def put_group(
         raise _setting("/start_time", "give the time from which on the group reads")
     if change.start_ms is not None and group.start_from != StartFrom.TIMESTAMP:
         raise _setting("/start_time", "is for start_from: timestamp only")
-    if group.is_ordered and group.dispatch != Dispatch.EXCLUSIVE:
-        raise _setting("/ordered", "an ordered group has dispatch: exclusive")
     if is_new or is_changed:
         group.revision = 1 if is_new else group.revision + 1
         group.save()
@@ -133,6 +132,7 @@ def put_in_engine(group: ConsumerGroup) -> None:
         dispatch=EngineDispatch(group.dispatch),
         strategy=Strategy(group.strategy),
         is_ordered=group.is_ordered,
+        batch_per_group=group.batch_per_group,
     )
     try:
         with blocking_client() as client:
@@ -170,6 +170,7 @@ def _apply(change: GroupChange, group: ConsumerGroup) -> bool:
         ("dispatch", change.dispatch),
         ("strategy", change.strategy),
         ("is_ordered", change.is_ordered),
+        ("batch_per_group", change.batch_per_group),
     ):
         if value is not None and value != getattr(group, field):
             setattr(group, field, value)

@@ -1,11 +1,21 @@
-"""Messages that one member has for a time."""
+"""Messages that one member has for a time, and whether its word about one counts."""
 
 from __future__ import annotations
 
+import enum
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from storage_engine.delivery.process_queue import ProcessQueue
+
+
+class Verdict(enum.Enum):
+    """What becomes of an ack: SETTLED is one of a message that is settled already, no failure."""
+
+    SETTLE = enum.auto()
+    SETTLED = enum.auto()
+    MOVED = enum.auto()
+    EXPIRED = enum.auto()
 
 
 class Lease:

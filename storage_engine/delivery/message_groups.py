@@ -149,8 +149,8 @@ class MessageGroups:
         for offset in [at for at in (*self._held, *self._waiting) if at < queue_offset]:
             self.forget(offset)
 
-    def drop_passed_over(self, given_back: Container[int]) -> int | None:
-        """Know no more of the messages that wait without having been delivered; the lowest one."""
+    def drop_passed_over(self, given_back: Container[int]) -> list[int]:
+        """Know no more of the messages that wait without having been delivered; those."""
         dropped = [offset for offset in self._waiting if offset not in given_back]
         touched = {self._waiting.pop(offset) for offset in dropped}
         for group in touched:
@@ -158,7 +158,7 @@ class MessageGroups:
             heapq.heapify(group.waiting)
             if not group.held_count:
                 self._offer(group)
-        return min(dropped, default=None)
+        return dropped
 
     # ----------------------------------------------------------------------------------------
 

@@ -15,11 +15,10 @@ message that is in flight; what does is in ``taking_in_order.py``. Loop thread o
 
 from __future__ import annotations
 
-import enum
 import heapq
 from typing import TYPE_CHECKING, Final
 
-from storage_engine.delivery.lease import Lease
+from storage_engine.delivery.lease import Lease, Verdict
 from storage_engine.delivery.offset_runs import OffsetRuns, runs_of
 from storage_engine.delivery.progress import Progress
 from storage_engine.queues.consume_queue import ConsumeQueue
@@ -35,16 +34,8 @@ Taken = tuple[int, int, int, int]  # queue offset, physical offset, bytes of the
 NEVER: Final = (-1, -1)
 
 
-class Verdict(enum.Enum):
-    """What becomes of an ack: SETTLED is one of a message that is settled already, no failure."""
-
-    SETTLE = enum.auto()
-    SETTLED = enum.auto()
-    MOVED = enum.auto()
-    EXPIRED = enum.auto()
-
-
 _ON_ITS_WAY: Final = Lease(0, "")
+_AT_ONCE: Final = (0, 0)  # of ``again``: nobody has had it, in this run of the engine
 
 
 class ProcessQueue:
@@ -241,18 +232,20 @@ class ProcessQueue:
 
     def leave_message_groups(self) -> None:
         """Read the queue by message groups no more: none waits for another."""
-        self.judge_again()
+        assert self.message_groups is not None
+        for queue_offset in self.message_groups.drop_passed_over(self.again):
+            self.again[queue_offset] = _AT_ONCE
         self.message_groups = None
         # Those that wait for nothing but their turn are in the heap no more.
         self.ready_heap = sorted((ready_ms, at) for at, (ready_ms, _) in self.again.items())
 
     def judge_again(self) -> None:
-        """What was passed over has another filter now, or no message group: begin there again."""
+        """There is another filter, which what was passed over has not been judged by: go back."""
         groups = self.message_groups
-        first = None if groups is None else groups.drop_passed_over(self.again)
-        if first is not None:
+        passed_over = [] if groups is None else groups.drop_passed_over(self.again)
+        if passed_over:
             self._seen_to = max(self._seen_to, self.position)
-            self.position = min(self.position, first)
+            self.position = min(self.position, *passed_over)
 
     def is_in_order(self, queue_offset: int) -> bool:
         """Whether others wait for a message that is in flight, so that it must keep its place."""
@@ -282,7 +275,7 @@ class ProcessQueue:
         if self.progress.is_settled(queue_offset):
             return Verdict.SETTLED
         again = self.again.get(queue_offset)
-        if again is not None:
+        if again is not None and again is not _AT_ONCE:
             return Verdict.SETTLE if again[1] == generation else Verdict.EXPIRED
         is_before = generation < first_generation and queue_offset < self.queue.max_offset
         return Verdict.SETTLE if is_before else Verdict.EXPIRED

@@ -247,7 +247,10 @@ async def test_a_group_that_becomes_unordered_or_exclusive_misses_none(
         assert received(store) == []  # not before all of the queue is settled
         ack(store, first, "-1")
     again = store.receive(lease_ms=60_000)
-    assert (texts_of(again), again.attempts) == (["a1", "a2", "a3", "b2", "c1"], [2, 1, 1, 1, 1])
+    got = list(zip(texts_of(again), again.attempts, strict=True))
+    if dispatch is Dispatch.SHARED:
+        got.sort()
+    assert got == [("a1", 2), ("a2", 1), ("a3", 1), ("b2", 1), ("c1", 1)]
     assert received(store) == []
     await store.close()
 

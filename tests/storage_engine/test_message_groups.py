@@ -122,6 +122,19 @@ async def test_one_that_is_delayed_never_holds_back_those_before_it(tmp_path: Pa
     await store.close()
 
 
+async def test_a_new_one_never_overtakes_one_that_is_delayed_in_the_same_batch(
+    tmp_path: Path,
+) -> None:
+    store = await opened(tmp_path, "a1", "a2", batch_per_group=3)
+    first = store.receive(lease_ms=60_000)
+    nack(store, first, "a2", delay_ms=30_000)
+    nack(store, first, "a1", delay_ms=10)
+    await put(store, "a3")
+    await store.pass_time(10)
+    assert received(store) == ["a1"]
+    await store.close()
+
+
 async def test_a_lease_that_ends_is_a_failure_in_place_and_served_to_who_waits(
     tmp_path: Path,
 ) -> None:

@@ -44,6 +44,8 @@ def group(name: str = "billing", **more: Any) -> dict[str, Any]:
             {"retry": {"policy": "exponential", "start": "5s", "factor": 3.0, "cap": "1h"}},
         ),
         (("--retry", "exponential"), {"retry": {"policy": "exponential"}}),
+        (("--ordered", "--batch-per-group", "5"), {"ordered": True, "batch_per_group": 5}),
+        (("--unordered",), {"ordered": False}),
         # What does not fit together is the service's to refuse, with its place.
         (("--retry", "levels", "--delay", "1s"), {"retry": {**LEVELS, "delays": ["1s"]}}),
     ],
