@@ -36,10 +36,10 @@ class _Order:
 def judge_message_groups(events: list[Event]) -> tuple[list[str], list[str]]:
     """(overtaken, held twice), each as text; ``events`` of one topic and one group."""
     group_of = {one.body: one.message_group for one in events if isinstance(one, Offered)}
-    places: dict[str, tuple[int, int]] = {}
+    places: dict[str, tuple[int, int]] = {}  # the first ones, in which they have their order
     for event in events:
         if isinstance(event, (Accepted, Delivered)) and group_of.get(event.body):
-            places[event.body] = event.queue, event.offset
+            places.setdefault(event.body, (event.queue, event.offset))
     orders: dict[tuple[str | None, int], _Order] = {}
     for body, (queue, offset) in places.items():
         orders.setdefault((group_of[body], queue), _Order()).open.append(offset)
@@ -47,9 +47,8 @@ def judge_message_groups(events: list[Event]) -> tuple[list[str], list[str]]:
         order.open.sort()
     batches: dict[tuple[str, int], set[tuple[int, int]]] = {}
     for event in events:
-        if isinstance(event, Delivered):
-            batch = batches.setdefault((event.consumer, event.batch), set())
-            batch.add((event.queue, event.offset))
+        if isinstance(event, Delivered) and event.body in places:
+            batches.setdefault((event.consumer, event.batch), set()).add(places[event.body])
     overtaken: list[str] = []
     held_twice: list[str] = []
     for event in sorted(events, key=lambda each: each.at):
@@ -63,17 +62,18 @@ def judge_message_groups(events: list[Event]) -> tuple[list[str], list[str]]:
             if isinstance(event, AckBegun) and offset in order.open:
                 order.open.remove(offset)
         elif isinstance(event, Delivered) and event.body in places:
-            order = orders[group_of[event.body], event.queue]
+            queue, offset = places[event.body]
+            order = orders[group_of[event.body], queue]
             batch = batches[event.consumer, event.batch]
-            before = [at for at in order.open if at < event.offset]
-            if any((event.queue, at) not in batch for at in before):
-                overtaken.append(f"{event.body} at {event.offset} came before {before}")
+            before = [at for at in order.open if at < offset]
+            if any((queue, at) not in batch for at in before):
+                overtaken.append(f"{event.body} at {offset} came before {before}")
             held_twice += [
                 f"{event.body} came to {event.consumer} while {other.consumer} had {other.body}"
-                for other in order.held.values()
+                for at, other in order.held.items()
                 if (other.consumer, other.batch) != (event.consumer, event.batch)
-                and other.offset != event.offset
+                and at != offset
                 and event.at < other.at + other.lease_ms / 1_000 - LATE_SECONDS
             ]
-            order.held[event.offset] = event
+            order.held[offset] = event
     return overtaken, held_twice

@@ -122,6 +122,10 @@ def test_message_groups_in_their_order_are_no_violation(events: list[Event]) -> 
                        delivered("a2", 2.1, offset=1, consumer="d")]),
         ("overtaken", [*grouped("a1", "a2"), Killed("engine", at=1.5),
                        delivered("a2", 2, offset=1)]),
+        # It went elsewhere, and came from there.
+        ("overtaken", [*grouped("a1", "a2"), delivered("a1", 2), GivenBack("a1", "c", at=2.1),
+                       delivered("a2", 2.2, offset=1, batch=2),
+                       Delivered("a1", "c", 3, 7, 99, 2, LEASE_MS, at=2.3)]),
         ("held_twice", [*grouped("a1", "a2"), delivered("a1", 2),
                         delivered("a2", 2.1, offset=1, batch=2)]),
         # The first of a batch comes again while the second is still held.
