@@ -19,7 +19,12 @@ from typing import NamedTuple
 
 import msgspec
 
-from storage_engine.delivery.offset_journal import Beginning, JournalEntry, OffsetJournal
+from storage_engine.delivery.offset_journal import (
+    COUNT_MAX,
+    Beginning,
+    JournalEntry,
+    OffsetJournal,
+)
 from storage_engine.delivery.offset_runs import OffsetRuns, Run, runs_of
 from storage_engine.delivery.progress import Progress
 from storage_engine.disk.files import Files
@@ -198,7 +203,8 @@ class ConsumerOffsets:
 
     def note_failure(self, progress: Progress, queue_offset: int) -> None:
         """A message has failed once more and keeps its place; in the journal by the next tick."""
-        self._failed.setdefault(progress, {})[queue_offset] = progress.failures[queue_offset]
+        times = min(progress.failures[queue_offset], COUNT_MAX)
+        self._failed.setdefault(progress, {})[queue_offset] = times
 
     def write_skipped(self) -> None:
         """Journal what filters have passed over since the last settle, and failures; every tick.
@@ -344,7 +350,8 @@ class ConsumerOffsets:
                 skipped[progress] = list(progress.skipped)
             if progress.failures:
                 progress.drop_failures()
-                failed[progress] = progress.failures
+                counts = progress.failures.items()
+                failed[progress] = {at: min(times, COUNT_MAX) for at, times in counts}
         self._journal.restart(moved, above, skipped, failed, self._dropped, self._beginning)
         return count
 

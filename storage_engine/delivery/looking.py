@@ -43,6 +43,7 @@ class Look:
         "_records_left",
         "began_ms",
         "found_count",
+        "passed_over_count",
         "properties",
         "read",
         "units_left",
@@ -60,6 +61,7 @@ class Look:
         self.read = read
         self.properties: bytes | None = None
         self.found_count = 0
+        self.passed_over_count = 0
         self.began_ms = clock.monotonic_ms()
         self._end_ms = self.began_ms + min(ms_left, LOOK_MS_MAX)
         self.units_left = _UNITS_MAX if ms_left > 0 else 0
@@ -68,6 +70,11 @@ class Look:
     @property
     def is_spent(self) -> bool:
         return self.units_left <= 0
+
+    def pass_over(self) -> None:
+        """The last one that was found is not delivered now."""
+        self.found_count -= 1
+        self.passed_over_count += 1
 
     def next_wanted(self, units: Iterator[Unit]) -> tuple[int, Unit | None]:
         """(how many unwanted units came first, the wanted one); None when there is none, or the
@@ -163,6 +170,10 @@ class Looking:
     def end(self, subscription: Subscription, look: Look) -> None:
         """Count the time, and go on later where somebody still waits behind what was skipped."""
         spent_ms = self._clock.monotonic_ms() - look.began_ms - look.found_count * _FOUND_MS
+        if subscription.filter.is_all:
+            # It looks for no message, but whether each may come yet: what may is no cost of that.
+            seen_count = look.found_count + look.passed_over_count
+            spent_ms *= look.passed_over_count / max(seen_count, 1)
         self._ms_left = min(self._ms_left - spent_ms, _TICK_SHARE_MS)
         if look.is_spent and subscription.parked and not self._is_over:
             self._waiting[subscription] = None

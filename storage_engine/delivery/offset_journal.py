@@ -46,6 +46,7 @@ _ENTRY = struct.Struct(">IB3xIIqI")
 _REST = struct.Struct(">B3xIIqI")
 _CRC = struct.Struct(">I")
 ENTRY_BYTES: Final = 28
+COUNT_MAX: Final = (1 << 32) - 1
 assert _ENTRY.size == ENTRY_BYTES
 assert _REST.size == ENTRY_BYTES - _CRC.size
 

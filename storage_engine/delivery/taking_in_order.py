@@ -147,7 +147,7 @@ class ByMessageGroup:
         if not text or self._groups.may_take(text, self._lease, self._batch_max):
             return False
         self._groups.pass_over(text, queue_offset)
-        look.found_count -= 1  # it is not delivered now, so its time counts
+        look.pass_over()
         return True
 
     def take(self, queue_offset: int) -> None:

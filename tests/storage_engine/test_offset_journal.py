@@ -163,6 +163,18 @@ def test_failures_are_journaled_and_those_of_settled_messages_forgotten(tmp_path
     assert (failures(again), state(again)) == ({3: 2}, {("g", "t", 0): (0, (4,))})
 
 
+def test_a_message_that_failed_more_often_than_an_entry_can_say_stops_nothing(
+    tmp_path: Path,
+) -> None:
+    offsets = opened(tmp_path)
+    offsets.begin("g", "t", {0: 0})
+    fail(offsets, 0, 1 << 33)
+    offsets.write_skipped()
+    offsets.save()
+    offsets.close()
+    assert failures(opened(tmp_path)) == {0: (1 << 32) - 1}
+
+
 @pytest.mark.parametrize("kill_at", range(5))
 def test_a_kill_anywhere_in_a_save_keeps_the_failures(tmp_path: Path, kill_at: int) -> None:
     files = FaultyFiles()
