@@ -182,10 +182,10 @@ class ProcessQueue:
         """
         progress = self.progress
         settled, skipped, passed = progress.settled, progress.skipped, self._passed()
-        queue_offset = max(self.position, progress.consumer_offset)
+        queue_offset = self.position
         end = len(taken) + count
         while len(taken) < end and not look.is_spent:
-            queue_offset = passed.end_of(queue_offset)
+            queue_offset = passed.end_of(max(queue_offset, progress.consumer_offset))
             span_end = progress.consumer_offset + self._span_max + skipped.count
             stop = passed.first_from(queue_offset, min(self.queue.max_offset, span_end))
             if queue_offset >= stop:
@@ -198,7 +198,8 @@ class ProcessQueue:
                     queue_offset += unwanted_count
                 if unit is None:
                     break
-                if settled and queue_offset in settled:
+                # What was skipped may have moved the consumer offset over others, settled before.
+                if queue_offset < progress.consumer_offset or queue_offset in settled:
                     queue_offset += 1
                     continue
                 physical_offset, record_bytes, _ = unit

@@ -129,7 +129,8 @@ class OrderedMachine(RuleBasedStateMachine):
             mine = [one for one in given if any(one is other for other in run)]
             assert mine == run[: len(mine)]  # in order, and none left out
         possible = [one for run in runs for one in run]
-        assert all(any(one is other for other in possible) for one in given)
+        early = [one for one in given if not any(one is other for other in possible)]
+        assert not early, f"{early} is early, {possible} is not"
         if self.limits is ROOMY:
             assert len(given) == min(count, len(possible))
         elif possible and not self._is_anything_held_up(now_ms):
@@ -380,5 +381,6 @@ pytestmark = pytest.mark.timeout(600)
 TestOrdered = OrderedMachine.TestCase
 TestFiltered = FilteredMachine.TestCase
 TestChanged = ChangedMachine.TestCase
-for case in (TestOrdered, TestFiltered, TestChanged):
-    case.settings = settings(max_examples=100, stateful_step_count=40, deadline=None)
+for _case in (TestOrdered, TestFiltered, TestChanged):
+    _case.settings = settings(max_examples=100, stateful_step_count=40, deadline=None)
+del _case
