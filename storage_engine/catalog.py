@@ -8,6 +8,7 @@ Loop thread only.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final
 
 from storage_engine.clock import Clock
 from storage_engine.config import StoreConfig
@@ -21,8 +22,10 @@ from storage_engine.queues.consume_queues import ConsumeQueues
 from storage_engine.records.key_hash import topic_hash
 from storage_engine.records.schedule_topic import SCHEDULE_TOPIC
 from storage_engine.topic_names import check_group_name, check_topic_name, retry_topic_of
-from storage_engine.wire.groups import Dispatch, GroupConfig
+from storage_engine.wire.groups import GroupConfig
 from storage_engine.wire.topics import Durability, TopicConfig
+
+_BATCH_PER_GROUP_MAX: Final = 32
 
 
 class Catalog:
@@ -120,8 +123,11 @@ class Catalog:
                 f"{RECONSUME_FOR_EVER} or more is allowed"
             )
         config.assignment.check(config.strategy, self._config.queue_count_max)
-        if config.is_ordered and config.dispatch is not Dispatch.EXCLUSIVE:
-            raise BadRequest("an ordered group needs exclusive dispatch")
+        if not 1 <= config.batch_per_group <= _BATCH_PER_GROUP_MAX:
+            raise BadRequest(
+                f"batch_per_group is {config.batch_per_group}, "
+                f"1 to {_BATCH_PER_GROUP_MAX} is allowed"
+            )
         known = self.groups.get(config.group)
         if known == config:
             return

@@ -67,6 +67,9 @@ class StoreConfig(msgspec.Struct, frozen=True, kw_only=True):
     auto_extend_ms_max: int = 3 * HOUR_MS  # as long as RocketMQ's proxy renews
     inflight_count_max: int = 20_000  # of one group on one queue
     inflight_span_max: int = 20_000  # from the consumer offset to the newest message in flight
+    # Of one ordered group on one queue: messages that wait for others of their message group before
+    # none behind them is looked at; RocketMQ's consumeConcurrentlyMaxSpan.
+    message_group_waiting_max: int = 2_000
 
     retention_ms: int = 72 * HOUR_MS  # of a topic that says nothing; RocketMQ's fileReservedTime
     retention_bytes: int = 0  # of the whole log; 0: as much as the disk has

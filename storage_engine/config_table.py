@@ -34,6 +34,7 @@ _RETRY: Final = "mq.retry"
 _DISPATCH: Final = "mq.dispatch"
 _STRATEGY: Final = "mq.strategy"
 _ASSIGNMENT: Final = "mq.assignment"
+_BATCH_PER_GROUP: Final = "mq.batch.per.group"
 _RETRY_TOPICS: Final = "mq.retry_topics"
 
 TableT = TypeVar("TableT", bound=msgspec.Struct)
@@ -170,6 +171,7 @@ class GroupTable:
                 strategy=Strategy(row.attributes.get(_STRATEGY, Strategy.AVG)),
                 assignment=_assignment_of(row.attributes.get(_ASSIGNMENT)),
                 is_ordered=row.consume_message_orderly,
+                batch_per_group=int(row.attributes.get(_BATCH_PER_GROUP, "1")),
             )
             topics = row.attributes.get(_RETRY_TOPICS, "")
             self.retry_topics[name] = topics.split(",") if topics else []
@@ -206,6 +208,11 @@ class GroupTable:
                     _DISPATCH: group.dispatch,
                     _STRATEGY: group.strategy,
                     **_shown_assignment(group.assignment),
+                    **(
+                        {_BATCH_PER_GROUP: str(group.batch_per_group)}
+                        if group.batch_per_group != 1
+                        else {}
+                    ),
                     _RETRY_TOPICS: ",".join(topics.get(name, [])),
                 },
             )

@@ -99,10 +99,9 @@ class Retries:
         An ordered group retries in place, so that nothing overtakes the message.
         """
         process_queue = failure.process_queue
-        owner = process_queue.owner
-        if owner.config.is_ordered and process_queue is not owner.retry and not failure.is_dead:
+        if not failure.is_dead and process_queue.is_in_order(failure.queue_offset):
             failures = process_queue.attempts(failure.queue_offset)
-            limit = owner.config.max_reconsume_times
+            limit = process_queue.owner.config.max_reconsume_times
             if not is_exhausted(reconsume_times=failures, max_reconsume_times=limit):
                 self._suspend(failure)
                 return
@@ -124,6 +123,7 @@ class Retries:
     def _put_back(self, failure: Failure, delay_ms: int) -> None:
         ready_ms = self._clock.monotonic_ms() + delay_ms
         failure.process_queue.give_back(failure.queue_offset, ready_ms)
+        self._consumer_offsets.note_failure(failure.process_queue.progress, failure.queue_offset)
         self._ready_at(failure.process_queue, ready_ms)
 
     @property

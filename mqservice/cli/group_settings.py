@@ -93,7 +93,11 @@ StrategyOption = Annotated[
 ]
 OrderedOption = Annotated[
     bool | None,
-    typer.Option("--ordered/--unordered", help="One batch of a queue at a time, in its order."),
+    typer.Option("--ordered/--unordered", help="What fails is tried again before what follows it."),
+]
+BatchOption = Annotated[
+    int | None,
+    typer.Option("--batch-per-group", help="Ordered: of a message group at a time, 1 to 32."),
 ]
 ConsumerOption = Annotated[
     list[str] | None,
@@ -131,6 +135,7 @@ class Settings:
     dispatch: DispatchOption = None
     strategy: StrategyOption = None
     is_ordered: OrderedOption = None
+    batch_per_group: BatchOption = None
     consumers: ConsumerOption = None
     rooms: RoomOption = None
     read: ReadOption = None
@@ -149,6 +154,7 @@ class Settings:
             "dispatch": self.dispatch,
             "strategy": self.strategy,
             "ordered": self.is_ordered,
+            "batch_per_group": self.batch_per_group,
             "retry": self._retry(),
             "assignment": self._assignment(),
         }

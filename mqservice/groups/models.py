@@ -18,6 +18,7 @@ RECONSUME_TIMES_DEFAULT = 16
 RECONSUME_FOR_EVER = -1
 RECONSUME_TIMES_MAX = 1_000  # of rows from before there were 1,000 attempts at most
 ATTEMPTS_MAX = 1_000
+BATCH_PER_GROUP_MAX = 32
 
 
 class StartFrom(enum.StrEnum):
@@ -65,6 +66,7 @@ class ConsumerGroup(models.Model):
     strategy = models.CharField(max_length=32, default=AssignmentStrategy.AVG.value)
     assignment = models.JSONField(default=dict)  # the engine's form, see ``assignment.py``
     is_ordered = models.BooleanField(default=False)
+    batch_per_group = models.PositiveSmallIntegerField(default=1)  # counts with shared dispatch
     revision = models.PositiveIntegerField(default=1)
     created_at = models.DateTimeField(auto_now_add=True)
     updated_at = models.DateTimeField(auto_now=True)
@@ -82,10 +84,6 @@ class ConsumerGroup(models.Model):
                     max_reconsume_times__lte=RECONSUME_TIMES_MAX,
                 ),
                 name="group_reconsume_range",
-            ),
-            models.CheckConstraint(
-                condition=models.Q(is_ordered=False) | models.Q(dispatch="exclusive"),
-                name="group_ordered_exclusive",
             ),
         )
 

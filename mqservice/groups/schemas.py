@@ -9,6 +9,7 @@ from ninja import Schema
 from mqservice.groups.assignment import assignment_of, read_assignment, shown_assignment
 from mqservice.groups.models import (
     ATTEMPTS_MAX,
+    BATCH_PER_GROUP_MAX,
     LEASE_MS_MAX,
     LEASE_MS_MIN,
     RECONSUME_FOR_EVER,
@@ -47,6 +48,7 @@ def read_change(body: bytes) -> GroupChange:
         strategy=fields.choice("strategy", AssignmentStrategy),
         assignment=read_assignment(fields),
         is_ordered=fields.boolean("ordered"),
+        batch_per_group=fields.integer("batch_per_group", 1, BATCH_PER_GROUP_MAX),
     )
     fields.refuse_unknown()
     fields.refuse()
@@ -107,6 +109,7 @@ class GroupOut(Schema):
     strategy: AssignmentStrategy
     assignment: dict[str, Any]  # reason: parts of some kinds, made by shown_assignment
     ordered: bool
+    batch_per_group: int
     created_at: str
     updated_at: str
     lag: LagOut | None = None
@@ -129,6 +132,7 @@ class GroupOut(Schema):
                 assignment_of(group.assignment), AssignmentStrategy(group.strategy)
             ),
             ordered=group.is_ordered,
+            batch_per_group=group.batch_per_group,
             created_at=moment(group.created_at),
             updated_at=moment(group.updated_at),
             lag=None

@@ -53,6 +53,7 @@ class GroupChange:
     strategy: AssignmentStrategy | None = None
     assignment: AssignmentPolicy | None = None
     is_ordered: bool | None = None
+    batch_per_group: int | None = None
 
 
 @transaction.atomic
@@ -82,8 +83,6 @@ def put_group(
         raise _setting("/start_time", "give the time from which on the group reads")
     if change.start_ms is not None and group.start_from != StartFrom.TIMESTAMP:
         raise _setting("/start_time", "is for start_from: timestamp only")
-    if group.is_ordered and group.dispatch != Dispatch.EXCLUSIVE:
-        raise _setting("/ordered", "an ordered group has dispatch: exclusive")
     try:
         assignment_of(group.assignment).check(Strategy(group.strategy), QUEUE_COUNT_MAX)
     except BadRequest as exc:
@@ -144,6 +143,7 @@ def put_in_engine(group: ConsumerGroup) -> None:
         strategy=Strategy(group.strategy),
         assignment=assignment_of(group.assignment),
         is_ordered=group.is_ordered,
+        batch_per_group=group.batch_per_group,
     )
     try:
         with blocking_client() as client:
@@ -182,6 +182,7 @@ def _apply(change: GroupChange, group: ConsumerGroup) -> bool:
         ("strategy", change.strategy),
         ("assignment", assignment),
         ("is_ordered", change.is_ordered),
+        ("batch_per_group", change.batch_per_group),
     ):
         if value is not None and value != getattr(group, field):
             setattr(group, field, value)

@@ -19,7 +19,12 @@ from typing import NamedTuple
 
 import msgspec
 
-from storage_engine.delivery.offset_journal import Beginning, JournalEntry, OffsetJournal
+from storage_engine.delivery.offset_journal import (
+    COUNT_MAX,
+    Beginning,
+    JournalEntry,
+    OffsetJournal,
+)
 from storage_engine.delivery.offset_runs import OffsetRuns, Run, runs_of
 from storage_engine.delivery.progress import Progress
 from storage_engine.disk.files import Files
@@ -67,6 +72,8 @@ class ConsumerOffsets:
         self._journal = OffsetJournal(files, store_path / JOURNAL_FILE)
         # Passed over by filters and not journaled yet.
         self._skipped: dict[Progress, list[Run]] = {}
+        # Whose failures have changed and are not journaled yet, by queue offset.
+        self._failed: dict[Progress, dict[int, int]] = {}
         # Above all progress ever dropped: what settles a message of a deleted group, a record or a
         # receipt, must not settle one for a new group of the same name.
         self._beginning = Beginning()
@@ -97,6 +104,8 @@ class ConsumerOffsets:
         self._beginning = saved.beginning or Beginning()
         for entry in self._journal.open():
             self._replay(entry)
+        for progress in self:
+            progress.drop_failures()
 
     def _replay(self, entry: JournalEntry) -> None:
         if entry.is_dropped:
@@ -114,6 +123,8 @@ class ConsumerOffsets:
             progress.consumer_offset = max(progress.consumer_offset, entry.first)
         elif entry.is_skipped:
             progress.skip(entry.first, entry.count)
+        elif entry.is_failed:
+            progress.failures[entry.first] = entry.count
         else:
             progress.apply([(entry.first, entry.count)])
 
@@ -169,6 +180,8 @@ class ConsumerOffsets:
         # Journaled after this, they would begin it anew.
         kept = [each for each in self._skipped.items() if not is_gone(each[0].group, each[0].topic)]
         self._skipped = dict(kept)
+        left = [each for each in self._failed.items() if not is_gone(each[0].group, each[0].topic)]
+        self._failed = dict(left)
         self._journal.sync()
 
     def settle(self, settled: list[tuple[Progress, list[Run]]]) -> None:
@@ -188,19 +201,25 @@ class ConsumerOffsets:
             first, count = runs[-1][0], runs.pop()[1] + count
         runs.append((first, count))
 
+    def note_failure(self, progress: Progress, queue_offset: int) -> None:
+        """A message has failed once more and keeps its place; in the journal by the next tick."""
+        times = min(progress.failures[queue_offset], COUNT_MAX)
+        self._failed.setdefault(progress, {})[queue_offset] = times
+
     def write_skipped(self) -> None:
-        """Journal what filters have passed over since the last settle; every tick.
+        """Journal what filters have passed over since the last settle, and failures; every tick.
 
         On a full disk it waits: nobody has been told of it.
         """
-        if not self._skipped:
+        if not (self._skipped or self._failed):
             return
         try:
-            self._journal.write_settled([], self._skipped)
+            self._journal.write_settled([], self._skipped, self._failed)
         except StoreError as exc:
             log.warning("skips not journaled", extra={"action": "journal_full", "reason": str(exc)})
         else:
             self._skipped.clear()
+            self._failed.clear()
 
     def settle_moved(self, progress: Progress, runs: list[Run]) -> None:
         """Settle messages whose place others have taken that are durable; cannot fail.
@@ -241,23 +260,31 @@ class ConsumerOffsets:
         cut may undo.
         """
         before = [
-            (each, each.consumer_offset, each.settled, each.skipped, each.lease_floor)
+            (
+                each,
+                each.consumer_offset,
+                each.settled,
+                each.skipped,
+                each.lease_floor,
+                each.failures,
+            )
             for each, _ in positions
         ]
         for progress, consumer_offset in positions:
-            progress.settled, progress.skipped = set(), OffsetRuns()
+            progress.settled, progress.skipped, progress.failures = set(), OffsetRuns(), {}
             progress.reset(consumer_offset, progress.reset_count + 1)
             progress.lease_floor = lease_floor
         try:
             self._journal.write_resets([progress for progress, _ in positions])
         except BaseException:
-            for progress, consumer_offset, settled, skipped, floor in before:
+            for progress, consumer_offset, settled, skipped, floor, failures in before:
                 progress.reset(consumer_offset, progress.reset_count - 1)
                 progress.settled, progress.skipped = settled, skipped
-                progress.lease_floor = floor
+                progress.lease_floor, progress.failures = floor, failures
             raise
         for progress, _ in positions:
             self._skipped.pop(progress, None)  # it was of before: a filter shall look again
+            self._failed.pop(progress, None)
         self._journal.sync()
 
     def sync(self) -> None:
@@ -306,6 +333,7 @@ class ConsumerOffsets:
         moved: list[Progress] = []
         above: list[tuple[Progress, list[Run]]] = []
         skipped: dict[Progress, list[Run]] = {}
+        failed: dict[Progress, dict[int, int]] = {}
         count = 0
         for progress in self:
             count += 1
@@ -320,7 +348,11 @@ class ConsumerOffsets:
                 above.append((progress, runs_of(sorted(progress.settled))))
             if progress.skipped:
                 skipped[progress] = list(progress.skipped)
-        self._journal.restart(moved, above, skipped, self._dropped, self._beginning)
+            if progress.failures:
+                progress.drop_failures()
+                counts = progress.failures.items()
+                failed[progress] = {at: min(times, COUNT_MAX) for at, times in counts}
+        self._journal.restart(moved, above, skipped, failed, self._dropped, self._beginning)
         return count
 
     def __iter__(self) -> Iterator[Progress]:

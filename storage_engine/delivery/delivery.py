@@ -6,7 +6,8 @@
     nack, lease end ──▶ [Delivery] ── Failure ──▶ retries
     what a filter does not want ──▶ skipped, settled without having been in flight
 
-Shared dispatch: any member of a group may lease from any queue. Leases and parked receives are
+Shared dispatch: any member of a group may lease from any queue, in an ordered one what its message
+group lets go. Leases and parked receives are
 looked at every tick. A message whose delivery failed goes to another place (``retries.py``) and
 comes from there again. Every wait, lease and number in flight has a maximum in ``StoreConfig``.
 Loop thread only.
@@ -123,7 +124,7 @@ class Delivery:
             self._memberships.heard(subscription, request.member_id, request.zone)
         if subscription.parked and not subscription.is_exclusive:
             return self._answer_or_park(subscription, request, None, answer)
-        look = None if subscription.filter.is_all else self.looking.begin(subscription)
+        look = self.looking.begin(subscription) if subscription.is_looked_through else None
         delivered = self._leasing.take(subscription, request, look)
         parked = self._answer_or_park(subscription, request, delivered, answer)
         if look is not None:
@@ -219,7 +220,7 @@ class Delivery:
         """Give what is ready to those who wait, first come first served."""
         if not subscription.parked:
             return
-        look = None if subscription.filter.is_all else self.looking.begin(subscription)
+        look = self.looking.begin(subscription) if subscription.is_looked_through else None
         if subscription.is_exclusive:
             self._serve_each(subscription, look)
         while subscription.parked and not subscription.is_exclusive:

@@ -1,4 +1,4 @@
-"""What one receive has given out to its member, for a time.
+"""What one receive has given out to its member, for a time; whether its word about one counts.
 
     Leasing ── Lease ──▶ inflight of each process queue ── settled, given back, ended ──▶ count 0
 
@@ -7,11 +7,21 @@ Loop thread only.
 
 from __future__ import annotations
 
+import enum
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from storage_engine.delivery.auto_extend import AutoExtend
     from storage_engine.delivery.process_queue import ProcessQueue
+
+
+class Verdict(enum.Enum):
+    """What becomes of an ack: SETTLED is one of a message that is settled already, no failure."""
+
+    SETTLE = enum.auto()
+    SETTLED = enum.auto()
+    MOVED = enum.auto()
+    EXPIRED = enum.auto()
 
 
 class Lease:

@@ -10,13 +10,16 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
+from functools import partial
 
 from storage_engine.clock import Clock
 from storage_engine.config import StoreConfig
 from storage_engine.delivery.consumer_offsets import ConsumerOffsets
 from storage_engine.delivery.lease import Lease
 from storage_engine.delivery.looking import SettlingLook
+from storage_engine.delivery.process_queue import ProcessQueue, Taken
 from storage_engine.delivery.subscription import Delivered, Subscription
+from storage_engine.delivery.taking_in_order import take_by_message_group, take_in_order
 from storage_engine.errors import StoreError
 from storage_engine.wire.deliveries import ReceiveRequest
 
@@ -47,6 +50,8 @@ class Leasing:
         self._retries_before = retries_before
         self._generations = generations
         self._lease_until = lease_until
+        waiting_max = config.message_group_waiting_max
+        self._take_by_message_group = partial(take_by_message_group, waiting_max=waiting_max)
         self.delivered_count = 0
         self.damaged_count = 0
 
@@ -97,6 +102,9 @@ class Leasing:
         attempts: list[int] = []
         bytes_left = min(request.bytes_max, self._config.receive_bytes_max)
         queues = subscription.sources_of(request.member_id)
+        take_new: Callable[..., list[Taken]] = ProcessQueue.take
+        if subscription.config.is_ordered:
+            take_new = take_in_order if subscription.is_exclusive else self._take_by_message_group
         first = subscription.rotor_of(request.member_id)
         for index in range(first, first + len(queues)):
             process_queue = queues[index % len(queues)]
@@ -104,12 +112,13 @@ class Leasing:
             count = min(request.messages_max - len(records), room)
             if count <= 0:
                 continue
-            take, own = process_queue.take, look
+            take, own = take_new, look
             if process_queue is subscription.retry:
-                own = None  # what is in there has matched before
-            elif subscription.config.is_ordered:
-                take = process_queue.take_in_order
-            taken = take(lease, now_ms, count, bytes_left, is_first=not records, look=own)
+                # What is in there has matched before, and has no order.
+                take, own = ProcessQueue.take, None
+            taken = take(
+                process_queue, lease, now_ms, count, bytes_left, is_first=not records, look=own
+            )
             if taken:
                 lease.parts.append((process_queue, [entry[0] for entry in taken]))
                 records += [(entry[1], entry[2]) for entry in taken]

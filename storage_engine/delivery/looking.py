@@ -32,16 +32,20 @@ _FOUND_MS: Final = 0.02
 
 
 class Look:
-    """One look through a filter. ``properties`` gives those of a record, unverified."""
+    """One look through a filter. ``read`` gives the properties of a record, unverified, as are
+    those of the last one found, ``properties``; None when they cannot be read.
+    """
 
     __slots__ = (
         "_clock",
         "_end_ms",
         "_filter",
-        "_properties",
         "_records_left",
         "began_ms",
         "found_count",
+        "passed_over_count",
+        "properties",
+        "read",
         "units_left",
     )
 
@@ -50,12 +54,14 @@ class Look:
         wanted: Filter,
         clock: Clock,
         ms_left: float,
-        properties: Callable[[int, int], bytes | None],
+        read: Callable[[int, int], bytes | None],
     ) -> None:
         self._filter = wanted
         self._clock = clock
-        self._properties = properties
+        self.read = read
+        self.properties: bytes | None = None
         self.found_count = 0
+        self.passed_over_count = 0
         self.began_ms = clock.monotonic_ms()
         self._end_ms = self.began_ms + min(ms_left, LOOK_MS_MAX)
         self.units_left = _UNITS_MAX if ms_left > 0 else 0
@@ -64,6 +70,11 @@ class Look:
     @property
     def is_spent(self) -> bool:
         return self.units_left <= 0
+
+    def pass_over(self) -> None:
+        """The last one that was found is not delivered now."""
+        self.found_count -= 1
+        self.passed_over_count += 1
 
     def next_wanted(self, units: Iterator[Unit]) -> tuple[int, Unit | None]:
         """(how many unwanted units came first, the wanted one); None when there is none, or the
@@ -90,7 +101,7 @@ class Look:
         """Decided by the properties; a record without any that can be read is for others to
         judge.
         """
-        properties = self._properties(physical_offset, record_bytes)
+        properties = self.properties = self.read(physical_offset, record_bytes)
         is_wanted = properties is None or self._filter.matches(properties)
         self._records_left -= 1
         if self._records_left <= 0 or self._clock.monotonic_ms() >= self._end_ms:
@@ -112,11 +123,11 @@ class SettlingLook(Look):
         wanted: Filter,
         clock: Clock,
         ms_left: float,
-        properties: Callable[[int, int], bytes | None],
+        read: Callable[[int, int], bytes | None],
         damaged: Callable[[list[tuple[int, int]]], list[int]],
         skip: Callable[[Progress, int, int], None],
     ) -> None:
-        super().__init__(wanted, clock, ms_left, properties)
+        super().__init__(wanted, clock, ms_left, read)
         self._damaged = damaged
         self.skip = skip
 
@@ -159,6 +170,10 @@ class Looking:
     def end(self, subscription: Subscription, look: Look) -> None:
         """Count the time, and go on later where somebody still waits behind what was skipped."""
         spent_ms = self._clock.monotonic_ms() - look.began_ms - look.found_count * _FOUND_MS
+        if subscription.filter.is_all:
+            # It looks for no message, but whether each may come yet: what may is no cost of that.
+            seen_count = look.found_count + look.passed_over_count
+            spent_ms *= look.passed_over_count / max(seen_count, 1)
         self._ms_left = min(self._ms_left - spent_ms, _TICK_SHARE_MS)
         if look.is_spent and subscription.parked and not self._is_over:
             self._waiting[subscription] = None

@@ -5,7 +5,7 @@
     offset  width  field
          0      4  crc        CRC-32 of the rest of the entry
           4      1  kind       1 name, 2 settled, 3 position, 4 reset, 5 lease floor, 6 dropped,
-                              7 skipped
+                              7 skipped, 8 failed
          5      3  zeros
          8      4  name_id    which ``topic@group``, numbered from 0 in the order of kind 1
         12      4  queue_id   for kind 1: length of the name in bytes, which follows the entry
@@ -14,7 +14,8 @@
                               for kind 6: the same, of progress that begins from then on
         24      4  count      offsets ``[first, first + count)`` are settled, of kind 7 because a
                               filter passed over them; for kind 4: which reset;
-                              for kind 6: the same, of progress that begins from then on
+                              for kind 6: the same, of progress that begins from then on;
+                              for kind 8: how often ``first`` was delivered in vain in its place
 
 A reset is two entries, the lease floor first: cut between them, nothing has moved, and receipts
 from before only cause a redelivery. An entry that is cut short or fails its CRC ends the journal:
@@ -45,6 +46,7 @@ _ENTRY = struct.Struct(">IB3xIIqI")
 _REST = struct.Struct(">B3xIIqI")
 _CRC = struct.Struct(">I")
 ENTRY_BYTES: Final = 28
+COUNT_MAX: Final = (1 << 32) - 1
 assert _ENTRY.size == ENTRY_BYTES
 assert _REST.size == ENTRY_BYTES - _CRC.size
 
@@ -57,6 +59,8 @@ _RESET: Final = 4
 _LEASE_FLOOR: Final = 5
 _DROPPED: Final = 6
 _SKIPPED: Final = 7
+_FAILED: Final = 8
+_FLAGS: Final = (_POSITION, _RESET, _LEASE_FLOOR, _DROPPED, _SKIPPED, _FAILED)  # of JournalEntry
 
 
 class Beginning(NamedTuple):
@@ -85,6 +89,7 @@ class JournalEntry(msgspec.Struct, frozen=True):
     is_lease_floor: bool = False
     is_dropped: bool = False
     is_skipped: bool = False
+    is_failed: bool = False
 
 
 class OffsetJournal:
@@ -113,15 +118,18 @@ class OffsetJournal:
         self,
         settled: list[tuple[Progress, Runs]],
         skipped: dict[Progress, Runs] | None = None,
+        failed: dict[Progress, dict[int, int]] | None = None,
     ) -> None:
-        """Append runs of settled and skipped offsets; one write to the page cache.
+        """Append runs of settled and skipped offsets, and how often each of others has failed.
 
-        Raises ``DiskFull``.
+        One write to the page cache. Raises ``DiskFull``.
         """
         known_count = len(self._names)
         content = self._settled_bytes(settled, self._names, _SETTLED)
         if skipped:
             content += self._settled_bytes(skipped.items(), self._names, _SKIPPED)
+        if failed:
+            content += self._failed_bytes(failed, self._names)
         self._append(content, known_count)
 
     def write_positions(self, group: str, topic: str, positions: dict[int, int]) -> None:
@@ -152,13 +160,15 @@ class OffsetJournal:
         moved: list[Progress],
         settled: list[tuple[Progress, Runs]],
         skipped: dict[Progress, Runs] | None = None,
+        failed: dict[Progress, dict[int, int]] | None = None,
         dropped: Iterable[tuple[str, str]] = (),
         beginning: Beginning = _AT_FIRST,
     ) -> None:
         """Replace the journal by one that holds only this; durable on return.
 
         ``moved``: consumer offsets to keep; ``settled`` and ``skipped``: runs above them;
-        ``dropped``: who is no more, or began anew.
+        ``failed``: how often messages have failed in their places; ``dropped``: who is no more, or
+        began anew.
         """
         names: dict[tuple[str, str], int] = {}
         parts = [
@@ -168,6 +178,8 @@ class OffsetJournal:
         ]
         if skipped:
             parts.append(self._settled_bytes(skipped.items(), names, _SKIPPED))
+        if failed:
+            parts.append(self._failed_bytes(failed, names))
         aside = self._path.with_name(self._path.name + NEXT_SUFFIX)
         self._files.unlink(aside)
         descriptor = self._files.open_append(aside)
@@ -225,6 +237,12 @@ class OffsetJournal:
                 parts.append(_entry(kind, name_id, progress.queue_id, first, count))
         return b"".join(parts)
 
+    def _failed_bytes(
+        self, failed: dict[Progress, dict[int, int]], names: dict[tuple[str, str], int]
+    ) -> bytes:
+        counted = [(progress, list(counts.items())) for progress, counts in failed.items()]
+        return self._settled_bytes(counted, names, _FAILED)
+
     def _append(self, content: bytes, known_count: int) -> None:
         if not content:
             return
@@ -272,7 +290,7 @@ def read_entries(content: bytes) -> tuple[list[JournalEntry], list[tuple[str, st
             names.append((group, topic))
         else:
             group, topic = names[name_id]
-            kinds = [kind == each for each in (_POSITION, _RESET, _LEASE_FLOOR, _DROPPED, _SKIPPED)]
+            kinds = [kind == each for each in _FLAGS]
             entries.append(JournalEntry(group, topic, queue_id, first, count, *kinds))
         at = end
     return entries, names, at

@@ -8,53 +8,56 @@
 RocketMQ keeps this in its clients; here the engine has it, so that members may come and go.
 Invariants: consumer_offset <= position <= max_offset of the queue, and position stays within
 ``span_max`` of the consumer offset; every offset in ``[consumer_offset, position)`` is in exactly
-one of in flight, again, settled, skipped by a filter; only the span leaves the skipped ones out. A
-message has at most one lease. Loop thread only.
+one of in flight, again, settled, skipped by a filter, passed over while its message group is busy;
+only the span leaves the skipped ones out. A message has at most one lease. ``take`` waits for no
+message that is in flight; what does is in ``taking_in_order.py``. Loop thread only.
 """
 
 from __future__ import annotations
 
-import enum
 import heapq
 from typing import TYPE_CHECKING, Final
 
-from storage_engine.delivery.lease import Lease
+from storage_engine.delivery.lease import Lease, Verdict
+from storage_engine.delivery.offset_runs import OffsetRuns, runs_of
 from storage_engine.delivery.progress import Progress
 from storage_engine.queues.consume_queue import ConsumeQueue
 
 if TYPE_CHECKING:
     from storage_engine.delivery.looking import SettlingLook
+    from storage_engine.delivery.message_groups import MessageGroups
     from storage_engine.delivery.subscription import Subscription
+    from storage_engine.delivery.taking_in_order import ByMessageGroup
 
-_NEVER: Final = (-1, -1)
+Taken = tuple[int, int, int, int]  # queue offset, physical offset, bytes of the record, attempt
 
-
-class Verdict(enum.Enum):
-    """What becomes of an ack: SETTLED is one of a message that is settled already, no failure."""
-
-    SETTLE = enum.auto()
-    SETTLED = enum.auto()
-    MOVED = enum.auto()
-    EXPIRED = enum.auto()
+NEVER: Final = (-1, -1)
 
 
 _ON_ITS_WAY: Final = Lease(1 << 64, "")  # a generation that no request can say
+_AT_ONCE: Final = (0, 0)  # of ``again``: nobody has had it, in this run of the engine
 
 
 class ProcessQueue:
-    """See the module's docstring."""
+    """See the module's docstring.
+
+    ``again``: queue offset → (when it may be taken again, monotonic ms; generation of its last
+    lease); ``ready_heap`` has (when, queue offset) of them, and may be stale. ``message_groups``:
+    None unless the queue is read by message groups.
+    """
 
     __slots__ = (
-        "_again",
-        "_attempts",
         "_moved",
-        "_ready_heap",
+        "_seen_to",
         "_span_max",
+        "again",
         "inflight",
+        "message_groups",
         "owner",
         "position",
         "progress",
         "queue",
+        "ready_heap",
     )
 
     def __init__(
@@ -66,13 +69,11 @@ class ProcessQueue:
         self.progress = progress
         self.position = max(progress.consumer_offset, queue.min_offset)
         self.inflight: dict[int, Lease] = {}
-        # queue offset → (when it may be taken again, monotonic ms; generation of its last lease)
-        self._again: dict[int, tuple[int, int]] = {}
-        self._ready_heap: list[
-            tuple[int, int]
-        ] = []  # the same as (when, queue offset); may be stale
+        self.again: dict[int, tuple[int, int]] = {}
+        self.ready_heap: list[tuple[int, int]] = []
+        self.message_groups: MessageGroups | None = None
         self._moved: dict[int, tuple[int, int]] = {}
-        self._attempts: dict[int, int] = {}  # deliveries so far, of messages that were given back
+        self._seen_to = 0  # position has been here before it went back
 
     def take(
         self,
@@ -83,7 +84,7 @@ class ProcessQueue:
         *,
         is_first: bool,
         look: SettlingLook | None = None,
-    ) -> list[tuple[int, int, int, int]]:
+    ) -> list[Taken]:
         """Lease messages that are ready: those given back first, then new ones, in order.
 
         ``is_first`` lets the first message exceed ``bytes_max``, so that a large one is not stuck.
@@ -92,54 +93,62 @@ class ProcessQueue:
         Returns:
             (queue_offset, physical_offset, record_bytes, attempt) of each; attempt counts from 1.
         """
+        if self.message_groups is not None:
+            self.leave_message_groups()
         if self.progress.consumer_offset < self.queue.min_offset:
             self.forget_below_min()  # retention could not settle them, or has not yet
-        taken: list[tuple[int, int, int, int]] = []
-        heap = self._ready_heap
+        taken: list[Taken] = []
+        heap = self.ready_heap
         while heap and len(taken) < messages_max and heap[0][0] <= now_ms:
             ready_ms, queue_offset = heap[0]
-            if self._again.get(queue_offset, _NEVER)[0] != ready_ms:
+            if self.again.get(queue_offset, NEVER)[0] != ready_ms:
                 heapq.heappop(heap)
                 continue
             physical_offset, record_bytes, _ = self.queue.unit(queue_offset)
             if record_bytes > bytes_max and not (is_first and not taken):
-                lease.count += len(taken)
-                return taken
+                return self.leased(taken, lease)
             heapq.heappop(heap)
-            del self._again[queue_offset]
-            attempt = self._attempts.get(queue_offset, 0) + 1
+            del self.again[queue_offset]
             self.inflight[queue_offset] = lease
-            taken.append((queue_offset, physical_offset, record_bytes, attempt))
+            taken.append((queue_offset, physical_offset, record_bytes, 1))
             bytes_max -= record_bytes
         count = messages_max - len(taken)
         if count and look is None:
-            self._take_new(taken, lease, count, bytes_max, is_first=is_first)
+            self.take_new(taken, lease, count, bytes_max, is_first=is_first)
         elif count and look is not None:
-            self._take_wanted(taken, lease, count, bytes_max, look, is_first=is_first)
+            self.take_wanted(taken, lease, count, bytes_max, look, is_first=is_first)
+        return self.leased(taken, lease)
+
+    def leased(self, taken: list[Taken], lease: Lease) -> list[Taken]:
+        """Count what was taken under a lease, and say which attempt each is."""
         lease.count += len(taken)
+        failures = self.progress.failures
+        if failures:
+            return [(*each[:3], failures.get(each[0], 0) + 1) for each in taken]
         return taken
 
-    def _take_new(
+    def take_new(
         self,
-        taken: list[tuple[int, int, int, int]],
+        taken: list[Taken],
         lease: Lease,
         count: int,
         bytes_max: int,
         *,
         is_first: bool,
     ) -> None:
+        """Lease messages from ``position`` on, and add them to ``taken``."""
         # The consumer offset is ahead after a restart, when receipts from before were settled.
         queue_offset = max(self.position, self.progress.consumer_offset)
         inflight = self.inflight
-        settled, skipped = self.progress.settled, self.progress.skipped
+        settled, passed = self.progress.settled, self._passed()
         end = len(taken) + count
-        span_end = self.progress.consumer_offset + self._span_max + skipped.count
+        span_end = self.progress.consumer_offset + self._span_max + self.progress.skipped.count
         max_offset = stop = min(self.queue.max_offset, span_end)
         while queue_offset < max_offset and len(taken) < end:
-            if skipped.count:
+            if passed.count:
                 # Before a restart, or a change of the filter, above the consumer offset.
-                queue_offset = skipped.end_of(queue_offset)
-                stop = skipped.first_from(queue_offset, max_offset)
+                queue_offset = passed.end_of(queue_offset)
+                stop = passed.first_from(queue_offset, max_offset)
             for physical_offset, record_bytes, _ in self.queue.units(
                 queue_offset, min(end - len(taken), stop - queue_offset)
             ):
@@ -156,25 +165,29 @@ class ProcessQueue:
                 queue_offset += 1
         self.position = queue_offset
 
-    def _take_wanted(
+    def take_wanted(
         self,
-        taken: list[tuple[int, int, int, int]],
+        taken: list[Taken],
         lease: Lease,
         count: int,
         bytes_max: int,
         look: SettlingLook,
         *,
         is_first: bool,
+        order: ByMessageGroup | None = None,
     ) -> None:
-        """The same through a filter; what it does not want is skipped."""
+        """The same through a filter; what it does not want is skipped.
+
+        ``order`` says which of the others must wait.
+        """
         progress = self.progress
-        settled, skipped = progress.settled, progress.skipped
-        queue_offset = max(self.position, progress.consumer_offset)
+        settled, skipped, passed = progress.settled, progress.skipped, self._passed()
+        queue_offset = self.position
         end = len(taken) + count
         while len(taken) < end and not look.is_spent:
-            queue_offset = skipped.end_of(queue_offset)
+            queue_offset = passed.end_of(max(queue_offset, progress.consumer_offset))
             span_end = progress.consumer_offset + self._span_max + skipped.count
-            stop = skipped.first_from(queue_offset, min(self.queue.max_offset, span_end))
+            stop = passed.first_from(queue_offset, min(self.queue.max_offset, span_end))
             if queue_offset >= stop:
                 break
             units = self.queue.units(queue_offset, min(stop - queue_offset, look.units_left))
@@ -185,69 +198,69 @@ class ProcessQueue:
                     queue_offset += unwanted_count
                 if unit is None:
                     break
-                if settled and queue_offset in settled:
+                # What was skipped may have moved the consumer offset over others, settled before.
+                if queue_offset < progress.consumer_offset or queue_offset in settled:
                     queue_offset += 1
                     continue
                 physical_offset, record_bytes, _ = unit
+                if order is not None and order.passes_over(queue_offset, look):
+                    queue_offset += 1
+                    if order.is_full:
+                        self.position = queue_offset
+                        return
+                    continue
                 if record_bytes > bytes_max and not (is_first and not taken):
                     self.position = queue_offset
                     return
+                if order is not None:
+                    order.take(queue_offset)
                 self.inflight[queue_offset] = lease
                 taken.append((queue_offset, physical_offset, record_bytes, 1))
                 bytes_max -= record_bytes
                 queue_offset += 1
         self.position = queue_offset
 
-    def take_in_order(
-        self,
-        lease: Lease,
-        now_ms: int,
-        messages_max: int,
-        bytes_max: int,
-        *,
-        is_first: bool,
-        look: SettlingLook | None = None,
-    ) -> list[tuple[int, int, int, int]]:
-        """Lease the next batch of an ordered group, as ``take`` does, once the last one is settled.
+    def _passed(self) -> OffsetRuns:
+        """Offsets that are not new, from ``position`` on, but for those settled one by one."""
+        skipped = self.progress.skipped
+        if self.position >= self._seen_to:
+            return skipped
+        passed = OffsetRuns()
+        known = sorted({*self.inflight, *self.again, *self.progress.settled})
+        for first, count in (*runs_of(known), *skipped):
+            passed.add(first, first + count)
+        return passed
 
-        What was given back comes first, when its delay is over, in the order of the queue.
-        """
-        if self.progress.consumer_offset < self.queue.min_offset:
-            self.forget_below_min()
-        taken: list[tuple[int, int, int, int]] = []
-        if self.inflight:
-            return taken
-        is_held_up = False
-        for queue_offset in sorted(self._again):
-            physical_offset, record_bytes, _ = self.queue.unit(queue_offset)
-            is_held_up = (
-                self._again[queue_offset][0] > now_ms
-                or len(taken) >= messages_max
-                or (record_bytes > bytes_max and not (is_first and not taken))
-            )
-            if is_held_up:
-                break
-            del self._again[queue_offset]
-            attempt = self._attempts.get(queue_offset, 0) + 1
-            self.inflight[queue_offset] = lease
-            taken.append((queue_offset, physical_offset, record_bytes, attempt))
-            bytes_max -= record_bytes
-        self._ready_heap = sorted((ready_ms, at) for at, (ready_ms, _) in self._again.items())
-        count = 0 if is_held_up else messages_max - len(taken)
-        if count and look is None:
-            self._take_new(taken, lease, count, bytes_max, is_first=is_first)
-        elif count and look is not None:
-            self._take_wanted(taken, lease, count, bytes_max, look, is_first=is_first)
-        lease.count += len(taken)
-        return taken
+    def leave_message_groups(self) -> None:
+        """Read the queue by message groups no more: none waits for another."""
+        assert self.message_groups is not None
+        for queue_offset in self.message_groups.drop_passed_over(self.again):
+            self.again[queue_offset] = _AT_ONCE
+        self.message_groups = None
+        # Those that wait for nothing but their turn are in the heap no more.
+        self.ready_heap = sorted((ready_ms, at) for at, (ready_ms, _) in self.again.items())
+
+    def judge_again(self) -> None:
+        """There is another filter, which what was passed over has not been judged by: go back."""
+        groups = self.message_groups
+        passed_over = [] if groups is None else groups.drop_passed_over(self.again)
+        if passed_over:
+            self._seen_to = max(self._seen_to, self.position)
+            self.position = min(self.position, *passed_over)
+
+    def is_in_order(self, queue_offset: int) -> bool:
+        """Whether others wait for a message that is in flight, so that it must keep its place."""
+        if not self.owner.config.is_ordered or self is self.owner.retry:
+            return False
+        return self.message_groups is None or queue_offset in self.message_groups
 
     def attempts(self, queue_offset: int) -> int:
-        """Deliveries of a message in this place that have failed, since the engine's start."""
-        return self._attempts.get(queue_offset, 0)
+        """Deliveries of a message in this place that have failed."""
+        return self.progress.failures.get(queue_offset, 0)
 
     def ready_ms(self, queue_offset: int) -> int | None:
         """From when on (monotonic) a message that was given back may be taken again."""
-        again = self._again.get(queue_offset)
+        again = self.again.get(queue_offset)
         return None if again is None else again[0]
 
     def can_settle(self, queue_offset: int, generation: int, first_generation: int) -> Verdict:
@@ -267,8 +280,8 @@ class ProcessQueue:
             return Verdict.EXPIRED
         if self.progress.is_settled(queue_offset):
             return Verdict.SETTLED
-        again = self._again.get(queue_offset)
-        if again is not None:
+        again = self.again.get(queue_offset)
+        if again is not None and again is not _AT_ONCE:
             return Verdict.SETTLE if again[1] == generation else Verdict.EXPIRED
         is_before = generation < first_generation and queue_offset < self.queue.max_offset
         return Verdict.SETTLE if is_before else Verdict.EXPIRED
@@ -291,15 +304,18 @@ class ProcessQueue:
 
     def forget(self, first: int, count: int) -> None:
         """Drop what is known about offsets that have just been settled."""
-        inflight, again = self.inflight, self._again
+        inflight, again, failures = self.inflight, self.again, self.progress.failures
         for queue_offset in range(first, first + count):
             lease = inflight.pop(queue_offset, None)
             if lease is not None:
                 lease.count -= 1
-        if again or self._attempts:
+        if again or failures:
             for queue_offset in range(first, first + count):
                 again.pop(queue_offset, None)
-                self._attempts.pop(queue_offset, None)
+                failures.pop(queue_offset, None)
+        if self.message_groups is not None:
+            for queue_offset in range(first, first + count):
+                self.message_groups.forget(queue_offset)
 
     def unsettled_below_min(self) -> int:
         """How many messages below the queue's min_offset the group has not settled."""
@@ -313,18 +329,17 @@ class ProcessQueue:
         low = self.queue.min_offset
         for queue_offset in [offset for offset in self.inflight if offset < low]:
             self.inflight.pop(queue_offset).count -= 1
-        for known in (self._again, self._attempts):
-            for queue_offset in [offset for offset in known if offset < low]:
-                del known[queue_offset]
-        self.position = max(self.position, low)
+        self.forget_below(low)
 
     def forget_below(self, queue_offset: int) -> None:
         """Drop what is known about messages below that have just been settled; none is in
         flight.
         """
-        for known in (self._again, self._attempts):
+        for known in (self.again, self.progress.failures):
             for offset in [offset for offset in known if offset < queue_offset]:
                 del known[offset]
+        if self.message_groups is not None:
+            self.message_groups.forget_below(queue_offset)
         self.position = max(self.position, queue_offset)
 
     def begin_again(self) -> None:
@@ -333,9 +348,11 @@ class ProcessQueue:
         """
         for lease in self.inflight.values():
             lease.count -= 1
-        for known in (self.inflight, self._again, self._moved, self._attempts):
+        for known in (self.inflight, self.again, self._moved, self.progress.failures):
             known.clear()
-        self._ready_heap.clear()
+        self.ready_heap.clear()
+        self.message_groups = None
+        self._seen_to = 0
         self.position = max(self.progress.consumer_offset, self.queue.min_offset)
 
     def moved(self, queue_offset: int, generation: int, retry_offset: int) -> None:
@@ -362,9 +379,12 @@ class ProcessQueue:
         lease = self.inflight.pop(queue_offset)
         lease.count -= 1
         if is_attempt:
-            self._attempts[queue_offset] = self._attempts.get(queue_offset, 0) + 1
-        self._again[queue_offset] = ready_ms, lease.generation
-        heapq.heappush(self._ready_heap, (ready_ms, queue_offset))
+            failures = self.progress.failures
+            failures[queue_offset] = failures.get(queue_offset, 0) + 1
+        if self.message_groups is not None:
+            self.message_groups.given_back(queue_offset)
+        self.again[queue_offset] = ready_ms, lease.generation
+        heapq.heappush(self.ready_heap, (ready_ms, queue_offset))
 
     def move(self, queue_offset: int, lease: Lease) -> None:
         """Put a message that is in flight under another lease."""

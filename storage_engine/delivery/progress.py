@@ -18,11 +18,13 @@ class Progress:
 
     ``reset_count``: how often the consumer offset was set to another place since it began.
     ``lease_floor``: leases of a lower generation ended with the last of these resets; their
-    receipts are void, after a restart too.
+    receipts are void, after a restart too. ``failures``: how often a message was delivered in vain
+    and kept its place, by queue offset.
     """
 
     __slots__ = (
         "consumer_offset",
+        "failures",
         "group",
         "lease_floor",
         "queue_id",
@@ -41,6 +43,7 @@ class Progress:
         self.lease_floor = 0
         self.settled: set[int] = set()
         self.skipped = OffsetRuns()
+        self.failures: dict[int, int] = {}
 
     def is_settled(self, queue_offset: int) -> bool:
         return (
@@ -103,6 +106,12 @@ class Progress:
         self.reset_count = reset_count
         self.settled.clear()
         self.skipped.clear()
+        self.failures.clear()
+
+    def drop_failures(self) -> None:
+        """Forget those of messages that are settled."""
+        known = self.failures.items()
+        self.failures = {at: count for at, count in known if not self.is_settled(at)}
 
     def clamp(self, max_offset: int) -> bool:
         """Forget everything at or above ``max_offset``; True when there was something."""
@@ -115,4 +124,5 @@ class Progress:
             self.consumer_offset = min(self.consumer_offset, max_offset)
             self.settled = {offset for offset in self.settled if offset < max_offset}
             self.skipped.cut_from(max_offset)
+        self.failures = {at: count for at, count in self.failures.items() if at < max_offset}
         return is_beyond

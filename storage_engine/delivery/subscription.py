@@ -111,6 +111,8 @@ class Subscription:
                     "for two minutes"
                 )
             self.filter = wanted
+            for process_queue in self.queues:
+                process_queue.judge_again()
         self.readers.hear(member_id, now_ms)
         return is_other
 
@@ -125,6 +127,11 @@ class Subscription:
     @property
     def is_exclusive(self) -> bool:
         return self.config.dispatch is Dispatch.EXCLUSIVE
+
+    @property
+    def is_looked_through(self) -> bool:
+        """Whether each new message is read before it is known if it may be taken."""
+        return not self.filter.is_all or (self.config.is_ordered and not self.is_exclusive)
 
     def sources_of(self, member_id: str) -> list[ProcessQueue]:
         """What a member may read now. Retries have no order, so they are for all."""

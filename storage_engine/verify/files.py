@@ -125,7 +125,7 @@ def read_offsets(store: Path, report: Report) -> Offsets:
         key = entry.group, entry.topic, entry.queue_id
         if entry.is_reset:
             offsets[key] = entry.first
-        elif not entry.is_lease_floor:
+        elif not (entry.is_lease_floor or entry.is_failed):
             reached = entry.first + (0 if entry.is_position else entry.count)
             offsets[key] = max(offsets.get(key, 0), reached)
     return offsets

@@ -41,8 +41,11 @@ class GroupConfig(Wire, frozen=True, kw_only=True):
     dispatch: Dispatch = Dispatch.SHARED
     strategy: Strategy = Strategy.AVG  # of exclusive dispatch
     assignment: AssignmentPolicy = AssignmentPolicy()  # what the strategy needs more
-    is_ordered: bool = False  # one batch at a time of each queue, retried in place
+    # One batch at a time, retried in place: of each queue, or with shared dispatch of each message
+    # group in it, which then has ``batch_per_group`` messages at most.
+    is_ordered: bool = False
     is_paused: bool = False
+    batch_per_group: int = 1
 
 
 class GroupList(Wire, frozen=True, kw_only=True):

@@ -24,14 +24,11 @@ HEAL_WAIT_S = 60
 DRAIN_WAIT_S = 60
 
 
-NAME = "history"  # of topic and group
-
-
-def make_topic_and_group(service: Service) -> None:
+def make_topic_and_group(service: Service, name: str, group: dict[str, object]) -> None:
     facts = service.facts
     with httpx.Client(headers={"authorization": f"Bearer {facts.api_key}"}, timeout=20) as api:
-        for path, settings in (("topics", {"queues": 4}), ("groups", {})):
-            url = f"{facts.base_url}/v1/ns/{facts.namespace}/{path}/{NAME}"
+        for path, settings in (("topics", {"queues": 4}), ("groups", group)):
+            url = f"{facts.base_url}/v1/ns/{facts.namespace}/{path}/{name}"
             response = api.put(url, json=settings)
             assert response.status_code == 201, response.text
 
@@ -40,9 +37,9 @@ def is_back(service: Service, name: str, pid: int) -> bool:
     return service.facts.pids.get(name) not in (None, pid)
 
 
-def is_drained(service: Service) -> bool:
+def is_drained(service: Service, name: str) -> bool:
     facts = service.facts
-    path = f"{facts.base_url}/v1/ns/{facts.namespace}/groups/{NAME}/lag"
+    path = f"{facts.base_url}/v1/ns/{facts.namespace}/groups/{name}/lag"
     try:
         answer = httpx.get(path, headers={"authorization": f"Bearer {facts.api_key}"}, timeout=10)
     except httpx.TransportError:
@@ -53,12 +50,14 @@ def is_drained(service: Service) -> bool:
     return (lag["lag"], lag["retry"]) == (0, {"waiting": 0, "scheduled": 0})
 
 
-def test_what_clients_see_under_kills_breaks_no_promise(service: Service) -> None:
+@pytest.mark.parametrize("is_ordered", [False, True], ids=["plain", "ordered"])
+def test_what_clients_see_under_kills_breaks_no_promise(service: Service, is_ordered: bool) -> None:
+    name = "ordered" if is_ordered else "history"  # of topic and group
     history = History()
     draw = random.Random(SEED)
     load = threading.Event()  # never set: between the kills the clients have some seconds
-    make_topic_and_group(service)
-    facts = msgspec.structs.replace(service.facts, topic=NAME, group=NAME)
+    make_topic_and_group(service, name, {"ordered": is_ordered})
+    facts = msgspec.structs.replace(service.facts, topic=name, group=name)
     producers: list[Client] = [Producer(f"p{n}", facts, history, SEED) for n in range(2)]
     consumers: list[Client] = [
         RestConsumer("rest", facts, history, SEED),
@@ -68,24 +67,24 @@ def test_what_clients_see_under_kills_breaks_no_promise(service: Service) -> Non
     clients = producers + consumers
     for client in clients:
         client.start()
-    for name in KILLS:
+    for process in KILLS:
         load.wait(draw.uniform(1.0, 2.5))
-        pid = service.facts.pids[name]
-        history.add(Killed(name))
+        pid = service.facts.pids[process]
+        history.add(Killed(process))
         os.kill(pid, signal.SIGKILL)
-        wait_until(partial(is_back, service, name, pid), HEAL_WAIT_S, f"{name} is back")
-        history.add(Killed(name))  # until it was back, nothing was as usual
+        wait_until(partial(is_back, service, process, pid), HEAL_WAIT_S, f"{process} is back")
+        history.add(Killed(process))  # until it was back, nothing was as usual
     load.wait(2)
     for producer in producers:
         producer.stop()
         producer.join(30)
-    wait_until(lambda: is_drained(service), DRAIN_WAIT_S, "all is consumed")
+    wait_until(lambda: is_drained(service, name), DRAIN_WAIT_S, "all is consumed")
     for consumer in consumers:
         consumer.stop()
         consumer.join(30)
 
     assert [client.failure for client in clients] == [None] * len(clients)
-    verdict = judge(history)
+    verdict = judge(history, is_ordered=is_ordered)
     print(
         f"seed {SEED}: {verdict.accepted_count} accepted, {verdict.delivered_count} deliveries, "
         f"again because {dict(verdict.explained)}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import struct
 import zlib
 from pathlib import Path
@@ -129,6 +130,62 @@ def test_a_kill_anywhere_in_a_save_changes_nothing(tmp_path: Path) -> None:
             assert kill_at >= 2
             assert state(opened(directory)) == expected
             break
+
+
+def fail(offsets: ConsumerOffsets, queue_offset: int, times: int) -> None:
+    progress = offsets.find("g", "t", 0)
+    assert progress is not None
+    progress.failures[queue_offset] = times
+    offsets.note_failure(progress, queue_offset)
+
+
+def failures(offsets: ConsumerOffsets) -> dict[int, int]:
+    progress = offsets.find("g", "t", 0)
+    assert progress is not None
+    return progress.failures
+
+
+def test_failures_are_journaled_and_those_of_settled_messages_forgotten(tmp_path: Path) -> None:
+    offsets = opened(tmp_path)
+    offsets.begin("g", "t", {0: 0})
+    begun = (tmp_path / "offsets.journal").read_bytes()
+    fail(offsets, 3, 1)
+    fail(offsets, 3, 2)
+    fail(offsets, 4, 1)
+    offsets.write_skipped()
+    written = (tmp_path / "offsets.journal").read_bytes()
+    assert written == begun + entry(8, 0, 0, 3, 2) + entry(8, 0, 0, 4, 1)
+    offsets.write_skipped()
+    assert (tmp_path / "offsets.journal").read_bytes() == written
+    settle(offsets, "g", 4)
+    offsets.close()
+    again = opened(tmp_path)
+    assert (failures(again), state(again)) == ({3: 2}, {("g", "t", 0): (0, (4,))})
+
+
+def test_a_message_that_failed_more_often_than_an_entry_can_say_stops_nothing(
+    tmp_path: Path,
+) -> None:
+    offsets = opened(tmp_path)
+    offsets.begin("g", "t", {0: 0})
+    fail(offsets, 0, 1 << 33)
+    offsets.write_skipped()
+    offsets.save()
+    offsets.close()
+    assert failures(opened(tmp_path)) == {0: (1 << 32) - 1}
+
+
+@pytest.mark.parametrize("kill_at", range(5))
+def test_a_kill_anywhere_in_a_save_keeps_the_failures(tmp_path: Path, kill_at: int) -> None:
+    files = FaultyFiles()
+    offsets = opened(tmp_path, files)
+    offsets.begin("g", "t", {0: 0})
+    fail(offsets, 1, 7)
+    offsets.write_skipped()
+    files.kill_at = kill_at
+    with contextlib.suppress(Killed):
+        offsets.save()
+    assert failures(opened(tmp_path)) == {1: 7}
 
 
 def test_a_failed_append_changes_nothing_and_names_stay_right(tmp_path: Path) -> None:

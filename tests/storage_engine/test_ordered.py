@@ -179,5 +179,5 @@ async def test_a_group_that_never_gives_up_retries_for_ever(tmp_path: Path) -> N
         await store.pass_time(10)
     subscription = store.store.consumption.delivery.find("g", "t")
     assert subscription is not None
-    assert len(subscription.queues[0]._ready_heap) <= 1  # nothing is left of those before
+    assert len(subscription.queues[0].ready_heap) <= 1  # nothing is left of those before
     await store.close()

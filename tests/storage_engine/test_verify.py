@@ -30,6 +30,7 @@ from tests.storage_engine.doubles import (
     tiny_config,
 )
 from tests.storage_engine.engines import ROOT
+from tests.storage_engine.grouped import nack, opened
 from tests.storage_engine.recovering import filled, log_path
 
 
@@ -77,6 +78,15 @@ async def test_clean_stores_have_no_findings(store_dir: Path, tmp_path: Path) ->
     async with OpenStore(tmp_path / "empty"):
         pass
     assert found(check(tmp_path / "empty")) == []
+
+
+async def test_a_message_that_failed_often_is_no_offset(tmp_path: Path) -> None:
+    store = await opened(tmp_path / "s", "a1")
+    for _ in range(9):
+        nack(store, store.receive(), "a1", delay_ms=10)
+        await store.pass_time(10)
+    await store.close()
+    assert found(check(tmp_path / "s")) == []
 
 
 @pytest.mark.parametrize("field", ["size", "magic", "queue", "place", "body", "topic", "property"])

@@ -200,6 +200,23 @@ ORDER: Final = (
         ("crash_states", "kills"),
     ),
     Promise(
+        "O4",
+        "An ordered group gets the messages of a queue (exclusive dispatch), or of each message "
+        "group in it (shared), in their order, over failures, leases that end, resets and restarts "
+        "too. A message that always fails becomes a dead letter, though the engine is restarted in "
+        "between.",
+        (
+            f"{_ENGINE}/test_ordered_model.py::TestOrdered",
+            f"{_ENGINE}/test_ordered_model.py::TestFiltered",
+            f"{_ENGINE}/test_ordered_model.py::TestChanged",
+            *_of(
+                "message_group_changes",
+                "after_a_restart_what_was_in_flight_comes_again_in_order",
+                "a_message_that_always_fails_is_dead_though_the_engine_restarts_each_time",
+            ),
+        ),
+    ),
+    Promise(
         "O5",
         "Offsets of a queue have no gaps, but for what retention removed at its beginning and "
         "records that the disk damaged, and those are reported.",
@@ -399,7 +416,6 @@ PROMISES: Final = (*DURABILITY, *ORDER, *STORE)
 
 # What somebody who knows such lists would look for, and does not find above.
 NOT_PROMISED: Final = (
-    "Order of a group across redeliveries (O4): ordered groups are not built.",
     "In an `async` topic an offset may name another message after a power failure: consumers see "
     "`async` messages before the disk has them.",
     "Settles that survive a power failure in any case: the last 200 ms of them may be taken (D9).",

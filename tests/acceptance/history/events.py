@@ -22,6 +22,7 @@ class Offered(Event):
     body: str
     producer: str
     sequence: int
+    message_group: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,8 +4,9 @@
 
 The promises are those of the reliability design: D1 (an accepted message is delivered), D6 and L2
 (a refused or invented one never is), D9 (what was acked comes no more), O3 (the messages of one
-producer stand in their order in each queue, and a queue's first deliveries in one batch do too), L3
-(every further delivery has a cause). Call it after the load has stopped and all has been consumed.
+producer stand in their order in each queue, and a queue's first deliveries in one batch do too), O4
+(an ordered group gets each message group in its order, see ``message_groups.py``), L3 (every
+further delivery has a cause). Call it after the load has stopped and all has been consumed.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from tests.acceptance.history.events import (
     Offered,
     Refused,
 )
+from tests.acceptance.history.message_groups import judge_message_groups
 
 # A lease that ends is noticed within a second, and clients see deliveries a little late.
 LATE_SECONDS = 0.2
@@ -40,6 +42,8 @@ class Verdict:
     refused_delivered: list[str] = field(default_factory=list)
     acked_again: list[str] = field(default_factory=list)
     reordered: list[str] = field(default_factory=list)
+    overtaken: list[str] = field(default_factory=list)
+    held_twice: list[str] = field(default_factory=list)
     unexplained: list[str] = field(default_factory=list)
     explained: Counter[str] = field(default_factory=Counter)
     accepted_count: int = 0
@@ -53,13 +57,15 @@ class Verdict:
             "refused_delivered": self.refused_delivered,
             "acked_again": self.acked_again,
             "reordered": self.reordered,
+            "overtaken": self.overtaken,
+            "held_twice": self.held_twice,
             "unexplained": self.unexplained,
         }
         return {name: found for name, found in named.items() if found}
 
 
-def judge(history: History) -> Verdict:
-    """See the module's docstring."""
+def judge(history: History, *, is_ordered: bool = False) -> Verdict:
+    """See the module's docstring. ``is_ordered``: the group is, and shares its queues."""
     events = list(history.events)
     verdict = Verdict()
     offered = {event.body: event for event in events if isinstance(event, Offered)}
@@ -76,6 +82,8 @@ def judge(history: History) -> Verdict:
     verdict.refused_delivered = [body for body in deliveries if body in refused]
     _judge_order(verdict, offered, accepted, deliveries)
     _judge_repeats(verdict, events, deliveries)
+    if is_ordered:
+        verdict.overtaken, verdict.held_twice = judge_message_groups(events)
     return verdict
 
 

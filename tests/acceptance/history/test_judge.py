@@ -70,6 +70,75 @@ def test_a_message_that_comes_again_for_a_reason_is_explained(
     assert verdict.explained == {cause: 1}
 
 
+def grouped(*bodies: str) -> list[Event]:
+    """Sent in this order: ``a1`` is of message group ``a``, ``-1`` of none; all of one queue."""
+    sent: list[Event] = []
+    for number, body in enumerate(bodies):
+        sent.append(Offered(body, "p", number, body[0].strip("-") or None, at=0))
+        sent.append(Accepted(body, 0, number, at=1))
+    return sent
+
+
+IN_ORDER: list[Event] = [
+    *grouped("a1", "a2", "b1", "-1"),
+    delivered("a1", 2),
+    delivered("b1", 2, offset=2),
+    delivered("-1", 2, offset=3),
+    AckBegun("a1", "c", at=2.5),
+    delivered("a2", 2.6, offset=1, consumer="d"),
+]
+
+
+@pytest.mark.parametrize(
+    "events",
+    [
+        [],
+        [GivenBack("a2", "d", at=2.7), delivered("a2", 2.8, offset=1, attempt=2, batch=2)],
+        [delivered("a2", 4.6, offset=1, attempt=2, batch=2)],  # the lease ended
+        [Killed("engine", at=2.7), delivered("a2", 2.8, offset=1, batch=2)],
+        # Two of a message group in one batch.
+        [*grouped("a1", "a2", "b1", "-1", "d1", "d2"), delivered("d1", 3, offset=4, batch=3),
+         delivered("d2", 3, offset=5, batch=3)],
+    ],
+)  # fmt: skip
+def test_message_groups_in_their_order_are_no_violation(events: list[Event]) -> None:
+    verdict = judge(history(*IN_ORDER, *events), is_ordered=True)
+    assert {"overtaken", "held_twice"}.isdisjoint(verdict.violations)
+
+
+@pytest.mark.parametrize(
+    ("violation", "events"),
+    [
+        # a2 before a1 came at all; while a1 is held; after a1 was given back; after its lease.
+        ("overtaken", [*grouped("a1", "a2"), delivered("a2", 2, offset=1)]),
+        ("overtaken", [*grouped("a1", "a2"), delivered("a1", 2),
+                       delivered("a2", 2.1, offset=1, batch=2)]),
+        ("overtaken", [*grouped("a1", "a2"), delivered("a1", 2), GivenBack("a1", "c", at=2.1),
+                       delivered("a2", 2.2, offset=1, batch=2)]),
+        ("overtaken", [*grouped("a1", "a2"), delivered("a1", 2),
+                       delivered("a2", 9, offset=1, batch=2)]),
+        # The same batch number of another consumer is another batch.
+        ("overtaken", [*grouped("a1", "a2"), delivered("a1", 2),
+                       delivered("a2", 2.1, offset=1, consumer="d")]),
+        ("overtaken", [*grouped("a1", "a2"), Killed("engine", at=1.5),
+                       delivered("a2", 2, offset=1)]),
+        # It went elsewhere, and came from there.
+        ("overtaken", [*grouped("a1", "a2"), delivered("a1", 2), GivenBack("a1", "c", at=2.1),
+                       delivered("a2", 2.2, offset=1, batch=2),
+                       Delivered("a1", "c", 3, 7, 99, 2, LEASE_MS, at=2.3)]),
+        ("held_twice", [*grouped("a1", "a2"), delivered("a1", 2),
+                        delivered("a2", 2.1, offset=1, batch=2)]),
+        # The first of a batch comes again while the second is still held.
+        ("held_twice", [*grouped("a1", "a2"), delivered("a1", 2), delivered("a2", 2, offset=1),
+                        GivenBack("a1", "c", at=2.1), delivered("a1", 2.2, attempt=2, batch=2)]),
+    ],
+)  # fmt: skip
+def test_a_message_group_out_of_order_is_caught(violation: str, events: list[Event]) -> None:
+    made = history(*events)
+    assert violation in judge(made, is_ordered=True).violations
+    assert violation not in judge(made).violations
+
+
 @pytest.mark.parametrize(
     ("violation", "events"),
     [

@@ -57,6 +57,7 @@ def group(name: str = "billing", **more: Any) -> dict[str, Any]:
             ("--room", "east=0", "--read-room", "east", "--within-room", "AVG"),
             {"assignment": {"rooms": {"east": [0]}, "read": ["east"], "within_room": "AVG"}},
         ),
+        (("--ordered", "--batch-per-group", "5"), {"ordered": True, "batch_per_group": 5}),
         # What does not fit together is the service's to refuse, with its place.
         (("--retry", "levels", "--delay", "1s"), {"retry": {**LEVELS, "delays": ["1s"]}}),
     ],

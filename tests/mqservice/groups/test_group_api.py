@@ -58,7 +58,7 @@ def test_policy_can_be_changed(engine: str, acme: Client) -> None:
             '{"start_from": "timestamp", "start_time": "9999-12-31T23:59:59-01:00"}',
             "/start_time",
         ),
-        ('{"ordered": true}', "/ordered"),
+        ('{"ordered": 1}', "/ordered"),
     ],
 )
 def test_bad_policy_is_refused_with_its_place(acme: Client, body: str, pointer: str) -> None:

@@ -13,7 +13,7 @@ from tests.people import People
 
 pytestmark = pytest.mark.django_db(transaction=True)
 GROUP = "/v1/ns/acme/groups/"
-SHARED = {"dispatch": "shared", "strategy": "AVG", "ordered": False}
+SHARED = {"dispatch": "shared", "strategy": "AVG", "ordered": False, "batch_per_group": 1}
 
 
 @pytest.fixture
@@ -47,6 +47,20 @@ def test_the_engine_knows_what_a_tenant_chose(engine: str, acme: Client, strateg
     assert put(acme, "sorted", ordered=False, dispatch="shared")["dispatch"] == "shared"
 
 
+def test_a_group_that_shares_its_queues_may_be_ordered(engine: str, acme: Client) -> None:
+    wanted = {"dispatch": "shared", "ordered": True, "batch_per_group": 7}
+    assert put(acme, "lanes", **wanted).items() >= wanted.items()
+    with StoreClient(engine, client_name="test") as client:
+        (config,) = [one for one in client.group_list().groups if one.group == "acme%lanes"]
+    assert (config.dispatch, config.is_ordered, config.batch_per_group) == (
+        Dispatch.SHARED,
+        True,
+        7,
+    )
+    changed = put(acme, "lanes", dispatch="exclusive", batch_per_group=1)
+    assert (changed["ordered"], changed["batch_per_group"]) == (True, 1)
+
+
 @pytest.mark.parametrize(
     ("wanted", "pointer"),
     [
@@ -67,8 +81,9 @@ def test_the_engine_knows_what_a_tenant_chose(engine: str, acme: Client, strateg
         ({"assignment": {"within_room": "CONFIG"}}, "/assignment/within_room"),
         ({"assignment": {"colour": 1}}, "/assignment/colour"),
         ({"ordered": "yes"}, "/ordered"),
-        ({"ordered": True}, "/ordered"),
-        ({"ordered": True, "dispatch": "shared"}, "/ordered"),
+        ({"batch_per_group": 0}, "/batch_per_group"),
+        ({"batch_per_group": 33}, "/batch_per_group"),
+        ({"batch_per_group": "all"}, "/batch_per_group"),
     ],
 )
 def test_what_makes_no_sense_is_refused(

@@ -1,0 +1,122 @@
+"""Order by message group through REST and WebSocket on a real engine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import httpx
+import pytest
+
+from mqservice.store import GroupConfig, StoreClient
+from tests.mqservice.delivery.browsing import put
+from tests.mqservice.delivery.engine_serving import real_topic, serving_engine
+from tests.mqservice.delivery.peers import BOTH, Peer
+from tests.mqservice.delivery.serving import Json, Server
+from tests.mqservice.delivery.waiting import wait_until
+
+
+@pytest.fixture(scope="module")
+def server(engine_socket: str) -> Iterator[Server]:
+    with serving_engine(engine_socket) as running:
+        yield running
+
+
+@pytest.fixture
+def topic(server: Server, engine_socket: str) -> str:
+    return real_topic(server, engine_socket, queue_count=1)
+
+
+@pytest.fixture
+def group(server: Server, engine_socket: str, topic: str) -> str:
+    """An ordered group of this test alone that shares its queues."""
+    name = f"lanes-{topic}"
+    with StoreClient(engine_socket, client_name="setup") as client:
+        client.group_put(GroupConfig(group=f"acme%{name}", is_ordered=True))
+    server.group(name)
+    return name
+
+
+def fill(api: httpx.Client, topic: str, *bodies: str) -> None:
+    """``a1`` is of message group ``a``, ``-1`` of none."""
+    offers: list[Json] = []
+    for body in bodies:
+        offer: Json = {"body": body}
+        offers.append(offer if body[0] == "-" else {**offer, "message_group": body[0]})
+    put(api, topic, *offers)
+
+
+def received(api: httpx.Client, topic: str, group: str, **options: object) -> list[Json]:
+    path = f"/v1/-/topics/{topic}/groups/{group}:receive"
+    response = api.post(path, json={"wait": "0s", **options})
+    assert response.status_code == 200, response.text
+    messages: list[Json] = response.json()["messages"]
+    return messages
+
+
+def settle(api: httpx.Client, group: str, **settled: object) -> None:
+    response = api.post(f"/v1/-/groups/{group}:settle", json=settled)
+    assert response.status_code == 200, response.text
+    assert response.json()["failed"] == []
+
+
+def bodies(messages: list[Json]) -> list[str]:
+    return [message["body"] for message in messages]
+
+
+def test_receives_share_the_queue_and_each_message_group_has_its_order(
+    api: httpx.Client, topic: str, group: str
+) -> None:
+    fill(api, topic, "a1", "a2", "b1", "-1", "b2")
+    first = received(api, topic, group, max=1)
+    second = received(api, topic, group)
+    assert (bodies(first), bodies(second)) == (["a1"], ["b1", "-1"])
+    assert [message["message_group"] for message in second] == ["b", None]
+    settle(api, group, ack=[second[0]["receipt"]])
+    assert bodies(received(api, topic, group)) == ["b2"]
+    settle(api, group, nack=[{"receipt": first[0]["receipt"], "delay": "10ms"}])
+    again: list[Json] = []
+
+    def is_back() -> bool:
+        again.extend(received(api, topic, group))
+        return bool(again)
+
+    wait_until(is_back)
+    assert [(one["body"], one["attempt"]) for one in again] == [("a1", 2)]
+    settle(api, group, ack=[again[0]["receipt"]])
+    assert bodies(received(api, topic, group)) == ["a2"]
+
+
+@pytest.mark.parametrize("subprotocol", BOTH)
+def test_sockets_share_the_queue_and_an_ack_lets_the_message_group_go_on(
+    server: Server, api: httpx.Client, topic: str, group: str, subprotocol: str
+) -> None:
+    with Peer(server, subprotocol) as one, Peer(server, subprotocol) as two:
+        one.ask("sub", sid=1, topic=topic, group=group, credit={"msgs": 1, "bytes": 10_000})
+        fill(api, topic, "a1", "a2")
+        (held,) = one.take(1)
+        assert one.body(held) == b"a1"
+        two.ask("sub", sid=1, topic=topic, group=group, credit={"msgs": 10, "bytes": 10_000})
+        fill(api, topic, "b1")
+        (other,) = two.take(1)
+        assert two.body(other) == b"b1"  # a2 is before it, and waits
+        two.ask("ack", sid=1, t=[other["t"]])
+        one.ask("ack", sid=1, t=[held["t"]])
+        (last,) = two.take(1)
+        assert two.body(last) == b"a2"
+
+
+def test_a_socket_that_vanishes_lets_its_message_group_begin_again(
+    server: Server, api: httpx.Client, topic: str, group: str
+) -> None:
+    fill(api, topic, "a1", "a2")
+    with Peer(server, BOTH[0]) as gone:
+        gone.ask("sub", sid=1, topic=topic, group=group, lease_ms=1_000)
+        assert [gone.body(message) for message in gone.take(1)] == [b"a1"]
+    messages: list[Json] = []
+
+    def is_back() -> bool:
+        messages.extend(received(api, topic, group))
+        return bool(messages)
+
+    wait_until(is_back)
+    assert bodies(messages) == ["a1"]
