@@ -187,11 +187,10 @@ class OrderedModel:
             message.state = State.LEAVING
 
     def skipped(self, message: Message) -> None:
-        """A filter has passed over it."""
+        """A filter has passed over it. A kill may undo that, so what was counted stays."""
         assert message.state is State.READY
         assert not self.is_wanted(message)
-        self.settled(message)
-        message.is_skipped = True
+        message.state, message.is_skipped = State.SETTLED, True
 
     # Time and stops ---------------------------------------------------------------------------
 
