@@ -73,6 +73,12 @@ from storage_engine.wire.groups import (
     GroupStats,
     StartFrom,
 )
+from storage_engine.wire.observing import (
+    ChangedOffset,
+    ObserveReply,
+    OffsetsChangedReply,
+    OffsetsChangedRequest,
+)
 from storage_engine.wire.offsets import (
     OffsetCommitReply,
     OffsetCommitRequest,
@@ -108,6 +114,7 @@ __all__ = [
     "AsyncStoreClient",
     "BadFrame",
     "BadRequest",
+    "ChangedOffset",
     "CheckpointReply",
     "ClientConfig",
     "CommitRefused",
@@ -135,6 +142,7 @@ __all__ = [
     "LookUpHead",
     "LookUpRequest",
     "Nack",
+    "ObserveReply",
     "OffsetAtTimeReply",
     "OffsetAtTimeRequest",
     "OffsetCommitReply",
@@ -142,6 +150,8 @@ __all__ = [
     "OffsetOutOfRange",
     "OffsetResetReply",
     "OffsetResetRequest",
+    "OffsetsChangedReply",
+    "OffsetsChangedRequest",
     "OutcomeUnknown",
     "PullHead",
     "PullRequest",

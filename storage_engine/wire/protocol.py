@@ -42,6 +42,11 @@ from storage_engine.wire.deliveries import (
     SubscribeRequest,
 )
 from storage_engine.wire.groups import GroupConfig, GroupList, GroupRef, GroupStats
+from storage_engine.wire.observing import (
+    ObserveReply,
+    OffsetsChangedReply,
+    OffsetsChangedRequest,
+)
 from storage_engine.wire.offsets import (
     OffsetCommitReply,
     OffsetCommitRequest,
@@ -88,6 +93,8 @@ class Op(enum.IntEnum):
     GROUP_LIST = 41
     GROUP_STATS = 42
     GROUP_DELETE = 43
+    OFFSETS_CHANGED = 44
+    OBSERVE = 45
     CHECKPOINT = 48
     REDRIVE = 56
     PURGE = 57
@@ -176,6 +183,8 @@ REQUEST_TYPES: Final[dict[Op, type[Wire]]] = {
     Op.LEAVE: LeaveRequest,
     Op.SUBSCRIBE: SubscribeRequest,
     Op.PURGE: PurgeRequest,
+    Op.OFFSETS_CHANGED: OffsetsChangedRequest,
+    Op.OBSERVE: Empty,
 }
 REPLY_TYPES: Final[dict[Op, type[Wire]]] = {
     Op.HELLO: HelloReply,
@@ -199,4 +208,6 @@ REPLY_TYPES: Final[dict[Op, type[Wire]]] = {
     Op.LEAVE: Empty,
     Op.SUBSCRIBE: Empty,
     Op.PURGE: PurgeReply,
+    Op.OFFSETS_CHANGED: OffsetsChangedReply,
+    Op.OBSERVE: ObserveReply,
 }
