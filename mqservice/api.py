@@ -2,6 +2,8 @@
 
 /v1/ns/{ns}/topics...   topics.api          everything raised ──▶ Problem ──▶ problem+json
 /v1/ns/{ns}/groups...   groups.api, groups.offset_api
+                        sampling.api: the histories of both
+/v1/ns/{ns}/alerts...   alerts.api
 /v1/ns/{ns}/tasks...    tasks.api, with dlq:redrive and dlq:purge of a group
 """
 
@@ -17,10 +19,12 @@ from ninja.errors import HttpError, ValidationError
 
 from mqservice.accounts.access import metadata_unavailable
 from mqservice.accounts.rest import authenticate
+from mqservice.alerts.api import router as alerts_router
 from mqservice.groups.api import router as groups_router
 from mqservice.groups.offset_api import router as offsets_router
 from mqservice.lib.middleware import problem_response
 from mqservice.lib.problem import Problem, ProblemItem
+from mqservice.sampling.api import router as histories_router
 from mqservice.tasks.api import router as tasks_router
 from mqservice.topics.api import router as topics_router
 
@@ -37,9 +41,11 @@ api = NinjaAPI(
     urls_namespace="control",
 )
 api.add_router("", topics_router)
+api.add_router("", histories_router)
 api.add_router("", offsets_router)  # before the groups: a path of theirs fits `{group}:seek` too
 api.add_router("", groups_router)
 api.add_router("", tasks_router)
+api.add_router("", alerts_router)
 
 
 @api.exception_handler(Problem)

@@ -1,6 +1,6 @@
 """Which consumer offsets have changed since a reader last asked, page by page.
 
-    reader ── since ──▶ [OffsetFeed] ── compares, when all it knew has been told ──▶ progress
+    reader ── since ──▶ [OffsetFeed] ── compares, when the page has room ──▶ progress
     reader ◀── rows, next ──┘
 
 Settling knows nothing of this: offsets are compared with what was last noted of them, and a change
@@ -49,13 +49,10 @@ class OffsetFeed:
         since = request.since if request.epoch == self._epoch else 0
         if not 0 <= since <= self._sequence:
             since = 0  # nobody was told that number: all that there is cannot be wrong
-        if since == self._sequence:
+        newer_count = self._newer_count(since)
+        if newer_count < request.rows_max:
             self._note()
-        newer_count = 0
-        for noted in reversed(self._noted.values()):
-            if noted.sequence <= since:
-                break
-            newer_count += 1
+            newer_count = self._newer_count(since)
         first = len(self._noted) - newer_count
         page = list(islice(self._noted.items(), first, first + request.rows_max))
         return OffsetsChangedReply(
@@ -73,6 +70,14 @@ class OffsetFeed:
                 for progress, noted in page
             ],
         )
+
+    def _newer_count(self, since: int) -> int:
+        count = 0
+        for noted in reversed(self._noted.values()):
+            if noted.sequence <= since:
+                break
+            count += 1
+        return count
 
     def _note(self) -> None:
         """Give a number to each change since the last comparison; forget what was deleted."""

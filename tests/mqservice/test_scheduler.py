@@ -14,8 +14,9 @@ from django.db import connection
 from psycopg.conninfo import make_conninfo
 from pytest_django import Settings
 
+from mqservice.leader_lock import LeaderLock
 from mqservice.monitoring.models import Heartbeat
-from mqservice.scheduler import STANDBY_SECONDS, LeaderLock, LeaderScheduler
+from mqservice.scheduler import STANDBY_SECONDS, LeaderScheduler
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
