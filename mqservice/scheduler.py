@@ -22,6 +22,7 @@ from celery import Celery
 from celery.beat import ScheduleEntry, Scheduler, SchedulingError
 from django.conf import settings
 from django.db import DatabaseError, InterfaceError, close_old_connections
+from kombu import Connection
 from kombu.exceptions import ChannelError, OperationalError
 
 from mqservice.leader_lock import LeaderLock
@@ -54,12 +55,7 @@ class LeaderScheduler(Scheduler):
         self._next_heartbeat_ms = 0
         self._backed_up: set[str] = set()
         self._is_broker_away = False
-        with app.connection_for_write() as connection:
-            self._connection_errors: tuple[type[BaseException], ...] = (
-                OSError,
-                OperationalError,
-                *connection.connection_errors,
-            )
+        self._asking: Connection | None = None
         super().__init__(app, *args, **kwargs)
 
     def tick(self, *args: Any, **kwargs: Any) -> float:  # Any: Celery's own signature
@@ -78,7 +74,7 @@ class LeaderScheduler(Scheduler):
         """Send one task, if we still lead and somebody empties its queue."""
         if not self.lock.check():
             return
-        if self._is_backed_up(entry, producer):
+        if self._is_backed_up(entry):
             return
         try:
             self.apply_async(entry, producer=producer, advance=False)
@@ -94,6 +90,7 @@ class LeaderScheduler(Scheduler):
 
     def close(self) -> None:
         super().close()
+        self._close_asking()
         self.lock.release()
 
     def _ensure_connected(self) -> Any:  # Any: Celery's own
@@ -133,16 +130,11 @@ class LeaderScheduler(Scheduler):
             )
         return is_set
 
-    def _is_backed_up(self, entry: ScheduleEntry, producer: Any) -> bool:  # Any: Celery's own
+    def _is_backed_up(self, entry: ScheduleEntry) -> bool:
         """Whether enough ticks wait already. They expire, but stay until a worker meets them."""
         assert entry.task is not None
         queue: Any = self.app.amqp.router.route({}, entry.task)["queue"]
-        try:
-            waiting = queue(producer.channel).queue_declare(passive=True).message_count
-        except ChannelError:  # an empty queue is none
-            waiting = 0
-        except self._connection_errors:
-            return False  # what sends next says so
+        waiting = self._waiting_count(queue)
         if waiting < BACKLOG_MAX:
             self._backed_up.discard(queue.name)
             return False
@@ -153,6 +145,35 @@ class LeaderScheduler(Scheduler):
                 extra={"action": "queue_backed_up", "queue": queue.name, "waiting": waiting},
             )
         return True
+
+    def _waiting_count(self, queue: Any) -> int:  # Any: the stubs know no bound queue
+        """How many tasks wait in a queue; 0 where nobody can tell, since what sends next says so.
+
+        On a connection of its own, which is given up at the first error: the one that sends is
+        brought back by sending, and not before.
+        """
+        if self._asking is None:
+            self._asking = self.app.connection_for_write()
+        errors: tuple[type[BaseException], ...] = (
+            OSError,
+            OperationalError,
+            *self._asking.connection_errors,
+        )
+        try:
+            self._asking.ensure_connection(max_retries=1, interval_start=0)
+            with self._asking.channel() as channel:
+                count: int = queue(channel).queue_declare(passive=True)[1]
+        except ChannelError:  # an empty queue is none
+            return 0
+        except errors:
+            self._close_asking()
+            return 0
+        return count
+
+    def _close_asking(self) -> None:
+        asking, self._asking = self._asking, None
+        if asking is not None:
+            asking.release()
 
     def _show_life(self) -> None:
         """Note that beat is alive, every few seconds; a failure is no reason not to send."""

@@ -229,7 +229,12 @@ LOGGING = {
         # Several lines a tick, each a second apart, would bury what matters.
         **{
             name: {"level": "WARNING"}
-            for name in ("celery.beat", "celery.app.trace", "celery.worker.strategy")
+            for name in (
+                "celery.beat",
+                "celery.app.trace",
+                "celery.worker.strategy",
+                "celery.worker.request",  # a line for each tick that has expired
+            )
         },
     },
 }
