@@ -44,6 +44,11 @@ PASSWORD: Final = "bench-password"
 
 
 async def measure(plan: Plan, base: Path) -> list[Row]:
+    # PostgreSQL may have to run as another user, which uvloop cannot do.
+    return await asyncio.to_thread(asyncio.run, _measure_beside(plan, base))
+
+
+async def _measure_beside(plan: Plan, base: Path) -> list[Row]:
     with scratch_directory("pg", base) as directory:
         account = binaries.server_account()
         server = PostgresServer(
@@ -96,7 +101,8 @@ def _measure(plan: Plan, dsn: str, socket_path: str) -> tuple[list[Run], list[Ru
 
     call_command("migrate", verbosity=0)
     get_or_create_namespace(get_or_create_tenant(NAMESPACE), NAMESPACE)
-    new, changed = [], []
+    new: list[Run] = []
+    changed: list[Run] = []
     repeats = min(plan.repeats, MESSAGES - 1)
     with StoreClient(socket_path, client_name="bench", timeout_ms=60_000) as client:
         _fill(client)

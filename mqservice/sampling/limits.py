@@ -9,7 +9,8 @@ from mqservice.lib.durations import DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS
 # Consumer offsets: every PERSIST_MS what has changed; every STEP_MS one step of their history.
 PERSIST_MS: Final = 5 * SECOND_MS
 OFFSETS_PAGE_ROWS: Final = 10_000
-PAGES_MAX: Final = 100  # in one run; the next one goes on from there
+BATCH_PAGES: Final = 10  # in one transaction, and at most so much in memory: about 30 MB
+BATCHES_MAX: Final = 10  # in one run; the next one goes on from there
 OFFSET_STEP_MS: Final = 5 * MINUTE_MS
 OFFSET_STEPS_KEPT_MS: Final = DAY_MS
 OFFSET_STEP_ROWS_MAX: Final = 2_000_000  # about 300 MB; the oldest steps go first

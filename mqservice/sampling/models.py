@@ -38,7 +38,9 @@ class OffsetFeedPlace(models.Model):
 class ConsumerOffset(models.Model):
     """Where a group stands on a queue. Not truth: the engine's is."""
 
-    namespace = models.ForeignKey(Namespace, on_delete=models.CASCADE, related_name="+")
+    namespace = models.ForeignKey(
+        Namespace, on_delete=models.CASCADE, related_name="+", db_index=False
+    )
     group_name = models.CharField(max_length=GROUP_CHARS_MAX)
     topic = models.CharField(max_length=NAME_CHARS_MAX)
     queue_id = models.IntegerField()
@@ -93,7 +95,7 @@ class Sample(models.Model):
 
 
 class GroupSample(Sample):
-    """A group on a topic, its retries among it; with an empty topic the whole group.
+    """A group on a topic, without its retries; with an empty topic the whole group.
 
     ``lag_sum`` is over the ``known_count`` samples in which the lag was known. ``lag_ms_max``: age
     of the oldest unsettled message. ``settled_last``: sum of the consumer offsets. Members and dead

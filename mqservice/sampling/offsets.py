@@ -1,16 +1,16 @@
 """Takes consumer offsets over from the engine into PostgreSQL, and keeps steps of their history.
 
-    engine ── what changed since ──▶ page ──▶ [persist] ──▶ rows and ``since``, in one transaction
+    engine ── what changed since ──▶ pages ──▶ [persist] ──▶ rows and ``since``, one transaction
 
 The engine's offsets are the truth and survive by themselves; the rows are for people. What could
 not be written is asked for again with the same ``since``: an outage of PostgreSQL delays and loses
-nothing, and a page written twice changes nothing. Two workers at once wait for each other.
+nothing, and what is written twice changes nothing. Two workers at once wait for each other.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from django.db import connection, transaction
@@ -18,29 +18,46 @@ from django.db import connection, transaction
 from mqservice.accounts.models import Namespace
 from mqservice.lib.names import ENGINE_SEPARATOR
 from mqservice.sampling.limits import (
+    BATCH_PAGES,
+    BATCHES_MAX,
     DELETED_ROWS_MAX,
     OFFSET_STEP_MS,
     OFFSET_STEP_ROWS_MAX,
     OFFSET_STEPS_KEPT_MS,
     OFFSETS_PAGE_ROWS,
-    PAGES_MAX,
 )
 from mqservice.sampling.models import RETRY_TOPIC, OffsetFeedPlace
 from mqservice.store import ChangedOffset, OffsetsChangedRequest, StoreClient
 
 log = logging.getLogger(__name__)
 
-_UPSERT = """
-INSERT INTO sampling_consumeroffset AS known
+_ANALYZED_ROWS = 1_000  # with fewer the planner's guess is good enough
+# COPY and two joins take a quarter of the time that INSERT … ON CONFLICT takes for 100,000 rows.
+_STAGE = """
+CREATE TEMPORARY TABLE IF NOT EXISTS sampling_staged (
+    namespace_id bigint, group_name text, topic text, queue_id integer, consumer_offset bigint,
+    reset_count bigint
+) ON COMMIT DELETE ROWS
+"""
+_COPY = "COPY sampling_staged FROM STDIN"
+_UPDATE = """
+UPDATE sampling_consumeroffset AS known SET
+    consumer_offset = staged.consumer_offset, reset_count = staged.reset_count, changed_ms = %s
+FROM sampling_staged AS staged
+WHERE (known.namespace_id, known.group_name, known.topic, known.queue_id)
+        = (staged.namespace_id, staged.group_name, staged.topic, staged.queue_id)
+    AND (known.consumer_offset, known.reset_count)
+        IS DISTINCT FROM (staged.consumer_offset, staged.reset_count)
+"""
+_INSERT = """
+INSERT INTO sampling_consumeroffset
     (namespace_id, group_name, topic, queue_id, consumer_offset, reset_count, changed_ms)
-SELECT *, %s::bigint
-FROM unnest(%s::bigint[], %s::text[], %s::text[], %s::int[], %s::bigint[], %s::bigint[])
-ON CONFLICT (namespace_id, group_name, topic, queue_id) DO UPDATE SET
-    consumer_offset = excluded.consumer_offset,
-    reset_count = excluded.reset_count,
-    changed_ms = excluded.changed_ms
-WHERE (known.consumer_offset, known.reset_count)
-    IS DISTINCT FROM (excluded.consumer_offset, excluded.reset_count)
+SELECT staged.*, %s FROM sampling_staged AS staged
+WHERE NOT EXISTS (
+    SELECT FROM sampling_consumeroffset AS known
+    WHERE (known.namespace_id, known.group_name, known.topic, known.queue_id)
+        = (staged.namespace_id, staged.group_name, staged.topic, staged.queue_id)
+)
 """
 
 _STEP = """
@@ -76,16 +93,20 @@ class Persisted:
 
 
 def persist_offsets(
-    client: StoreClient, now_ms: int, *, page_rows: int = OFFSETS_PAGE_ROWS
+    client: StoreClient,
+    now_ms: int,
+    *,
+    page_rows: int = OFFSETS_PAGE_ROWS,
+    batch_pages: int = BATCH_PAGES,
 ) -> Persisted:
-    """Write what has changed since the last time. One transaction a page.
+    """Write what has changed since the last time. One transaction for ``batch_pages`` pages.
 
-    Raises ``StoreError`` or ``django.db.DatabaseError``; then the pages before it are kept.
+    Raises ``StoreError`` or ``django.db.DatabaseError``; then the batches before it are kept.
     """
     row_count = 0
-    for _ in range(PAGES_MAX):
-        page_count, is_complete = _persist_page(client, now_ms, page_rows)
-        row_count += page_count
+    for _ in range(BATCHES_MAX):
+        batch_count, is_complete = _persist_batch(client, now_ms, page_rows, batch_pages)
+        row_count += batch_count
         if is_complete:
             return Persisted(row_count=row_count, is_complete=True)
     return Persisted(row_count=row_count, is_complete=False)
@@ -137,19 +158,29 @@ def clean_offsets(now_ms: int, *, rows_max: int = OFFSET_STEP_ROWS_MAX) -> int:
 
 
 @transaction.atomic
-def _persist_page(client: StoreClient, now_ms: int, page_rows: int) -> tuple[int, bool]:
+def _persist_batch(
+    client: StoreClient, now_ms: int, page_rows: int, batch_pages: int
+) -> tuple[int, bool]:
     broker = _broker_of(client)
     OffsetFeedPlace.objects.get_or_create(broker=broker)
     place = OffsetFeedPlace.objects.select_for_update().get(broker=broker)
-    page = client.offsets_changed(
-        OffsetsChangedRequest(epoch=place.epoch, since=place.since, rows_max=page_rows)
-    )
-    if page.rows:
-        _upsert(page.rows, now_ms)
-    if (page.epoch, page.next) != (place.epoch, place.since):
+    before = place.epoch, place.since
+    rows: dict[tuple[str, str, int], ChangedOffset] = {}  # what changed meanwhile comes again
+    is_complete = False
+    for _ in range(batch_pages):
+        page = client.offsets_changed(
+            OffsetsChangedRequest(epoch=place.epoch, since=place.since, rows_max=page_rows)
+        )
+        rows.update({(row.group, row.topic, row.queue_id): row for row in page.rows})
         place.epoch, place.since = page.epoch, page.next
+        is_complete = page.is_complete
+        if is_complete:
+            break
+    if rows:
+        _upsert(rows.values(), now_ms)
+    if (place.epoch, place.since) != before:
         place.save(update_fields=["epoch", "since"])
-    return len(page.rows), page.is_complete
+    return len(rows), is_complete
 
 
 def _broker_of(client: StoreClient) -> str:
@@ -159,30 +190,31 @@ def _broker_of(client: StoreClient) -> str:
     return client.hello.broker
 
 
-def _upsert(rows: Sequence[ChangedOffset], now_ms: int) -> None:
+def _upsert(rows: Collection[ChangedOffset], now_ms: int) -> None:
     parted = [row.group.partition(ENGINE_SEPARATOR) for row in rows]
     names = {namespace for namespace, _, _ in parted}
     ids = dict(Namespace.objects.filter(name__in=names).values_list("name", "id"))
-    known = [
-        (ids[namespace], group, _topic_of(row.topic), row)
+    lines = [
+        f"{ids[namespace]}\t{_escaped(group)}\t{_escaped(_topic_of(row.topic))}\t{row.queue_id}"
+        f"\t{row.consumer_offset}\t{row.reset_count}\n"
         for row, (namespace, _, group) in zip(rows, parted, strict=True)
         if namespace in ids and group
     ]
-    if not known:
+    if not lines:
         return
     with connection.cursor() as cursor:
-        cursor.execute(
-            _UPSERT,
-            (
-                now_ms,
-                [namespace_id for namespace_id, _, _, _ in known],
-                [group for _, group, _, _ in known],
-                [topic for _, _, topic, _ in known],
-                [row.queue_id for _, _, _, row in known],
-                [row.consumer_offset for _, _, _, row in known],
-                [row.reset_count for _, _, _, row in known],
-            ),
-        )
+        cursor.execute(_STAGE)
+        with cursor.copy(_COPY) as copy:
+            copy.write("".join(lines))
+        if len(lines) >= _ANALYZED_ROWS:
+            cursor.execute("ANALYZE sampling_staged")
+        cursor.execute(_UPDATE, (now_ms,))
+        cursor.execute(_INSERT, (now_ms,))
+
+
+def _escaped(name: str) -> str:
+    """A name as a field of COPY. Tenants' names need none of it; a client's own might."""
+    return name.replace("\\", "\\\\").replace("\t", "\\t").replace("\n", "\\n").replace("\r", "\\r")
 
 
 def _topic_of(engine_topic: str) -> str:

@@ -91,12 +91,13 @@ def _group_samples(
 ) -> Iterable[GroupSample]:
     name = group.engine_name
     try:
-        queues = client.group_stats(GroupRef(group=name)).queues
+        stats = client.group_stats(GroupRef(group=name)).queues
     except GroupNotFound:
         return  # deleted since, or its deletion was cut off
+    queues = [queue for queue in stats if not queue.retry_of]  # as ``lag`` over REST counts
     by_topic: dict[str, list[GroupQueueStats]] = {}
     for queue in queues:
-        by_topic.setdefault(queue.retry_of or queue.topic, []).append(queue)
+        by_topic.setdefault(queue.topic, []).append(queue)
     prefix_chars = len(group.namespace.name) + 1
     for topic, rows in by_topic.items():
         yield _group_sample(group, topic[prefix_chars:], rows, at_ms, now_ms)

@@ -120,8 +120,8 @@ def test_all_pages_are_written_and_each_is_kept_by_itself(
         with monkeypatch.context() as away:
             away.setattr(offsets, "_upsert", third_fails)
             with pytest.raises(DatabaseError):
-                persist_offsets(client, NOW_MS, page_rows=2)
-        persist_offsets(client, NOW_MS, page_rows=2)
+                persist_offsets(client, NOW_MS, page_rows=2, batch_pages=1)
+        persist_offsets(client, NOW_MS, page_rows=2, batch_pages=2)
     assert [stood(each) for each in desks] == [1, 2, 3, 4, 5]
 
 
@@ -150,6 +150,14 @@ def test_a_group_of_no_namespace_is_passed_over(db: None, engine: str) -> None:
         assert "nobody%g" in names
         assert persist_offsets(client, NOW_MS).is_complete
     assert not ConsumerOffset.objects.filter(group_name="g").exists()
+
+
+@pytest.mark.parametrize("client_id", ["tab\tx", "line\nx", "back\\x", "back\\", "\\N", "\\."])
+def test_any_name_is_written_as_it_is(desk: Desk, client_id: str) -> None:
+    group = f"{desk.group.engine_name}@{client_id}"
+    offsets._upsert([ChangedOffset(group, desk.topic.engine_name, 0, 7, 0)], NOW_MS)
+    row = ConsumerOffset.objects.get(group_name__startswith=f"{desk.group.name}@")
+    assert (row.group_name, row.consumer_offset) == (f"{desk.group.name}@{client_id}", 7)
 
 
 def test_the_task_is_let_go_while_the_engine_is_away(db: None) -> None:
