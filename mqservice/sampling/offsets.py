@@ -40,6 +40,7 @@ CREATE TEMPORARY TABLE IF NOT EXISTS sampling_staged (
 ) ON COMMIT DELETE ROWS
 """
 _COPY = "COPY sampling_staged FROM STDIN"
+_MEMORY = "SET LOCAL work_mem = '32MB'"  # so that the joins need no temporary files
 _UPDATE = """
 UPDATE sampling_consumeroffset AS known SET
     consumer_offset = staged.consumer_offset, reset_count = staged.reset_count, changed_ms = %s
@@ -208,8 +209,10 @@ def _upsert(rows: Collection[ChangedOffset], now_ms: int) -> None:
             copy.write("".join(lines))
         if len(lines) >= _ANALYZED_ROWS:
             cursor.execute("ANALYZE sampling_staged")
+            cursor.execute(_MEMORY)
         cursor.execute(_UPDATE, (now_ms,))
-        cursor.execute(_INSERT, (now_ms,))
+        if cursor.rowcount < len(lines):  # some are new, or had been written before
+            cursor.execute(_INSERT, (now_ms,))
 
 
 def _escaped(name: str) -> str:

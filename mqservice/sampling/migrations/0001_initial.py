@@ -76,6 +76,7 @@ class Migration(migrations.Migration):
                 (
                     "namespace",
                     models.ForeignKey(
+                        db_constraint=False,
                         db_index=False,
                         on_delete=django.db.models.deletion.CASCADE,
                         related_name="+",
