@@ -8,7 +8,7 @@ from typing import cast
 import pytest
 from django.utils import timezone
 
-from mqservice.celery import QUEUES, app
+from mqservice.celery import QUEUES, SCHEDULE, app
 from mqservice.monitoring import ticks
 from mqservice.monitoring.heartbeats import TICK
 from mqservice.monitoring.models import EngineSample, Heartbeat
@@ -18,6 +18,7 @@ from mqservice.monitoring.tasks import (
     record_worker_heartbeat,
     tick,
 )
+from mqservice.sampling.limits import OFFSET_STEP_MS, PERSIST_MS, SAMPLE_MS
 from mqservice.store import StoreClient, blocking_client
 
 
@@ -104,6 +105,12 @@ def test_each_task_of_the_schedule_exists_and_has_a_limit_and_a_queue() -> None:
         assert entry["options"]["expires"] <= entry["schedule"]
         route = app.amqp.router.route({}, entry["task"])
         assert route["queue"].name in QUEUES
+
+
+def test_measurements_are_taken_as_often_as_they_are_dated() -> None:
+    assert SCHEDULE["sampling.take_samples"][1] * 1_000 == SAMPLE_MS
+    assert SCHEDULE["sampling.persist_offsets"][1] * 1_000 == PERSIST_MS
+    assert SCHEDULE["sampling.keep_step"][1] * 1_000 == OFFSET_STEP_MS
 
 
 def test_each_queue_gets_only_what_is_meant_for_it() -> None:
