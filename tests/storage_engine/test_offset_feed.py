@@ -132,6 +132,25 @@ async def test_what_was_deleted_is_told_no_more_and_costs_no_memory(tmp_path: Pa
     await store.close()
 
 
+async def test_a_page_compares_no_more_than_it_needs_and_the_last_one_all(tmp_path: Path) -> None:
+    store = await begun(tmp_path / "s")
+    await store.put_bodies(b"x")
+    groups = [f"g{number}" for number in range(5)]
+    for group in groups:
+        store.group(group)
+        store.store.consumption.offset_commit(
+            OffsetCommitRequest(group=group, topic="t", queue_id=0, offset=1)
+        )
+    feed = feed_of(store)
+    pages = [ask(feed, rows_max=2)]
+    assert len(feed._noted) == 2
+    while not pages[-1].is_complete:
+        pages.append(ask(feed, pages[-1], rows_max=2))
+    told = [row.group for page in pages for row in page.rows]
+    assert sorted(told) == groups
+    await store.close()
+
+
 @pytest.mark.parametrize("rows_max", [0, -1, ROWS_MAX + 1])
 async def test_a_page_of_no_size_is_refused(tmp_path: Path, rows_max: int) -> None:
     store = await begun(tmp_path / "s")
