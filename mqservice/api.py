@@ -1,7 +1,15 @@
 """The control plane's REST door: routers of the apps, one way to say who asks, one way to refuse.
 
 /v1/ns/{ns}/topics...   topics.api          everything raised ──▶ Problem ──▶ problem+json
+<<<<<<< HEAD
 /v1/ns/{ns}/groups...   groups.api, groups.offset_api, groups.clients
+||||||| 47cf49c
+/v1/ns/{ns}/groups...   groups.api, groups.offset_api
+=======
+/v1/ns/{ns}/groups...   groups.api, groups.offset_api
+                        sampling.api: the histories of both
+/v1/ns/{ns}/alerts...   alerts.api
+>>>>>>> 0b29eea44022eeef162d6ec80ba93bb70539e2a4
 /v1/ns/{ns}/tasks...    tasks.api, with dlq:redrive and dlq:purge of a group
 /v1/ns/{ns}/messages... traces.api
 """
@@ -18,11 +26,13 @@ from ninja.errors import HttpError, ValidationError
 
 from mqservice.accounts.access import metadata_unavailable
 from mqservice.accounts.rest import authenticate
+from mqservice.alerts.api import router as alerts_router
 from mqservice.groups.api import router as groups_router
 from mqservice.groups.clients import router as clients_router
 from mqservice.groups.offset_api import router as offsets_router
 from mqservice.lib.middleware import problem_response
 from mqservice.lib.problem import Problem, ProblemItem
+from mqservice.sampling.api import router as histories_router
 from mqservice.tasks.api import router as tasks_router
 from mqservice.topics.api import router as topics_router
 from mqservice.traces.api import router as traces_router
@@ -40,11 +50,17 @@ api = NinjaAPI(
     urls_namespace="control",
 )
 api.add_router("", topics_router)
+api.add_router("", histories_router)
 api.add_router("", offsets_router)  # before the groups: a path of theirs fits `{group}:seek` too
 api.add_router("", clients_router)
 api.add_router("", groups_router)
 api.add_router("", tasks_router)
+<<<<<<< HEAD
 api.add_router("", traces_router)
+||||||| 47cf49c
+=======
+api.add_router("", alerts_router)
+>>>>>>> 0b29eea44022eeef162d6ec80ba93bb70539e2a4
 
 
 @api.exception_handler(Problem)

@@ -1,11 +1,12 @@
 """Background work: the Celery application, its queues, and what beat sends.
 
-    beat (one leader) ──tick──▶ Valkey ──▶ worker ──▶ one service call
+    beat (one leader) ──tick──▶ Valkey ──▶ clock, worker ──▶ one service call
 
-Queues: ``control`` short duties, ``delay`` due messages, ``persist`` offsets and checkpoints,
-``tasks`` turns of
-what tenants ordered, ``analytics`` long jobs. Tasks carry ids, never message bodies, and may be
-lost: the next tick does what the lost one meant.
+Queues by duty: ``delay`` due messages, ``control`` short sweeps, both read by the clock process
+alone, so that nothing long stands before a tick; ``persist`` offsets and checkpoints, ``sampling``
+measurements, ``tasks`` turns of what tenants ordered, ``alerts`` rules and what they send,
+``analytics`` long jobs. Tasks carry ids, never message bodies, and may be lost: the next tick does
+what the lost one meant.
 """
 
 from __future__ import annotations
@@ -20,10 +21,26 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "mqservice.settings")
 
 from django.conf import settings
 
-QUEUES: Final = ("control", "delay", "persist", "tasks", "analytics")
-CHECKPOINT_SECONDS: Final = 5.0
-SAMPLE_SECONDS: Final = 10.0
-SWEEP_SECONDS: Final = 1.0  # a new task begins, or goes on at its rate, that late at most
+QUEUES: Final = ("control", "delay", "persist", "sampling", "tasks", "alerts", "analytics")
+# What beat sends, to which queue, every so many seconds. It expires when the next one comes: ticks
+# that waited while no worker ran are worth nothing.
+SCHEDULE: Final = {
+    "monitoring.tick": ("delay", settings.MQ_TICK_MS / 1_000),
+    "tasks.sweep": ("control", 1.0),  # a new task begins, or goes on at its rate, that late at most
+    "monitoring.checkpoint_engine": ("persist", 5.0),
+    "monitoring.record_heartbeat": ("persist", 10.0),
+    "sampling.persist_offsets": ("persist", 5.0),
+    "monitoring.record_sample": ("sampling", 10.0),
+    "sampling.take_samples": ("sampling", 10.0),
+    "sampling.roll_up": ("sampling", 60.0),
+    "sampling.keep_step": ("sampling", 300.0),
+    "sampling.clean_up": ("sampling", 300.0),
+    "alerts.evaluate": ("alerts", 10.0),
+    "alerts.sweep": ("alerts", 2.0),  # what is to be sent begins, or is tried again, that late
+    "alerts.clean_up": ("alerts", 300.0),
+}
+# Turns and sendings, each asked for by a sweep.
+ASKED_FOR: Final = {"tasks.advance": "tasks", "alerts.send": "alerts"}
 
 app = Celery("mqservice", broker=settings.MQ_VALKEY_URL)
 app.conf.update(
@@ -39,8 +56,8 @@ app.conf.update(
     task_default_routing_key="control",
     task_create_missing_queues=False,
     task_routes={
-        "monitoring.checkpoint_engine": {"queue": "persist"},
-        "tasks.advance": {"queue": "tasks"},
+        **{task: {"queue": queue} for task, (queue, _) in SCHEDULE.items()},
+        **{task: {"queue": queue} for task, queue in ASKED_FOR.items()},
     },
     task_time_limit=60,
     task_soft_time_limit=50,
@@ -52,37 +69,24 @@ app.conf.update(
     broker_connection_retry_on_startup=True,
     broker_connection_max_retries=None,
     # Valkey hands a task out again when it is not acknowledged for so long: longer than any task
-    # runs.
-    broker_transport_options={"visibility_timeout": 4 * 60 * 60},
+    # runs. A broker that vanished without a word is missed by keepalives.
+    broker_transport_options={
+        "visibility_timeout": 4 * 60 * 60,
+        "socket_connect_timeout": 2,
+        "socket_keepalive": True,
+    },
     # Without a pool each task would open a connection; this many share one.
     CELERY_DB_REUSE_MAX=100,
     beat_scheduler="mqservice.scheduler:LeaderScheduler",
     beat_max_loop_interval=1,
-    # ``expires``: ticks that piled up while no worker ran are worth nothing.
     beat_schedule={
-        "checkpoint_engine": {
-            "task": "monitoring.checkpoint_engine",
-            "schedule": CHECKPOINT_SECONDS,
-            "options": {"expires": CHECKPOINT_SECONDS},
-        },
-        "sweep_tasks": {
-            "task": "tasks.sweep",
-            "schedule": SWEEP_SECONDS,
-            "options": {"expires": SWEEP_SECONDS},
-        },
-        "record_heartbeat": {
-            "task": "monitoring.record_heartbeat",
-            "schedule": SAMPLE_SECONDS,
-            "options": {"expires": SAMPLE_SECONDS},
-        },
-        "record_sample": {
-            "task": "monitoring.record_sample",
-            "schedule": SAMPLE_SECONDS,
-            "options": {"expires": SAMPLE_SECONDS},
-        },
+        task: {"task": task, "schedule": seconds, "options": {"expires": seconds}}
+        for task, (_, seconds) in SCHEDULE.items()
     },
 )
-app.autodiscover_tasks(["mqservice.monitoring", "mqservice.tasks"])
+app.autodiscover_tasks(
+    ["mqservice.monitoring", "mqservice.tasks", "mqservice.sampling", "mqservice.alerts"]
+)
 
 
 @signals.setup_logging.connect

@@ -8,6 +8,7 @@ envbool, envint, envlist   as their names say
 from __future__ import annotations
 
 import os
+from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
 from urllib.parse import SplitResult, urlsplit
 
@@ -57,6 +58,14 @@ def envlist(name: str, default: list[str]) -> list[str]:
     if not value:
         return default
     return [part.strip() for part in value.split(",") if part.strip()]
+
+
+def envnetworks(name: str) -> list[IPv4Network | IPv6Network]:
+    """Comma-separated networks such as 10.1.0.0/16; none when unset."""
+    try:
+        return [ip_network(text) for text in envlist(name, [])]
+    except ValueError as exc:
+        raise ImproperlyConfigured(f"{name} must be networks such as 10.1.0.0/16: {exc}") from exc
 
 
 def envsecret(name: str, *, chars_min: int, default: str | None = None) -> str:

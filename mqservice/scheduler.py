@@ -1,11 +1,16 @@
 """Beat that may run several times and sends once: the leader is who holds a lock in PostgreSQL.
 
     beat A ─┐                              ┌─ holds the lock: sends what is due
-    beat B ─┴─ pg_try_advisory_lock(key) ──┴─ does not: asks again every second
+    beat B ─┴─ pg_try_advisory_lock(key) ──┴─ does not: asks again every half second
 
-The lock lives as long as its session, so a leader that dies frees it at once, and one that is cut
-off frees it when the server misses it. Whoever takes over counts from now, so nothing is sent twice
-for one moment; a tick in the gap is not made up for. Nothing is written to disk.
+The lock lives as long as its session (``mqservice.leader_lock``). The leader asks for it before
+everything that it sends, so one that was cut off, or stood still for a while, sends no more.
+Whoever takes over counts from now, so nothing is sent twice for one moment; a tick in the gap is
+not made up for. Tasks are idempotent all the same: a moment lies between the question and the
+sending.
+
+A queue that nobody empties gets no more ticks, and a wall clock that was set moves no tick away.
+Nothing is written to disk.
 """
 
 from __future__ import annotations
@@ -13,72 +18,44 @@ from __future__ import annotations
 import logging
 from typing import Any, Final
 
-import psycopg
 from celery import Celery
-from celery.beat import Scheduler
+from celery.beat import ScheduleEntry, Scheduler, SchedulingError
 from django.conf import settings
 from django.db import DatabaseError, InterfaceError, close_old_connections
+from kombu import Connection
+from kombu.exceptions import ChannelError, OperationalError
+
+from mqservice.leader_lock import LeaderLock
+from mqservice.lib.clock import Clock, SystemClock
+from mqservice.lib.durations import SECOND_MS
 
 log = logging.getLogger(__name__)
 
-LOCK_KEY: Final = 0x6D71_6265_6174  # "mqbeat"
-STANDBY_SECONDS: Final = 1.0
-LEADER_SECONDS_MAX: Final = 1.0
-HEARTBEAT_SECONDS: Final = 5.0
-
-
-class LeaderLock:
-    """A session advisory lock on a connection of its own: no pool, no transaction."""
-
-    def __init__(self, dsn: str, key: int = LOCK_KEY) -> None:
-        self._dsn = dsn
-        self._key = key
-        self._connection: psycopg.Connection[tuple[bool]] | None = None
-        self.is_held = False
-
-    def check(self) -> bool:
-        """Whether the lock is ours now: asks the server that holds it, or tries to get it."""
-        try:
-            if self._connection is None:
-                self._connection = psycopg.connect(
-                    self._dsn,
-                    autocommit=True,
-                    connect_timeout=3,
-                    application_name="mqservice beat leader",
-                    keepalives_idle=5,
-                    keepalives_interval=2,
-                    keepalives_count=3,
-                    tcp_user_timeout=10_000,
-                )
-            if self.is_held:
-                self._connection.execute("SELECT 1")
-            else:
-                row = self._connection.execute(
-                    "SELECT pg_try_advisory_lock(%s)", (self._key,)
-                ).fetchone()
-                self.is_held = row is not None and row[0]
-        except psycopg.Error as exc:
-            log.warning(
-                "PostgreSQL did not answer about the leader's lock",
-                extra={"action": "leader_lock_unknown", "error": str(exc)},
-            )
-            self.release()
-        return self.is_held
-
-    def release(self) -> None:
-        """Give the lock up, if it is ours, by ending the session."""
-        self.is_held = False
-        connection, self._connection = self._connection, None
-        if connection is not None:
-            connection.close()
+STANDBY_SECONDS: Final = 0.5
+LEADER_SECONDS_MAX: Final = 0.5  # the server ends a leader's session that is silent for longer
+HEARTBEAT_MS: Final = 5 * SECOND_MS
+CLOCK_JUMP_MS_MAX: Final = 2 * SECOND_MS
+# Ticks that wait in a queue; with so many no worker reads it, or it is hours behind.
+BACKLOG_MAX: Final = 50
 
 
 class LeaderScheduler(Scheduler):
     """Celery's scheduler, silent while another beat leads."""
 
-    def __init__(self, app: Celery, *args: Any, **kwargs: Any) -> None:  # Any: Celery's own
+    def __init__(
+        self,
+        app: Celery,
+        *args: Any,
+        clock: Clock | None = None,
+        **kwargs: Any,  # Any: Celery's own
+    ) -> None:
         self.lock = LeaderLock(settings.MQ_DATABASE_URL)
-        self._next_heartbeat_at = 0.0
+        self._clock = clock or SystemClock()
+        self._clocks_apart_ms: int | None = None
+        self._next_heartbeat_ms = 0
+        self._backed_up: set[str] = set()
+        self._is_broker_away = False
+        self._asking: Connection | None = None
         super().__init__(app, *args, **kwargs)
 
     def tick(self, *args: Any, **kwargs: Any) -> float:  # Any: Celery's own signature
@@ -88,27 +65,123 @@ class LeaderScheduler(Scheduler):
             return STANDBY_SECONDS
         if not was_leader:
             self._begin_term()
+        elif self._was_clock_set():
+            self._count_from_now()
         self._show_life()
         return min(float(super().tick(*args, **kwargs)), LEADER_SECONDS_MAX)
 
+    def apply_entry(self, entry: ScheduleEntry, producer: Any = None) -> None:  # Any: Celery's own
+        """Send one task, if we still lead and somebody empties its queue."""
+        if not self.lock.check():
+            return
+        if self._is_backed_up(entry):
+            return
+        try:
+            self.apply_async(entry, producer=producer, advance=False)
+        except SchedulingError as exc:
+            if not self._is_broker_away:
+                log.warning(
+                    "Nothing can be sent: the broker does not answer",
+                    extra={"action": "broker_away", "task": entry.task, "error": str(exc)},
+                )
+            self._is_broker_away = True
+        else:
+            self._is_broker_away = False
+
     def close(self) -> None:
         super().close()
+        self._close_asking()
         self.lock.release()
 
+    def _ensure_connected(self) -> Any:  # Any: Celery's own
+        """Celery's waits up to 30 s between tries; ticks are wanted as soon as the broker is back.
+
+        It may take for ever: then the lock is lost, and asked for again before anything is sent.
+        """
+        pauses: dict[str, Any] = {  # Any: the stubs know whole seconds and a limit only
+            "max_retries": None,
+            "interval_start": 0.1,
+            "interval_step": 0.1,
+            "interval_max": 0.5,
+        }
+        return self.connection.ensure_connection(**pauses)
+
     def _begin_term(self) -> None:
+        self._clocks_apart_ms = self._clock.now_ms() - self._clock.monotonic_ms()
+        self._count_from_now()
+        log.info("This beat leads now", extra={"action": "leader_elected"})
+
+    def _count_from_now(self) -> None:
         now = self.app.now()
         for entry in self.schedule.values():
             entry.last_run_at = now
         self._heap = None  # it was sorted by the old times
-        log.info("This beat leads now", extra={"action": "leader_elected"})
+
+    def _was_clock_set(self) -> bool:
+        """Celery's times are the wall clock's: set back by an hour, it would be silent for one."""
+        apart_ms = self._clock.now_ms() - self._clock.monotonic_ms()
+        before_ms, self._clocks_apart_ms = self._clocks_apart_ms, apart_ms
+        is_set = before_ms is not None and abs(apart_ms - before_ms) > CLOCK_JUMP_MS_MAX
+        if is_set:
+            assert before_ms is not None
+            log.warning(
+                "The clock was set: what is due is counted from now",
+                extra={"action": "clock_set", "by_ms": apart_ms - before_ms},
+            )
+        return is_set
+
+    def _is_backed_up(self, entry: ScheduleEntry) -> bool:
+        """Whether enough ticks wait already. They expire, but stay until a worker meets them."""
+        assert entry.task is not None
+        queue: Any = self.app.amqp.router.route({}, entry.task)["queue"]
+        waiting = self._waiting_count(queue)
+        if waiting < BACKLOG_MAX:
+            self._backed_up.discard(queue.name)
+            return False
+        if queue.name not in self._backed_up:
+            self._backed_up.add(queue.name)
+            log.warning(
+                "No worker empties a queue: it gets no more ticks",
+                extra={"action": "queue_backed_up", "queue": queue.name, "waiting": waiting},
+            )
+        return True
+
+    def _waiting_count(self, queue: Any) -> int:  # Any: the stubs know no bound queue
+        """How many tasks wait in a queue; 0 where nobody can tell, since what sends next says so.
+
+        On a connection of its own, which is given up at the first error: the one that sends is
+        brought back by sending, and not before.
+        """
+        if self._asking is None:
+            self._asking = self.app.connection_for_write()
+        errors: tuple[type[BaseException], ...] = (
+            OSError,
+            OperationalError,
+            *self._asking.connection_errors,
+        )
+        try:
+            self._asking.ensure_connection(max_retries=1, interval_start=0)
+            with self._asking.channel() as channel:
+                count: int = queue(channel).queue_declare(passive=True)[1]
+        except ChannelError:  # an empty queue is none
+            return 0
+        except errors:
+            self._close_asking()
+            return 0
+        return count
+
+    def _close_asking(self) -> None:
+        asking, self._asking = self._asking, None
+        if asking is not None:
+            asking.release()
 
     def _show_life(self) -> None:
         """Note that beat is alive, every few seconds; a failure is no reason not to send."""
-        now = self.app.now().timestamp()
-        if now < self._next_heartbeat_at:
+        now_ms = self._clock.monotonic_ms()
+        if now_ms < self._next_heartbeat_ms:
             return
-        self._next_heartbeat_at = now + HEARTBEAT_SECONDS
-        from mqservice.monitoring.sampling import record_heartbeat  # needs Django to be set up
+        self._next_heartbeat_ms = now_ms + HEARTBEAT_MS
+        from mqservice.monitoring.heartbeats import record_heartbeat  # needs Django to be set up
 
         try:
             record_heartbeat("beat")

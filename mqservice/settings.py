@@ -3,7 +3,8 @@
 required   MQ_SECRET_KEY (or MQ_SECRET_KEY_FILE), DATABASE_URL (or DATABASE_URL_FILE)
 optional   VALKEY_URL MQ_DATA_DIR MQ_ENGINE_SOCKET MQ_PORT MQ_BASE_URL MQ_ALLOWED_HOSTS MQ_DEBUG
            MQ_PROCESS MQ_KEY_PEPPER MQ_SECRET_KEY_FALLBACKS MQ_TRUST_PROXY MQ_LOG_LEVEL
-           MQ_REDRIVE_RATE_DEFAULT MQ_REDRIVE_RATE_MAX
+           MQ_REDRIVE_RATE_DEFAULT MQ_REDRIVE_RATE_MAX MQ_TICK_MS
+           MQ_EMAIL_URL MQ_EMAIL_FROM MQ_WEBHOOK_NETWORKS
 """
 
 from __future__ import annotations
@@ -12,13 +13,14 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-from mqservice.env import envbool, envint, envlist, envsecret, envtext, envurl
+from mqservice.env import envbool, envint, envlist, envnetworks, envsecret, envtext, envurl
 from mqservice.lib.middleware import add_static_headers
 
 BASE_DIR: Final = Path(__file__).resolve().parent.parent
 SECRET_CHARS_MIN: Final = 32
 
-# Which process this is: web, worker, beat or manage (commands, tests). Only web pools connections.
+# Which process this is: web, clock, worker, beat or manage (commands, tests). Only web pools
+# connections.
 MQ_PROCESS = envtext("MQ_PROCESS", "manage")
 
 # ---- Secrets -----------------------------------------------------------------------------------
@@ -60,6 +62,8 @@ INSTALLED_APPS = [
     "mqservice.topics",
     "mqservice.groups",
     "mqservice.tasks",
+    "mqservice.sampling",
+    "mqservice.alerts",
     "mqservice.monitoring",
     "mqservice.console",
 ]
@@ -185,6 +189,30 @@ MQ_REDRIVE_RATE_DEFAULT = envint(
     "MQ_REDRIVE_RATE_DEFAULT", min(500, MQ_REDRIVE_RATE_MAX), minimum=1, maximum=MQ_REDRIVE_RATE_MAX
 )
 
+# ---- Background work ----------------------------------------------------------------------------
+
+# How often the engine is told to deliver what is due.
+MQ_TICK_MS = envint("MQ_TICK_MS", 1_000, minimum=100, maximum=2_000)
+
+# ---- Alerts ------------------------------------------------------------------------------------
+
+# smtp://USER:PASSWORD@HOST:PORT, or smtp+tls:// for STARTTLS, smtps:// for TLS from the start.
+# Without it no rule may name an address.
+MQ_EMAIL_URL = envsecret("MQ_EMAIL_URL", chars_min=0, default="")
+MQ_EMAIL_FROM = DEFAULT_FROM_EMAIL = envtext("MQ_EMAIL_FROM", "mqservice@localhost")
+EMAIL_TIMEOUT = 10
+if MQ_EMAIL_URL:
+    _email = envurl("MQ_EMAIL_URL", "smtp", "smtp+tls", "smtps", default=MQ_EMAIL_URL)
+    EMAIL_HOST = _email.hostname or ""
+    EMAIL_PORT = _email.port or {"smtp": 25, "smtp+tls": 587, "smtps": 465}[_email.scheme]
+    EMAIL_HOST_USER = unquote(_email.username or "")
+    EMAIL_HOST_PASSWORD = unquote(_email.password or "")
+    EMAIL_USE_TLS = _email.scheme == "smtp+tls"
+    EMAIL_USE_SSL = _email.scheme == "smtps"
+# Networks that webhooks may reach although they are not public, such as 10.1.0.0/16; there plain
+# HTTP is allowed as well.
+MQ_WEBHOOK_NETWORKS = envnetworks("MQ_WEBHOOK_NETWORKS")
+
 # ---- Logs --------------------------------------------------------------------------------------
 
 LOGGING = {
@@ -201,7 +229,12 @@ LOGGING = {
         # Several lines a tick, each a second apart, would bury what matters.
         **{
             name: {"level": "WARNING"}
-            for name in ("celery.beat", "celery.app.trace", "celery.worker.strategy")
+            for name in (
+                "celery.beat",
+                "celery.app.trace",
+                "celery.worker.strategy",
+                "celery.worker.request",  # a line for each tick that has expired
+            )
         },
     },
 }

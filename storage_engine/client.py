@@ -79,6 +79,12 @@ from storage_engine.wire.groups import (
     StartFrom,
 )
 from storage_engine.wire.members import GroupMembers, Member, TopicMembers
+from storage_engine.wire.observing import (
+    ChangedOffset,
+    ObserveReply,
+    OffsetsChangedReply,
+    OffsetsChangedRequest,
+)
 from storage_engine.wire.offsets import (
     OffsetCommitReply,
     OffsetCommitRequest,
@@ -126,6 +132,7 @@ __all__ = [
     "BadFrame",
     "BadRequest",
     "BatchUnknown",
+    "ChangedOffset",
     "CheckpointReply",
     "ClientConfig",
     "CommitRefused",
@@ -155,6 +162,7 @@ __all__ = [
     "LookUpRequest",
     "Member",
     "Nack",
+    "ObserveReply",
     "OffsetAtTimeReply",
     "OffsetAtTimeRequest",
     "OffsetCommitReply",
@@ -162,6 +170,8 @@ __all__ = [
     "OffsetOutOfRange",
     "OffsetResetReply",
     "OffsetResetRequest",
+    "OffsetsChangedReply",
+    "OffsetsChangedRequest",
     "OutcomeUnknown",
     "PullHead",
     "PullRequest",

@@ -21,6 +21,7 @@ from typing import Final, cast
 from storage_engine.delivery.subscription import Delivered, Parked
 from storage_engine.errors import BadFrame, BadRequest, StoreBusy, StoreError
 from storage_engine.inspections import calls_of
+from storage_engine.observers import observers
 from storage_engine.put_path import Appended, holds_one_record
 from storage_engine.store import STORE_HOST, Store
 from storage_engine.wire.dead_letters import PurgeRequest, RedriveReply, RedriveRequest
@@ -61,6 +62,7 @@ class Server:
     def __init__(self, store: Store) -> None:
         self.store = store
         self.connections: set[_Connection] = set()
+        self.observers = observers(store)
         self._listener: asyncio.Server | None = None
 
     async def start(self, socket_path: str) -> None:
@@ -136,6 +138,7 @@ class _Connection(asyncio.BufferedProtocol):
             Op.PURGE: lambda request: self._store.consumption.dead_letters.purge(
                 cast("PurgeRequest", request)
             ),
+            **self._server.observers,
             Op.STATS: lambda request: self._store.stats(len(self._server.connections)),
             **calls_of(self._store),
         }

@@ -6,7 +6,9 @@ The supervisor's children live on an event loop, so a thread of this process run
 from __future__ import annotations
 
 import asyncio
+import os
 import shutil
+import signal
 import tempfile
 import threading
 from pathlib import Path
@@ -85,6 +87,17 @@ class TestServers:
             server.prepare()
             self._start(server.child_spec({}))
         return server.url
+
+    def kill(self, name: str) -> None:
+        """End ``postgres`` or ``valkey`` without a chance to tidy up; ``start_…`` starts it again.
+
+        Of PostgreSQL all processes: a new server waits until the old one's children are gone.
+        """
+        child = self._children.pop(name)
+        pid = child.pid
+        assert pid is not None
+        os.killpg(pid, signal.SIGKILL)
+        self._run(child.stop())
 
     def close(self) -> None:
         """Stops what was started and removes its files."""

@@ -1,33 +1,37 @@
 """Is this process up, and can it do its work: ``/healthz`` and ``/readyz``.
 
 Ready means that messages can be taken and handed out: PostgreSQL answers and the engine answers.
-Worker and beat are reported as well, but a node without them is still ready.
+Worker and beat are reported as well, but a node without them is still ready: it is degraded. Beat
+is so too when the engine got no tick for three seconds, whoever of beat, broker and worker it was.
 """
 
 from __future__ import annotations
 
 import enum
 from dataclasses import dataclass
-from datetime import timedelta
 from typing import Final
 
 import psycopg
 from django.conf import settings
 from django.db import DatabaseError, InterfaceError
-from django.utils import timezone
 
-from mqservice.monitoring.models import Heartbeat
+from mqservice.lib.durations import SECOND_MS
+from mqservice.monitoring.heartbeats import TICK, heartbeat_ages_ms
 from mqservice.monitoring.sampling import engine_stats
+from mqservice.monitoring.ticks import LATE_MS
 
-HEARTBEAT_AGE_MAX: Final = timedelta(seconds=30)
+HEARTBEAT_MS_MAX: Final = 30 * SECOND_MS
 CONNECT_SECONDS_MAX: Final = 2  # libpq takes less for 2
 BACKGROUND_PROCESSES: Final = ("worker", "beat")
 
 
 class PartState(enum.StrEnum):
-    """UNKNOWN: it was never seen, or the place where it would be noted is away."""
+    """UNKNOWN: it was never seen, or the place where it would be noted is away. DEGRADED: it shows
+    life, but what it is there for is not done.
+    """
 
     UP = "up"
+    DEGRADED = "degraded"
     DOWN = "down"
     UNKNOWN = "unknown"
 
@@ -41,6 +45,15 @@ class Health:
     @property
     def is_ready(self) -> bool:
         return all(self.parts[name] is PartState.UP for name in ("database", "engine"))
+
+    @property
+    def degraded(self) -> list[str]:
+        """Parts without which messages flow, but not all is as it should be."""
+        return [
+            name
+            for name in BACKGROUND_PROCESSES
+            if self.parts[name] in (PartState.DOWN, PartState.DEGRADED)
+        ]
 
 
 def check_health() -> Health:
@@ -67,14 +80,19 @@ def is_database_up() -> bool:
 def background_states() -> dict[str, PartState] | None:
     """Worker and beat by their heartbeats; None when PostgreSQL does not answer. One query."""
     try:
-        beats = dict(Heartbeat.objects.values_list("process", "beaten_at"))
+        ages_ms = heartbeat_ages_ms()
     except (DatabaseError, InterfaceError):
         return None
-    oldest = timezone.now() - HEARTBEAT_AGE_MAX
     states = {}
     for process in BACKGROUND_PROCESSES:
-        at = beats.get(process)
+        age_ms = ages_ms.get(process)
         states[process] = (
-            PartState.UNKNOWN if at is None else PartState.UP if at >= oldest else PartState.DOWN
+            PartState.UNKNOWN
+            if age_ms is None
+            else PartState.UP
+            if age_ms <= HEARTBEAT_MS_MAX
+            else PartState.DOWN
         )
+    if states["beat"] is PartState.UP and ages_ms.get(TICK, 0) > LATE_MS:
+        states["beat"] = PartState.DEGRADED
     return states

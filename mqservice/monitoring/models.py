@@ -6,7 +6,9 @@ from django.db import models
 
 
 class Heartbeat(models.Model):
-    """When a kind of process last did its work."""
+    """When a kind of process last did its work, by PostgreSQL's clock. ``tick``: when the engine
+    last took one.
+    """
 
     process = models.CharField(max_length=32, unique=True)
     host = models.CharField(max_length=128)

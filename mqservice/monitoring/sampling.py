@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import socket
 from datetime import timedelta
 from typing import Final
 
 from django.utils import timezone
 
-from mqservice.monitoring.models import EngineSample, Heartbeat
+from mqservice.monitoring.models import EngineSample
 from mqservice.store import StatsReply, StoreError, blocking_client
 
 SAMPLE_AGE_MAX: Final = timedelta(days=1)
@@ -17,18 +15,6 @@ _COUNTERS: Final = (
     "epoch", "uptime_ms", "put_count", "put_bytes", "delivered_count", "acked_count",
     "append_offset", "flushed_offset", "parked_count", "connection_count",
 )  # fmt: skip
-
-
-def record_heartbeat(process: str) -> None:
-    """Note that ``process`` is alive. One statement."""
-    Heartbeat.objects.update_or_create(
-        process=process,
-        defaults={
-            "host": socket.gethostname()[:128],
-            "pid": os.getpid(),
-            "beaten_at": timezone.now(),
-        },
-    )
 
 
 def record_engine_sample() -> EngineSample:

@@ -5,10 +5,25 @@ from __future__ import annotations
 import logging
 
 from mqservice.celery import app
-from mqservice.monitoring.sampling import record_engine_sample, record_heartbeat
+from mqservice.monitoring.heartbeats import record_heartbeat
+from mqservice.monitoring.sampling import record_engine_sample
+from mqservice.monitoring.ticks import tick_engine
 from mqservice.store import StoreError, blocking_client
 
 log = logging.getLogger(__name__)
+
+
+@app.task(name="monitoring.tick", soft_time_limit=5, time_limit=10)
+def tick() -> None:
+    """Let the engine deliver what is due. It does so by itself when no tick comes for long."""
+    try:
+        with blocking_client() as client:
+            tick_engine(client)
+    except StoreError as exc:
+        log.warning(
+            "The engine did not take a tick",
+            extra={"action": "tick_missed", "error": type(exc).__name__},
+        )
 
 
 @app.task(name="monitoring.checkpoint_engine", soft_time_limit=15, time_limit=20)

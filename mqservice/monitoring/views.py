@@ -2,23 +2,37 @@
 
 from __future__ import annotations
 
+from typing import Final
+
+from django.conf import settings
 from django.http import HttpRequest, JsonResponse
 from django.views.decorators.http import require_safe
 
 from mqservice.monitoring.health import check_health
+from mqservice.monitoring.tick_watch import TickWatch, ask_postgres
+
+tick_watch: Final = TickWatch(lambda: ask_postgres(settings.MQ_DATABASE_URL))
 
 
 @require_safe
 def healthz(request: HttpRequest) -> JsonResponse:
-    """The process answers. Asks nobody else, so that a broken database does not restart it."""
-    return JsonResponse({"status": "ok"})
+    """The process answers. Waits for nobody, so that a broken database does not restart it.
+
+    What it says of ticks was found out after the question before.
+    """
+    if tick_watch.is_late():
+        return JsonResponse({"status": "degraded: beat", "degraded": ["beat"]})
+    return JsonResponse({"status": "ok", "degraded": []})
 
 
 @require_safe
 def readyz(request: HttpRequest) -> JsonResponse:
     """200 when database and engine answer, else 503; either way the state of each part."""
     health = check_health()
+    status = "not_ready"
+    if health.is_ready:
+        status = f"degraded: {', '.join(health.degraded)}" if health.degraded else "ready"
     return JsonResponse(
-        {"status": "ready" if health.is_ready else "not_ready", "parts": health.parts},
+        {"status": status, "parts": health.parts, "degraded": health.degraded},
         status=200 if health.is_ready else 503,
     )

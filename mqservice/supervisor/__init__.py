@@ -1,7 +1,7 @@
 """One command that runs the whole service: chooses ports, starts, watches and stops its processes.
 
     mqservice up ──▶ supervisor ──▶ postgres, valkey ──▶ migrate ──▶ engine ──▶ bootstrap
-                         │                                 ──▶ web-1..web-N ──▶ worker, beat
+                         │                                 ──▶ web-1..web-N ──▶ clock, worker, beat
                          └──▶ quickstart.json, log/, the panel on the console
 
 A stage starts when the gate of the one before it is open; stopping goes the other way. Each child

@@ -1,4 +1,4 @@
-"""Our own programs as the supervisor runs them: engine, web workers, Celery worker and beat."""
+"""Our own programs as the supervisor runs them: engine, web workers, Celery workers and beat."""
 
 from __future__ import annotations
 
@@ -14,8 +14,10 @@ from mqservice.supervisor.gates import has_not_ended, is_listening, is_unix_sock
 from mqservice.supervisor.secrets_file import Secrets
 
 METRICS_PORT_VARIABLE: Final = "MQ_ENGINE_METRICS_PORT"
-CELERY_QUEUES: Final = "control,delay,persist,tasks,analytics"
-CELERY_CONCURRENCY: Final = 2
+# Ticks and sweeps have a process of their own, so that nothing long ever stands before them.
+CLOCK_QUEUES: Final = "delay,control"
+WORKER_QUEUES: Final = "persist,sampling,tasks,alerts,analytics"
+WORKER_CONCURRENCY: Final = 2
 # -P: the working directory is the data directory, and nothing in it may be imported.
 PYTHON: Final = (sys.executable, "-P", "-m")
 # In a container there is often only root, and Celery's advice against it would come each time.
@@ -99,23 +101,31 @@ def web_specs(env: Mapping[str, str], config: SupervisorConfig) -> list[ChildSpe
 
 
 def celery_specs(env: Mapping[str, str], data_dir: DataDir) -> list[ChildSpec]:
-    """The worker and beat. They give no sign of readiness that is worth waiting for."""
-    worker = (
-        "worker",
-        f"--queues={CELERY_QUEUES}",
-        f"--concurrency={CELERY_CONCURRENCY}",
-        "--without-mingle",
-        "--without-gossip",
-        "--loglevel=WARNING",  # beat sends a task every few seconds; only trouble is news
-    )
-    beat = ("beat", "--loglevel=WARNING")
+    """The workers and beat. They give no sign of readiness that is worth waiting for."""
+    programs = {
+        "clock": _worker("clock", CLOCK_QUEUES, concurrency=1),
+        "worker": _worker("worker", WORKER_QUEUES, concurrency=WORKER_CONCURRENCY),
+        "beat": ("beat", "--loglevel=WARNING"),
+    }
     return [
         ChildSpec(
-            name=arguments[0],
+            name=name,
             argv=(*_CELERY, "--quiet", "-A", "mqservice", *arguments),
-            env={**env, "MQ_PROCESS": arguments[0]},
+            env={**env, "MQ_PROCESS": name},
             gate=has_not_ended,
             cwd=data_dir.path,
         )
-        for arguments in (worker, beat)
+        for name, arguments in programs.items()
     ]
+
+
+def _worker(name: str, queues: str, *, concurrency: int) -> tuple[str, ...]:
+    return (
+        "worker",
+        f"--hostname={name}@%h",
+        f"--queues={queues}",
+        f"--concurrency={concurrency}",
+        "--without-mingle",
+        "--without-gossip",
+        "--loglevel=WARNING",  # beat sends several tasks a second; only trouble is news
+    )

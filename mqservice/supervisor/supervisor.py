@@ -1,6 +1,6 @@
 """Runs the stages forward, watches, and runs them backward.
 
-    lock port secrets ▶ [postgres valkey] migrate ▶ [engine] bootstrap ▶ [web-*] ▶ [worker beat]
+  lock port secrets ▶ [postgres valkey] migrate ▶ [engine] bootstrap ▶ [web-*] ▶ [clock worker beat]
                                                   │
             SIGINT, SIGTERM, SIGHUP, a dead database, a failed stage ──▶ the same list backwards
 

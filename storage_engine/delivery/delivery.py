@@ -385,6 +385,19 @@ class Delivery:
     def acked_count(self) -> int:
         return self._settling.acked_count
 
+    def member_counts(self) -> dict[str, int]:
+        """Members by group, on whatever topics; groups without are left out.
+
+        Costs a look at every group.
+        """
+        now_ms = self._clock.monotonic_ms()
+        members: dict[str, set[str]] = {}
+        for subscription in self._subscriptions.values():
+            present = subscription.readers.present(now_ms)
+            if present:
+                members.setdefault(subscription.group, set()).update(present)
+        return {group: len(member_ids) for group, member_ids in members.items()}
+
     @property
     def inflight_count(self) -> int:
         """Messages under a lease; costs a look at every queue of every group."""

@@ -49,6 +49,11 @@ class Readers:
     def leave(self, member_id: str) -> None:
         self._heard_ms.pop(member_id, None)
 
+    def present(self, now_ms: int) -> list[str]:
+        """Those heard of lately, at most a thousand."""
+        from_ms = now_ms - SILENCE_MS_MAX
+        return [member_id for member_id, heard_ms in self._heard_ms.items() if heard_ms > from_ms]
+
     def has_others(self, member_id: str, now_ms: int) -> bool:
         """Whether anybody but this member is there."""
         for other_id, heard_ms in reversed(self._heard_ms.items()):

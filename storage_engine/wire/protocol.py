@@ -43,6 +43,11 @@ from storage_engine.wire.deliveries import (
 )
 from storage_engine.wire.groups import GroupConfig, GroupList, GroupRef, GroupStats
 from storage_engine.wire.members import GroupMembers
+from storage_engine.wire.observing import (
+    ObserveReply,
+    OffsetsChangedReply,
+    OffsetsChangedRequest,
+)
 from storage_engine.wire.offsets import (
     OffsetCommitReply,
     OffsetCommitRequest,
@@ -92,6 +97,8 @@ class Op(enum.IntEnum):
     GROUP_DELETE = 43
     GROUP_MEMBERS = 45
     TRACE = 46
+    OFFSETS_CHANGED = 44
+    OBSERVE = 47
     CHECKPOINT = 48
     REDRIVE = 56
     PURGE = 57
@@ -182,6 +189,8 @@ REQUEST_TYPES: Final[dict[Op, type[Wire]]] = {
     Op.LEAVE: LeaveRequest,
     Op.SUBSCRIBE: SubscribeRequest,
     Op.PURGE: PurgeRequest,
+    Op.OFFSETS_CHANGED: OffsetsChangedRequest,
+    Op.OBSERVE: Empty,
 }
 REPLY_TYPES: Final[dict[Op, type[Wire]]] = {
     Op.HELLO: HelloReply,
@@ -207,4 +216,6 @@ REPLY_TYPES: Final[dict[Op, type[Wire]]] = {
     Op.LEAVE: Empty,
     Op.SUBSCRIBE: Empty,
     Op.PURGE: PurgeReply,
+    Op.OFFSETS_CHANGED: OffsetsChangedReply,
+    Op.OBSERVE: ObserveReply,
 }

@@ -36,6 +36,11 @@ from storage_engine.wire.frames import (
 )
 from storage_engine.wire.groups import GroupConfig, GroupList, GroupRef, GroupStats
 from storage_engine.wire.members import GroupMembers
+from storage_engine.wire.observing import (
+    ObserveReply,
+    OffsetsChangedReply,
+    OffsetsChangedRequest,
+)
 from storage_engine.wire.offsets import (
     OffsetCommitReply,
     OffsetCommitRequest,
@@ -169,6 +174,13 @@ class StoreClient:
 
     def checkpoint(self) -> CheckpointReply:
         return self._ask(Op.CHECKPOINT, Empty(), CheckpointReply)
+
+    def offsets_changed(self, request: OffsetsChangedRequest) -> OffsetsChangedReply:
+        """A page of the consumer offsets that have changed since the page before."""
+        return self._ask(Op.OFFSETS_CHANGED, request, OffsetsChangedReply)
+
+    def observe(self) -> ObserveReply:
+        return self._ask(Op.OBSERVE, Empty(), ObserveReply)
 
     def stats(self) -> StatsReply:
         return self._ask(Op.STATS, Empty(), StatsReply)

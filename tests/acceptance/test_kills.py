@@ -28,7 +28,7 @@ def is_produced(service: Service) -> bool:
     return answer.status_code == 201
 
 
-@pytest.mark.parametrize("name", ["valkey", "worker", "beat", "web-1", "engine"])
+@pytest.mark.parametrize("name", ["valkey", "clock", "worker", "beat", "web-1", "engine"])
 def test_a_killed_process_comes_back_and_messages_are_taken(service: Service, name: str) -> None:
     pid = service.facts.pids[name]
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 import pytest
+from django.db import connection
 from django.test import Client
+from psycopg.conninfo import make_conninfo
 from pytest_django import Settings
 
 from tests.engine import running_engine
@@ -29,6 +31,14 @@ def engine(engine_socket: str, settings: Settings) -> str:
     """The service finds the engine. Without this fixture it finds none."""
     settings.MQ_ENGINE_SOCKET = engine_socket
     return engine_socket
+
+
+@pytest.fixture
+def test_dsn(transactional_db: None) -> str:
+    """The database of the tests, for those who bring a connection of their own."""
+    parameters = connection.get_connection_params()
+    kept = ("host", "port", "user", "password", "dbname")
+    return make_conninfo("", **{name: parameters[name] for name in kept})
 
 
 @pytest.fixture

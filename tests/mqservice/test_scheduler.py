@@ -6,27 +6,28 @@ import os
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
 from celery import Celery
-from django.db import connection
-from psycopg.conninfo import make_conninfo
+from celery.beat import SchedulingError
 from pytest_django import Settings
 
+from mqservice.leader_lock import LeaderLock
 from mqservice.monitoring.models import Heartbeat
-from mqservice.scheduler import STANDBY_SECONDS, LeaderLock, LeaderScheduler
+from mqservice.scheduler import BACKLOG_MAX, CLOCK_JUMP_MS_MAX, STANDBY_SECONDS, LeaderScheduler
+from tests.clock import ManualClock
+from tests.mqservice.delivery.waiting import wait_until
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
 @pytest.fixture
-def dsn(settings: Settings) -> str:
+def dsn(settings: Settings, test_dsn: str) -> str:
     """The lock is asked for in the database of the tests."""
-    parameters = connection.get_connection_params()
-    kept = ("host", "port", "user", "password", "dbname")
-    settings.MQ_DATABASE_URL = make_conninfo("", **{name: parameters[name] for name in kept})
-    return str(settings.MQ_DATABASE_URL)
+    settings.MQ_DATABASE_URL = test_dsn
+    return test_dsn
 
 
 class Beat(LeaderScheduler):
@@ -34,11 +35,12 @@ class Beat(LeaderScheduler):
 
     def __init__(self, app: Celery) -> None:
         self.sent: list[str] = []
-        super().__init__(app, lazy=True)
+        self.own_clock = ManualClock()
+        super().__init__(app, lazy=True, clock=self.own_clock)
         self.setup_schedule()
 
-    def apply_entry(self, entry: object, producer: object = None) -> None:
-        self.sent.append(entry.name)  # type: ignore[attr-defined]  # Celery's ScheduleEntry
+    def apply_async(self, entry: Any, *args: Any, **kwargs: Any) -> None:  # Any: Celery's own
+        self.sent.append(entry.name)
 
     def make_due(self) -> None:
         """As if an hour had passed since the last run."""
@@ -124,3 +126,82 @@ def test_nothing_is_written_to_the_working_directory(
     leader.sync()
     leader.close()
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_leader_asks_before_each_thing_that_it_sends(
+    beats: tuple[Beat, Beat], dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It stood still between its look at the schedule and the sending, and another leads by now."""
+    leader, standby = beats
+    leader.tick()
+    leader.make_due()
+    [entry] = leader.schedule.values()
+    with psycopg.connect(dsn, autocommit=True) as admin:
+        admin.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+            " WHERE application_name = 'mqservice beat leader'"
+        )
+    standby.lock.check()
+    standby.tick()
+    assert standby.lock.is_held
+    leader.apply_entry(entry)
+    assert leader.sent == []
+
+
+def test_a_session_that_is_silent_loses_the_lock(beats: tuple[Beat, Beat]) -> None:
+    leader, standby = beats
+    leader.tick()
+    wait_until(lambda: standby.lock.check(), seconds=20)
+    assert not leader.lock.check()
+
+
+@pytest.mark.parametrize("by_ms", [-3_600_000, 3_600_000])
+def test_a_clock_that_is_set_neither_silences_beat_nor_makes_it_send_at_once(
+    beats: tuple[Beat, Beat], by_ms: int
+) -> None:
+    leader, _ = beats
+    leader.tick()
+    [entry] = leader.schedule.values()
+    entry.last_run_at = leader.app.now() - timedelta(milliseconds=by_ms)
+    leader._heap = None
+    leader.own_clock._now_ms += by_ms
+    leader.tick()
+    assert leader.sent == []
+    [entry] = leader.schedule.values()
+    assert entry.last_run_at is not None
+    assert abs(entry.last_run_at - leader.app.now()) < timedelta(seconds=30)
+    before = leader._heap
+    leader.own_clock._now_ms += CLOCK_JUMP_MS_MAX  # clocks drift apart, that is no jump
+    leader.tick()
+    assert leader._heap is before
+
+
+def test_a_queue_that_nobody_empties_gets_no_more_ticks(
+    beats: tuple[Beat, Beat], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    leader, _ = beats
+    leader.tick()
+    for waiting, sent_count in [(BACKLOG_MAX - 1, 1), (BACKLOG_MAX, 1), (3, 2)]:
+        monkeypatch.setattr(leader, "_waiting_count", lambda queue, count=waiting: count)
+        leader.make_due()
+        leader.tick()
+        assert len(leader.sent) == sent_count
+
+
+def test_a_broker_that_is_away_is_told_of_once(
+    beats: tuple[Beat, Beat], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def refuse(*args: object, **kwargs: object) -> None:
+        raise SchedulingError("no broker")
+
+    leader, _ = beats
+    leader.tick()
+    with monkeypatch.context() as away:
+        away.setattr(leader, "apply_async", refuse)
+        for _ in range(3):
+            leader.make_due()
+            leader.tick()
+    assert caplog.text.count("the broker does not answer") == 1
+    leader.make_due()
+    leader.tick()
+    assert leader.sent == ["tick"]

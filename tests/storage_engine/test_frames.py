@@ -67,7 +67,7 @@ def test_numbers_of_the_protocol_never_change() -> None:
             "LEAVE": 24, "SUBSCRIBE": 25,
         "TOPIC_PUT": 32, "TOPIC_LIST": 33, "TOPIC_STATS": 34, "TOPIC_DELETE": 35,
         "GROUP_PUT": 40, "GROUP_LIST": 41, "GROUP_STATS": 42, "GROUP_DELETE": 43,
-            "GROUP_MEMBERS": 45, "TRACE": 46,
+        "GROUP_MEMBERS": 45, "TRACE": 46, "OFFSETS_CHANGED": 44, "OBSERVE": 47,
         "CHECKPOINT": 48, "STATS": 49, "REDRIVE": 56, "PURGE": 57,
     }  # fmt: skip
     assert {cls.code: cls.__name__ for cls in ERRORS_BY_CODE.values()}.items() >= {

@@ -3,22 +3,41 @@
 from __future__ import annotations
 
 import socket
+import threading
 from datetime import timedelta
 from typing import NoReturn
 
 import pytest
 from django.db import OperationalError, connection
+from django.db.models import F, Value
 from django.test import Client
-from django.utils import timezone
 from pytest_django import Settings
 
+from mqservice.monitoring.heartbeats import TICK, record_heartbeat
 from mqservice.monitoring.models import Heartbeat
-from mqservice.monitoring.sampling import record_heartbeat
+from mqservice.monitoring.tick_watch import FRESH_MS, KNOWN_MS_MAX, TickWatch, ask_postgres
+from mqservice.monitoring.ticks import LATE_MS
+from mqservice.monitoring.views import tick_watch
 
 
-def test_healthz_asks_nobody(client: Client) -> None:
+def make_older(process: str, age_ms: int) -> None:
+    age = Value(timedelta(milliseconds=age_ms))
+    Heartbeat.objects.filter(process=process).update(beaten_at=F("beaten_at") - age)
+
+
+@pytest.fixture
+def nothing_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a process that has just started."""
+    monkeypatch.setattr(tick_watch, "_asked_ms", None)
+    monkeypatch.setattr(tick_watch, "_answer", None)
+
+
+def test_healthz_asks_nobody(client: Client, nothing_known: None) -> None:
     response = client.get("/healthz")  # without a database: a query would fail the test
-    assert (response.status_code, response.json()) == (200, {"status": "ok"})
+    assert (response.status_code, response.json()) == (
+        200,
+        {"status": "ok", "degraded": []},
+    )
 
 
 def test_ready_when_database_and_engine_answer(db: None, engine: str, client: Client) -> None:
@@ -27,6 +46,7 @@ def test_ready_when_database_and_engine_answer(db: None, engine: str, client: Cl
     assert response.json() == {
         "status": "ready",
         "parts": {"database": "up", "engine": "up", "worker": "unknown", "beat": "unknown"},
+        "degraded": [],
     }
 
 
@@ -66,7 +86,7 @@ def test_background_process_is_up_while_its_heartbeat_is_young(
     db: None, engine: str, client: Client, age_s: int, state: str
 ) -> None:
     record_heartbeat("worker")
-    Heartbeat.objects.update(beaten_at=timezone.now() - timedelta(seconds=age_s))
+    make_older("worker", age_s * 1_000)
     response = client.get("/readyz")
     assert response.status_code == 200  # messages flow without a worker
     assert response.json()["parts"]["worker"] == state
@@ -75,3 +95,84 @@ def test_background_process_is_up_while_its_heartbeat_is_young(
 @pytest.mark.parametrize("path", ["/healthz", "/readyz"])
 def test_other_methods_are_refused(client: Client, path: str) -> None:
     assert client.post(path).status_code == 405
+
+
+@pytest.mark.parametrize(
+    ("tick_age_ms", "beat_age_ms", "state"),
+    [
+        (0, 0, "up"),
+        (LATE_MS + 100, 0, "degraded"),
+        (LATE_MS + 100, 31_000, "down"),
+        (None, 0, "up"),  # it has just been started for the first time
+    ],
+)
+def test_beat_is_degraded_when_no_tick_came_for_three_seconds(
+    db: None,
+    engine: str,
+    client: Client,
+    tick_age_ms: int | None,
+    beat_age_ms: int,
+    state: str,
+) -> None:
+    record_heartbeat("beat")
+    make_older("beat", beat_age_ms)
+    if tick_age_ms is not None:
+        record_heartbeat(TICK)
+        make_older(TICK, tick_age_ms)
+    response = client.get("/readyz")
+    assert response.status_code == 200
+    answer = response.json()
+    assert answer["parts"]["beat"] == state
+    degraded = [] if state == "up" else ["beat"]
+    assert answer["degraded"] == degraded
+    assert answer["status"] == ("degraded: beat" if degraded else "ready")
+
+
+@pytest.mark.django_db(transaction=True)
+def test_healthz_says_the_same_after_a_question_beside_it(
+    client: Client, settings: Settings, test_dsn: str, nothing_known: None
+) -> None:
+    settings.MQ_DATABASE_URL = test_dsn
+    record_heartbeat(TICK)
+    assert ask_postgres(test_dsn) is False
+    make_older(TICK, LATE_MS + 100)
+    assert ask_postgres(test_dsn) is True
+    client.get("/healthz")
+    tick_watch.wait(10)
+    response = client.get("/healthz")
+    tick_watch.wait(10)
+    assert response.status_code == 200
+    assert response.json() == {"status": "degraded: beat", "degraded": ["beat"]}
+
+
+def test_nobody_knows_of_ticks_without_a_database_or_before_the_first(
+    transactional_db: None, test_dsn: str
+) -> None:
+    assert ask_postgres("postgresql://nobody@127.0.0.1:1/nothing") is None
+    assert ask_postgres(test_dsn) is None
+
+
+def test_a_question_that_hangs_holds_nobody_up_and_is_asked_once() -> None:
+    now_ms, asked_count = 0, 0
+    may_end = threading.Event()
+
+    def ask() -> bool:
+        nonlocal asked_count
+        asked_count += 1
+        assert may_end.wait(10)
+        return True
+
+    watch = TickWatch(ask, lambda: now_ms)
+    for _ in range(5):
+        now_ms += FRESH_MS
+        assert watch.is_late() is None
+    assert asked_count == 1
+    may_end.set()
+    watch.wait(10)
+    assert watch.is_late() is True
+    # Fresh enough: not asked again; too old: not known any more.
+    assert asked_count == 1
+    now_ms += KNOWN_MS_MAX + 1
+    assert watch.is_late() is None
+    watch.wait(10)
+    assert watch.is_late() is True

@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import cast
 
+import pytest
 from django.utils import timezone
 
-from mqservice.celery import QUEUES, app
+from mqservice.celery import QUEUES, SCHEDULE, app
+from mqservice.monitoring import ticks
+from mqservice.monitoring.heartbeats import TICK
 from mqservice.monitoring.models import EngineSample, Heartbeat
-from mqservice.monitoring.tasks import checkpoint_engine, record_sample, record_worker_heartbeat
-from mqservice.store import blocking_client
+from mqservice.monitoring.tasks import (
+    checkpoint_engine,
+    record_sample,
+    record_worker_heartbeat,
+    tick,
+)
+from mqservice.sampling.limits import OFFSET_STEP_MS, PERSIST_MS, SAMPLE_MS
+from mqservice.store import StoreClient, blocking_client
 
 
 def test_checkpoint_reaches_the_engine(engine: str) -> None:
@@ -20,6 +30,37 @@ def test_checkpoint_reaches_the_engine(engine: str) -> None:
 
 def test_checkpoint_is_let_go_while_the_engine_is_away() -> None:
     checkpoint_engine()
+
+
+def test_a_tick_is_noted_when_the_engine_has_taken_it(
+    db: None, engine: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ticks, "_noted_ms", 0)
+    tick()
+    noted = Heartbeat.objects.get(process=TICK).beaten_at
+    tick()  # at once: not written again
+    assert Heartbeat.objects.get(process=TICK).beaten_at == noted
+
+
+def test_a_tick_that_no_engine_takes_is_not_noted(
+    db: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ticks, "_noted_ms", 0)
+    tick()
+    assert not Heartbeat.objects.filter(process=TICK).exists()
+
+
+def test_a_tick_lets_the_engine_deliver(db: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Client:
+        asked_count = 0
+
+        def deliver_due(self) -> None:
+            self.asked_count += 1
+
+    client = Client()
+    monkeypatch.setattr(ticks, "_noted_ms", 0)
+    ticks.tick_engine(cast("StoreClient", client))
+    assert client.asked_count == 1
 
 
 def test_heartbeat_is_one_row_that_moves(db: None) -> None:
@@ -56,6 +97,7 @@ def test_old_samples_are_dropped(db: None) -> None:
 def test_each_task_of_the_schedule_exists_and_has_a_limit_and_a_queue() -> None:
     assert app.conf.beat_schedule
     for entry in app.conf.beat_schedule.values():
+        app.loader.import_default_modules()
         task = app.tasks[entry["task"]]
         assert task.time_limit is not None
         assert task.soft_time_limit is not None
@@ -63,6 +105,12 @@ def test_each_task_of_the_schedule_exists_and_has_a_limit_and_a_queue() -> None:
         assert entry["options"]["expires"] <= entry["schedule"]
         route = app.amqp.router.route({}, entry["task"])
         assert route["queue"].name in QUEUES
+
+
+def test_measurements_are_taken_as_often_as_they_are_dated() -> None:
+    assert SCHEDULE["sampling.take_samples"][1] * 1_000 == SAMPLE_MS
+    assert SCHEDULE["sampling.persist_offsets"][1] * 1_000 == PERSIST_MS
+    assert SCHEDULE["sampling.keep_step"][1] * 1_000 == OFFSET_STEP_MS
 
 
 def test_each_queue_gets_only_what_is_meant_for_it() -> None:

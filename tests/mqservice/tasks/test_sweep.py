@@ -6,7 +6,7 @@ import pytest
 
 from mqservice.celery import app
 from mqservice.lib.clock import SystemClock
-from mqservice.supervisor.processes import CELERY_QUEUES
+from mqservice.supervisor.processes import CLOCK_QUEUES, WORKER_QUEUES
 from mqservice.tasks import limits
 from mqservice.tasks.models import Task, TaskState
 from mqservice.tasks.tasks import advance, sweep
@@ -39,7 +39,7 @@ def test_sweep_asks_for_each_due_task_and_the_turn_does_it(
 
 def test_turns_have_a_queue_that_a_worker_reads_and_end_before_their_claim() -> None:
     assert app.amqp.router.route({}, advance.name)["queue"].name == "tasks"
-    assert "tasks" in CELERY_QUEUES.split(",")
+    assert "tasks" in WORKER_QUEUES.split(",")
     assert advance.acks_late
     assert advance.time_limit is not None
     assert advance.soft_time_limit is not None
@@ -48,4 +48,5 @@ def test_turns_have_a_queue_that_a_worker_reads_and_end_before_their_claim() -> 
 
 
 def test_workers_of_the_service_read_every_queue() -> None:
-    assert sorted(CELERY_QUEUES.split(",")) == sorted(queue.name for queue in app.conf.task_queues)
+    read = CLOCK_QUEUES.split(",") + WORKER_QUEUES.split(",")
+    assert sorted(read) == sorted(queue.name for queue in app.conf.task_queues)

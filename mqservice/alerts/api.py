@@ -1,0 +1,87 @@
+"""Alerts over REST: ``/v1/ns/{ns}/alerts``, ``alerts/{name}`` and ``alerts/{name}/history``."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from django.http import HttpResponse
+from ninja import Router, Status
+from pydantic import Field
+
+from mqservice.accounts.access import Scope
+from mqservice.accounts.queries import get_namespace
+from mqservice.accounts.rest import AuthedRequest
+from mqservice.alerts.limits import PAGE_MAX
+from mqservice.alerts.queries import events_of, get_rule, rules_of
+from mqservice.alerts.schemas import (
+    AlertEventOut,
+    AlertHistoryOut,
+    AlertListOut,
+    AlertOut,
+    read_change,
+)
+from mqservice.alerts.services import delete_rule, put_rule
+from mqservice.lib.clock import SystemClock
+from mqservice.lib.etags import etag, revision_of
+
+router = Router(tags=["alerts"])
+
+
+@router.get("/ns/{ns}/alerts", response=AlertListOut, by_alias=True)
+def list_alerts(request: AuthedRequest, ns: str) -> AlertListOut:
+    """All alerts by name; there are a hundred at most. Two queries."""
+    namespace = get_namespace(request.auth, ns)
+    return AlertListOut(alerts=[AlertOut.of(rule, namespace.name) for rule in rules_of(namespace)])
+
+
+@router.get("/ns/{ns}/alerts/{name}", response=AlertOut, by_alias=True)
+def read_alert(request: AuthedRequest, response: HttpResponse, ns: str, name: str) -> AlertOut:
+    """One alert and how it stands. Two queries."""
+    namespace = get_namespace(request.auth, ns)
+    rule = get_rule(namespace, name)
+    response["ETag"] = etag(rule.revision)
+    return AlertOut.of(rule, namespace.name)
+
+
+@router.put("/ns/{ns}/alerts/{name}", response={200: AlertOut, 201: AlertOut}, by_alias=True)
+def write_alert(
+    request: AuthedRequest, response: HttpResponse, ns: str, name: str
+) -> Status[AlertOut]:
+    """Create or change an alert: 201 when it is new. ``If-Match`` guards against a lost update.
+
+    The body is read here, not by the framework, so that one answer names all its faults.
+    """
+    namespace = get_namespace(request.auth, ns)
+    request.auth.require(Scope.MANAGE)
+    change = read_change(request.body)
+    revision = revision_of(request.headers.get("If-Match"))
+    put = put_rule(request.auth, namespace, name, change, SystemClock(), revision=revision)
+    response["ETag"] = etag(put.rule.revision)
+    return Status(201 if put.is_new else 200, AlertOut.of(put.rule, namespace.name, put.secret))
+
+
+@router.delete("/ns/{ns}/alerts/{name}", response={204: None})
+def remove_alert(request: AuthedRequest, ns: str, name: str) -> Status[None]:
+    """Delete an alert with its history."""
+    namespace = get_namespace(request.auth, ns)
+    request.auth.require(Scope.MANAGE)
+    revision = revision_of(request.headers.get("If-Match"))
+    delete_rule(request.auth, namespace, name, revision=revision)
+    return Status(204, None)
+
+
+@router.get("/ns/{ns}/alerts/{name}/history", response=AlertHistoryOut)
+def alert_history(
+    request: AuthedRequest,
+    ns: str,
+    name: str,
+    before: Annotated[int, Field(ge=1, lt=1 << 31)] | None = None,
+    limit: Annotated[int, Field(ge=1, le=PAGE_MAX)] = PAGE_MAX,
+) -> AlertHistoryOut:
+    """When an alert has changed, and who was told. Four queries."""
+    rule = get_rule(get_namespace(request.auth, ns), name)
+    events = events_of(rule, before=before, limit=limit)
+    return AlertHistoryOut(
+        events=[AlertEventOut.of(event) for event in events],
+        next=events[-1].number if len(events) == limit else None,
+    )

@@ -1,0 +1,108 @@
+"""Looks at all rules and writes down whose state has changed, with who is to be told.
+
+    rules (locked) ── values ──▶ next_standing ──▶ rule, event, notifications: one transaction
+
+Another worker at the same time passes over locked rules, and after it finds the new state: a change
+is written once.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from typing import Final
+
+from django.db import transaction
+
+from mqservice.alerts.limits import EVALUATED_MAX
+from mqservice.alerts.models import (
+    AlertEvent,
+    AlertRule,
+    AlertState,
+    Channel,
+    Notification,
+)
+from mqservice.alerts.states import Standing, next_standing
+from mqservice.alerts.values import read_values
+
+log = logging.getLogger(__name__)
+
+CHUNK_RULES: Final = 200
+_LOOKED: Final = ("breached_since_ms", "evaluated_ms", "value")
+_CHANGED: Final = ("state", "changed_ms", "change_count")
+
+
+def evaluate(now_ms: int) -> int:
+    """Look at every rule once; the number of changes. A transaction for each ``CHUNK_RULES``."""
+    change_count = 0
+    for _ in range(-(-EVALUATED_MAX // CHUNK_RULES)):
+        found_count, changed_count = _evaluate_some(now_ms)
+        change_count += changed_count
+        if found_count < CHUNK_RULES:
+            break
+    return change_count
+
+
+@transaction.atomic
+def _evaluate_some(now_ms: int) -> tuple[int, int]:
+    rules_left = AlertRule.objects.select_for_update(skip_locked=True).filter(is_enabled=True)
+    waiting = rules_left.exclude(evaluated_ms=now_ms)  # later ones too: the clock was set back
+    rules = list(waiting.order_by("evaluated_ms", "id")[:CHUNK_RULES])
+    values = read_values(rules, now_ms)
+    events: list[AlertEvent] = []
+    for rule in rules:
+        events += _look(rule, values[rule.pk], now_ms)
+    AlertRule.objects.bulk_update(rules, [*_LOOKED, *_CHANGED])
+    AlertEvent.objects.bulk_create(events)
+    by_id = {rule.pk: rule for rule in rules}
+    Notification.objects.bulk_create(
+        notification
+        for event in events
+        for notification in _notifications(by_id[event.rule_id], event)
+    )
+    for event in events:
+        log.info(
+            "An alert has changed",
+            extra={"action": "alert_changed", "event": event.public_id, "state": event.state},
+        )
+    return len(rules), len(events)
+
+
+def _look(rule: AlertRule, value: int | None, now_ms: int) -> list[AlertEvent]:
+    """The rule as it stands now, and the event of its change, if it has changed."""
+    before = Standing(AlertState(rule.state), rule.breached_since_ms or None)
+    standing = next_standing(
+        before,
+        is_breached=None if value is None else value >= rule.threshold,
+        for_ms=rule.for_ms,
+        now_ms=now_ms,
+    )
+    rule.breached_since_ms = standing.breached_since_ms or 0
+    rule.evaluated_ms = now_ms
+    rule.value = value
+    if standing.state is before.state:
+        return []
+    rule.state = standing.state.value
+    rule.changed_ms = now_ms
+    rule.change_count += 1
+    return [
+        AlertEvent(
+            rule=rule,
+            number=rule.change_count,
+            state=rule.state,
+            at_ms=now_ms,
+            value=value,
+            threshold=rule.threshold,
+        )
+    ]
+
+
+def _notifications(rule: AlertRule, event: AlertEvent) -> Iterator[Notification]:
+    for email in rule.emails:
+        yield Notification(
+            event=event, channel=Channel.EMAIL.value, target=email, due_ms=event.at_ms
+        )
+    if rule.webhook_url:
+        yield Notification(
+            event=event, channel=Channel.WEBHOOK.value, target=rule.webhook_url, due_ms=event.at_ms
+        )

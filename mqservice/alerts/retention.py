@@ -1,0 +1,28 @@
+"""How long events are kept: 90 days, and the newest thousand of each rule."""
+
+from __future__ import annotations
+
+from django.db import connection
+
+from mqservice.alerts.limits import EVENTS_KEPT_MAX, EVENTS_KEPT_MS
+from mqservice.alerts.models import AlertEvent
+
+DROPPED_MAX = 10_000  # of each kind at a time
+
+_TOO_MANY = """
+SELECT event.id FROM alerts_alertevent AS event
+JOIN alerts_alertrule AS rule ON rule.id = event.rule_id
+WHERE event.number <= rule.change_count - %s
+LIMIT %s
+"""
+
+
+def drop_old_events(now_ms: int) -> int:
+    """The number of rows that went, notifications among them. What is left waits for next time."""
+    old = AlertEvent.objects.filter(at_ms__lt=now_ms - EVENTS_KEPT_MS).order_by("at_ms")
+    ids = set(old.values_list("id", flat=True)[:DROPPED_MAX])
+    with connection.cursor() as cursor:
+        cursor.execute(_TOO_MANY, (EVENTS_KEPT_MAX, DROPPED_MAX))
+        ids.update(row[0] for row in cursor.fetchall())
+    deleted_count, _ = AlertEvent.objects.filter(pk__in=ids).delete()
+    return deleted_count

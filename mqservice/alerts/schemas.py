@@ -1,0 +1,210 @@
+"""Alert rules and their events on the wire of the control plane."""
+
+from __future__ import annotations
+
+from django.conf import settings
+from django.core.exceptions import ValidationError
+from django.core.validators import validate_email
+from ninja import Schema
+from pydantic import Field
+
+from mqservice.alerts.addresses import TargetRefused, parse_target, refuse_literal
+from mqservice.alerts.limits import (
+    EMAIL_CHARS_MAX,
+    EMAILS_MAX,
+    FOR_MS_MAX,
+    THRESHOLD_MAX,
+    WINDOW_MS_MAX,
+    WINDOW_MS_MIN,
+)
+from mqservice.alerts.models import AlertEvent, AlertKind, AlertRule, AlertState, Notification
+from mqservice.alerts.services import RuleChange
+from mqservice.lib.durations import format_duration_ms
+from mqservice.lib.json_fields import Fields, read_object, shown
+from mqservice.lib.names import name_fault
+from mqservice.lib.timestamps import rfc3339
+from mqservice.lib.wire import moment
+
+
+def read_change(body: bytes) -> RuleChange:
+    """What a request wants to set. Raises Problem that names every fault.
+
+    ``topic`` and ``webhook`` may be null, which takes them away.
+    """
+    fields = read_object(body)
+    change = RuleChange(
+        kind=fields.choice("kind", AlertKind),
+        group_name=_name(fields, "group"),
+        topic=_name(fields, "topic", is_nullable=True),
+        threshold=fields.integer("threshold", 1, THRESHOLD_MAX),
+        for_ms=fields.duration_ms("for", 0, FOR_MS_MAX),
+        window_ms=fields.duration_ms("window", WINDOW_MS_MIN, WINDOW_MS_MAX),
+        is_enabled=fields.boolean("enabled"),
+        emails=_emails(fields),
+        webhook_url=_webhook(fields),
+        is_secret_new=fields.boolean("new_secret") or False,
+    )
+    fields.refuse_unknown()
+    fields.refuse()
+    return change
+
+
+def _name(fields: Fields, field: str, *, is_nullable: bool = False) -> str | None:
+    value = fields.find(field)
+    if value is None:
+        return "" if is_nullable and fields.has(field) else None
+    fault = name_fault(value) if isinstance(value, str) else f"must be a name, found {shown(value)}"
+    if fault is not None:
+        fields.fault(field, fault)
+        return None
+    assert isinstance(value, str)
+    return value
+
+
+def _emails(fields: Fields) -> list[str] | None:
+    value = fields.find("emails")
+    if value is None:
+        return None
+    if not isinstance(value, list) or len(value) > EMAILS_MAX:
+        fields.fault("emails", f"must be a list of at most {EMAILS_MAX} addresses")
+        return None
+    for index, address in enumerate(value):
+        try:
+            if not isinstance(address, str) or len(address) > EMAIL_CHARS_MAX:
+                raise ValidationError("")
+            validate_email(address)
+        except ValidationError:
+            fields.fault(f"emails/{index}", f"must be an e-mail address, found {shown(address)}")
+            return None
+    if value and not settings.MQ_EMAIL_URL:
+        fields.out_of_range("emails", "this service sends no e-mail: MQ_EMAIL_URL is not set")
+        return None
+    return list(dict.fromkeys(value))
+
+
+def _webhook(fields: Fields) -> str | None:
+    value = fields.find("webhook")
+    if value is None:
+        return "" if fields.has("webhook") else None
+    if not isinstance(value, str):
+        fields.fault("webhook", f"must be a URL, found {shown(value)}")
+        return None
+    allowed = settings.MQ_WEBHOOK_NETWORKS
+    try:
+        target = parse_target(value)
+        refuse_literal(target, allowed)
+        if target.scheme != "https" and not allowed:
+            raise TargetRefused("must begin with https://")
+    except TargetRefused as exc:
+        fields.out_of_range("webhook", str(exc))
+        return None
+    return value
+
+
+class AlertOut(Schema):
+    """``value``: of the last look, null when nobody knew. ``webhook_secret`` is there only in the
+    answer to the request that made it.
+    """
+
+    name: str
+    namespace: str
+    kind: AlertKind
+    group: str | None
+    topic: str | None
+    threshold: int
+    for_: str = Field(serialization_alias="for")
+    for_ms: int
+    window: str
+    window_ms: int
+    enabled: bool
+    emails: list[str]
+    webhook: str | None
+    webhook_secret: str | None = None
+    state: AlertState
+    pending: bool
+    value: int | None
+    changed_at: str | None
+    evaluated_at: str | None
+    created_at: str
+    updated_at: str
+
+    @classmethod
+    def of(cls, rule: AlertRule, namespace: str, secret: str | None = None) -> AlertOut:
+        return cls(
+            name=rule.name,
+            namespace=namespace,
+            kind=AlertKind(rule.kind),
+            group=rule.group_name or None,
+            topic=rule.topic or None,
+            threshold=rule.threshold,
+            for_=format_duration_ms(rule.for_ms),
+            for_ms=rule.for_ms,
+            window=format_duration_ms(rule.window_ms),
+            window_ms=rule.window_ms,
+            enabled=rule.is_enabled,
+            emails=rule.emails,
+            webhook=rule.webhook_url or None,
+            webhook_secret=secret,
+            state=AlertState(rule.state),
+            pending=rule.state == AlertState.OK and bool(rule.breached_since_ms),
+            value=rule.value,
+            changed_at=rfc3339(rule.changed_ms) if rule.changed_ms else None,
+            evaluated_at=rfc3339(rule.evaluated_ms) if rule.evaluated_ms else None,
+            created_at=moment(rule.created_at),
+            updated_at=moment(rule.updated_at),
+        )
+
+
+class AlertListOut(Schema):
+    alerts: list[AlertOut]
+
+
+class NotificationOut(Schema):
+    """Who was told, or is to be told."""
+
+    channel: str
+    target: str
+    state: str
+    attempts: int
+    error: str | None
+
+    @classmethod
+    def of(cls, notification: Notification) -> NotificationOut:
+        return cls(
+            channel=notification.channel,
+            target=notification.target,
+            state=notification.state,
+            attempts=notification.attempt_count,
+            error=notification.error or None,
+        )
+
+
+class AlertEventOut(Schema):
+    """A change of state."""
+
+    id: str
+    number: int
+    state: AlertState
+    at: str
+    value: int | None
+    threshold: int
+    notifications: list[NotificationOut]
+
+    @classmethod
+    def of(cls, event: AlertEvent) -> AlertEventOut:
+        return cls(
+            id=event.public_id,
+            number=event.number,
+            state=AlertState(event.state),
+            at=rfc3339(event.at_ms),
+            value=event.value,
+            threshold=event.threshold,
+            notifications=[NotificationOut.of(each) for each in event.notifications.all()],
+        )
+
+
+class AlertHistoryOut(Schema):
+    """The newest first; ``next`` is the ``before`` of the following page, null on the last one."""
+
+    events: list[AlertEventOut]
+    next: int | None

@@ -1,0 +1,203 @@
+"""Verbs that change alert rules; the only writers of their settings. One transaction each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from django.db import transaction
+
+from mqservice.accounts.access import Principal
+from mqservice.accounts.audit import record
+from mqservice.accounts.models import Namespace
+from mqservice.alerts.limits import RULES_MAX
+from mqservice.alerts.models import (
+    AlertEvent,
+    AlertKind,
+    AlertRule,
+    AlertState,
+    new_webhook_secret,
+)
+from mqservice.alerts.queries import get_rule
+from mqservice.lib.clock import Clock
+from mqservice.lib.names import name_fault
+from mqservice.lib.problem import Problem, ProblemItem
+
+_TOPIC_KINDS = (AlertKind.LAG, AlertKind.OLDEST_AGE)
+_SUBJECT = ("kind", "group_name", "topic")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RuleChange:
+    """What to set, in range; None leaves it as it is, or at its default on a new rule.
+
+    An empty topic means all topics, an empty URL no webhook. ``is_secret_new``: the webhook gets
+    another secret.
+    """
+
+    kind: AlertKind | None = None
+    group_name: str | None = None
+    topic: str | None = None
+    threshold: int | None = None
+    for_ms: int | None = None
+    window_ms: int | None = None
+    is_enabled: bool | None = None
+    emails: list[str] | None = None
+    webhook_url: str | None = None
+    is_secret_new: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Put:
+    """``secret``: of the webhook, when it has just been made; it is shown nowhere else."""
+
+    rule: AlertRule
+    is_new: bool
+    secret: str | None
+
+
+@transaction.atomic
+def put_rule(
+    principal: Principal,
+    namespace: Namespace,
+    name: str,
+    change: RuleChange,
+    clock: Clock,
+    *,
+    revision: int | None = None,
+) -> Put:
+    """Create or change a rule. A rule that is switched off while it fires is ok from then on.
+
+    Args:
+        revision: refuse with PRECONDITION_FAILED unless the rule exists in this revision.
+
+    Raises Problem: ILLEGAL_ALERT, ILLEGAL_SETTING, QUOTA_EXCEEDED or PRECONDITION_FAILED.
+    """
+    fault = name_fault(name)
+    if fault is not None:
+        raise Problem.of("ILLEGAL_ALERT", fault)
+    Namespace.objects.select_for_update().get(pk=namespace.pk)  # two creators of one name: in turn
+    rule = AlertRule.objects.select_for_update().filter(namespace=namespace, name=name).first()
+    is_new = rule is None
+    _refuse_other_revision(rule, revision)
+    if rule is None:
+        if AlertRule.objects.filter(namespace=namespace).count() >= RULES_MAX:
+            raise Problem.of("QUOTA_EXCEEDED", f"a namespace has at most {RULES_MAX} alerts")
+        _refuse_missing(change)
+        rule = AlertRule(namespace=namespace, name=name)
+    had_webhook = bool(rule.webhook_url)
+    changed = _apply(change, rule)
+    _refuse_unfit(rule)
+    is_secret_new = bool(rule.webhook_url) and (change.is_secret_new or not had_webhook)
+    if is_secret_new:
+        rule.webhook_secret = new_webhook_secret()
+    if changed & set(_SUBJECT):
+        rule.breached_since_ms, rule.value = 0, None
+    if is_new or changed or is_secret_new:
+        rule.revision = 1 if is_new else rule.revision + 1
+        if not rule.is_enabled:
+            rule.breached_since_ms = 0
+        rule.save()
+        if not rule.is_enabled and rule.state == AlertState.FIRING:
+            _end(rule, clock.now_ms())
+        record(
+            principal,
+            namespace,
+            "alert.put",
+            f"alerts/{name}",
+            {"kind": rule.kind, "changed": sorted(changed), "secret": is_secret_new},
+        )
+    rule.namespace = namespace
+    return Put(rule=rule, is_new=is_new, secret=rule.webhook_secret if is_secret_new else None)
+
+
+@transaction.atomic
+def delete_rule(
+    principal: Principal, namespace: Namespace, name: str, *, revision: int | None = None
+) -> None:
+    """Delete a rule with its events; what is still to be sent is not sent.
+
+    Raises Problem: ALERT_NOT_FOUND or PRECONDITION_FAILED.
+    """
+    Namespace.objects.select_for_update().get(pk=namespace.pk)
+    rule = get_rule(namespace, name)
+    _refuse_other_revision(rule, revision)
+    rule.delete()
+    record(principal, namespace, "alert.delete", f"alerts/{name}", {"kind": rule.kind})
+
+
+def _apply(change: RuleChange, rule: AlertRule) -> set[str]:
+    """Set what ``change`` gives; the fields that became different."""
+    changed = set()
+    for field in (
+        *_SUBJECT, "threshold", "for_ms", "window_ms", "is_enabled", "emails", "webhook_url",
+    ):  # fmt: skip
+        value = getattr(change, field)
+        if value is not None and value != getattr(rule, field):
+            setattr(rule, field, value)
+            changed.add(field)
+    return changed
+
+
+def _refuse_missing(change: RuleChange) -> None:
+    if change.kind is None:
+        raise _setting("/kind", f"is missing; one of {', '.join(AlertKind)}")
+    if change.threshold is None and change.kind is not AlertKind.NO_CONSUMER:
+        raise _setting("/threshold", "is missing")
+
+
+def _refuse_unfit(rule: AlertRule) -> None:
+    """Raises Problem unless the settings fit together."""
+    kind = AlertKind(rule.kind)
+    rules: list[tuple[Callable[[], bool], str, str]] = [
+        (
+            lambda: kind is AlertKind.DISK and bool(rule.group_name),
+            "/group",
+            "is not for kind: disk",
+        ),
+        (
+            lambda: kind is not AlertKind.DISK and not rule.group_name,
+            "/group",
+            f"is missing; kind: {kind} watches a group",
+        ),
+        (
+            lambda: bool(rule.topic) and kind not in _TOPIC_KINDS,
+            "/topic",
+            f"is for kind: {' or '.join(_TOPIC_KINDS)} only",
+        ),
+        (
+            lambda: kind is AlertKind.DISK and not 1 <= rule.threshold <= 100,
+            "/threshold",
+            f"must be in [1, 100] percent for kind: disk, found {rule.threshold}",
+        ),
+    ]
+    if kind is AlertKind.NO_CONSUMER:
+        rule.threshold = 1  # nobody is there, or somebody is
+    for is_wrong, pointer, detail in rules:
+        if is_wrong():
+            raise _setting(pointer, detail)
+
+
+def _end(rule: AlertRule, now_ms: int) -> None:
+    rule.state = AlertState.OK.value
+    rule.changed_ms = now_ms
+    rule.change_count += 1
+    rule.save(update_fields=["state", "changed_ms", "change_count"])
+    AlertEvent.objects.create(
+        rule=rule,
+        number=rule.change_count,
+        state=rule.state,
+        at_ms=now_ms,
+        value=None,
+        threshold=rule.threshold,
+    )
+
+
+def _refuse_other_revision(rule: AlertRule | None, revision: int | None) -> None:
+    if revision is not None and (rule is None or rule.revision != revision):
+        raise Problem.of("PRECONDITION_FAILED", "the alert is not in the revision of If-Match")
+
+
+def _setting(pointer: str, detail: str) -> Problem:
+    item = ProblemItem(pointer, "ILLEGAL_SETTING", detail)
+    return Problem.of("ILLEGAL_SETTING", f"{pointer}: {detail}", errors=[item])

@@ -1,0 +1,87 @@
+"""Whether ticks come, for those who must not wait for anybody: the last answer, soon a new one.
+
+    /healthz ── is_late ──▶ [TickWatch] ── older than a second ──▶ a thread asks PostgreSQL
+        ◀── what was known ──┘
+
+Kubernetes and its like restart a process whose liveness probe hangs. So the probe gets what is
+known, and the question is asked beside it, within its own time limits.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from typing import Final
+
+import psycopg
+
+from mqservice.lib.durations import SECOND_MS
+from mqservice.monitoring.heartbeats import AGES, TICK
+from mqservice.monitoring.ticks import LATE_MS
+
+log = logging.getLogger(__name__)
+
+FRESH_MS: Final = SECOND_MS
+KNOWN_MS_MAX: Final = 10 * SECOND_MS  # what is known for longer is not known any more
+CONNECT_SECONDS_MAX: Final = 2  # libpq takes less for 2
+
+
+class TickWatch:
+    """See the module's docstring. ``ask`` answers None when nobody knows. Thread-safe."""
+
+    def __init__(
+        self,
+        ask: Callable[[], bool | None],
+        now_ms: Callable[[], int] = lambda: time.monotonic_ns() // 1_000_000,
+    ) -> None:
+        self._ask = ask
+        self._now_ms = now_ms
+        self._lock = threading.Lock()
+        self._answer: bool | None = None
+        self._asked_ms: int | None = None
+        self._asking: threading.Thread | None = None
+
+    def is_late(self) -> bool | None:
+        """Whether the last tick was too long ago; None while that is unknown. Never waits."""
+        with self._lock:
+            now_ms = self._now_ms()
+            age_ms = None if self._asked_ms is None else now_ms - self._asked_ms
+            if self._asking is None and (age_ms is None or age_ms >= FRESH_MS):
+                self._asking = threading.Thread(
+                    target=self._refresh, name="tick watch", daemon=True
+                )
+                self._asking.start()
+            return self._answer if age_ms is not None and age_ms <= KNOWN_MS_MAX else None
+
+    def wait(self, timeout_s: float) -> None:
+        """Until a question that is under way is answered; for tests."""
+        asking = self._asking
+        if asking is not None:
+            asking.join(timeout_s)
+
+    def _refresh(self) -> None:
+        answer: bool | None = None
+        try:
+            answer = self._ask()
+        finally:
+            with self._lock:
+                self._answer, self._asked_ms = answer, self._now_ms()
+                self._asking = None
+
+
+def ask_postgres(dsn: str) -> bool | None:
+    """Whether the last tick was too long ago; None without an answer, or before the first tick."""
+    try:
+        with psycopg.connect(
+            dsn,
+            autocommit=True,
+            connect_timeout=CONNECT_SECONDS_MAX,
+            options="-c statement_timeout=2000",
+            application_name="mqservice health",
+        ) as connection:
+            ages: dict[str, int] = dict(connection.execute(AGES).fetchall())
+    except psycopg.Error:
+        return None
+    return ages[TICK] > LATE_MS if TICK in ages else None

@@ -1,0 +1,45 @@
+"""The tick: once a second (``MQ_TICK_MS``) the engine is told to deliver what is due.
+
+beat ──▶ worker ── DELIVER_DUE ──▶ engine          ── taken ──▶ heartbeat ``tick`` ──▶ health
+
+The engine ticks itself when none has come for three seconds, so a dead worker delays nobody; health
+says so then.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Final
+
+from mqservice.lib.durations import SECOND_MS
+from mqservice.monitoring.heartbeats import TICK, record_heartbeat
+from mqservice.store import StoreClient
+
+LATE_MS: Final = 3 * SECOND_MS  # the engine's own patience
+_NOTED_MS_MIN: Final = 900  # a tick of 100 ms need not write ten times a second
+
+_noted_ms = 0
+
+
+def tick_engine(client: StoreClient) -> None:
+    """Let the engine deliver what is due, and note that it has taken the tick.
+
+    One call and at most one statement a second. Raises ``StoreError`` or ``DatabaseError``.
+    """
+    global _noted_ms
+    deliver_due = find_deliver_due(client)
+    if deliver_due is None:
+        client.ping()
+    else:
+        deliver_due()
+    now_ms = time.monotonic_ns() // 1_000_000
+    if now_ms - _noted_ms >= _NOTED_MS_MIN:
+        record_heartbeat(TICK)
+        _noted_ms = now_ms
+
+
+def find_deliver_due(client: StoreClient) -> Callable[[], object] | None:
+    """What asks the engine to deliver; None where the engine always does so by itself."""
+    found: Callable[[], object] | None = getattr(client, "deliver_due", None)
+    return found

@@ -1,0 +1,74 @@
+"""Histories over REST: lag of groups, rates of topics, steps of consumer offsets.
+
+GET /v1/ns/{ns}/groups/{group}/lag/history?topic=&from=&to=
+GET /v1/ns/{ns}/groups/{group}/offsets/history?topic=&queue=
+GET /v1/ns/{ns}/topics/{topic}/rate/history?from=&to=
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Final
+
+from ninja import Query, Router
+from pydantic import Field
+
+from mqservice.accounts.queries import get_namespace
+from mqservice.accounts.rest import AuthedRequest
+from mqservice.groups.queries import get_group
+from mqservice.lib.clock import SystemClock
+from mqservice.sampling.history import group_history, offset_steps, span_of, topic_history
+from mqservice.sampling.schemas import (
+    LagHistoryOut,
+    OffsetHistoryOut,
+    OffsetStepOut,
+    RateHistoryOut,
+)
+from mqservice.topics.models import QUEUE_COUNT_MAX
+from mqservice.topics.queries import get_topic
+
+router = Router(tags=["history"])
+
+STEPS_MAX: Final = 300
+From = Annotated[str, Query("", alias="from")]
+
+
+@router.get("/ns/{ns}/groups/{group}/lag/history", response=LagHistoryOut)
+def lag_history(
+    request: AuthedRequest, ns: str, group: str, since: From, topic: str = "", to: str = ""
+) -> LagHistoryOut:
+    """How far a group lagged, in all or on one topic. Three queries at most."""
+    namespace = get_namespace(request.auth, ns)
+    row = get_group(namespace, group)
+    if topic:
+        get_topic(namespace, topic)
+    span = span_of(since, to, SystemClock().now_ms())
+    return LagHistoryOut.of(row.name, topic, span, group_history(row, topic, span))
+
+
+@router.get("/ns/{ns}/groups/{group}/offsets/history", response=OffsetHistoryOut)
+def offset_history(
+    request: AuthedRequest,
+    ns: str,
+    group: str,
+    topic: str,
+    queue: Annotated[int, Field(ge=0, lt=QUEUE_COUNT_MAX)] = 0,
+    limit: Annotated[int, Field(ge=1, le=STEPS_MAX)] = STEPS_MAX,
+) -> OffsetHistoryOut:
+    """Where a group stood on a queue. Four queries."""
+    namespace = get_namespace(request.auth, ns)
+    row = get_group(namespace, group)
+    name = get_topic(namespace, topic).name
+    steps = offset_steps(row, name, queue, limit=limit)
+    return OffsetHistoryOut(
+        group=row.name, topic=name, queue=queue, steps=[OffsetStepOut.of(step) for step in steps]
+    )
+
+
+@router.get("/ns/{ns}/topics/{topic}/rate/history", response=RateHistoryOut)
+def rate_history(
+    request: AuthedRequest, ns: str, topic: str, since: From, to: str = ""
+) -> RateHistoryOut:
+    """How many messages a topic got. Three queries."""
+    row = get_topic(get_namespace(request.auth, ns), topic)
+    span = span_of(since, to, SystemClock().now_ms())
+    return RateHistoryOut.of(row.name, span, topic_history(row, span))

@@ -1,0 +1,167 @@
+"""Measures groups, topics and the store once, and writes what it found: the finest samples.
+
+    rows of groups and topics ── names ──▶ engine, a call each ──▶ [take_samples] ──▶ sample rows
+
+One round for each moment that is a multiple of ``SAMPLE_MS``: a second one for the same moment
+writes nothing. What the engine does not know of a thing is NULL.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from typing import Final
+
+from mqservice.groups.models import ConsumerGroup
+from mqservice.groups.queries import lag
+from mqservice.sampling.limits import SAMPLE_MS, SAMPLED_GROUPS_MAX, SAMPLED_TOPICS_MAX
+from mqservice.sampling.models import GroupSample, StoreSample, TopicSample
+from mqservice.store import (
+    GroupNotFound,
+    GroupQueueStats,
+    GroupRef,
+    ObserveReply,
+    QueueStats,
+    StoreClient,
+    TopicNotFound,
+    TopicRef,
+    dlq_topic_of,
+)
+from mqservice.topics.models import Topic
+
+log = logging.getLogger(__name__)
+
+DISK_STATES: Final = ("fine", "clean", "force", "full")
+_WHOLE_GROUP: Final = ""
+
+
+def take_samples(client: StoreClient, now_ms: int) -> int:
+    """Measure and write everything; the number of things measured.
+
+    Two calls to the engine a group and one a topic. Raises ``StoreError`` or ``DatabaseError``.
+    """
+    at_ms = now_ms - now_ms % SAMPLE_MS
+    observed = client.observe()
+    groups = _sampled_groups()
+    group_rows = [
+        row for group in groups for row in _group_samples(client, group, observed, at_ms, now_ms)
+    ]
+    topics = _sampled_topics()
+    topic_rows = [row for topic in topics for row in _topic_samples(client, topic, at_ms)]
+    GroupSample.objects.bulk_create(group_rows, ignore_conflicts=True, batch_size=1_000)
+    TopicSample.objects.bulk_create(topic_rows, ignore_conflicts=True, batch_size=1_000)
+    StoreSample.objects.bulk_create([_store_sample(observed, at_ms)], ignore_conflicts=True)
+    if observed.disk_state != DISK_STATES[0]:
+        log.warning(
+            "The disk of the store is filling up",
+            extra={
+                "action": "disk_filling",
+                "broker": observed.broker,
+                "state": observed.disk_state,
+                "free_bytes": observed.disk_free_bytes,
+                "total_bytes": observed.disk_total_bytes,
+            },
+        )
+    return len(groups) + len(topics)
+
+
+def _sampled_groups() -> list[ConsumerGroup]:
+    rows = ConsumerGroup.objects.select_related("namespace").order_by("id")
+    found = list(rows[: SAMPLED_GROUPS_MAX + 1])
+    _warn_beyond("groups", len(found), SAMPLED_GROUPS_MAX)
+    return found[:SAMPLED_GROUPS_MAX]
+
+
+def _sampled_topics() -> list[Topic]:
+    found = list(Topic.objects.select_related("namespace").order_by("id")[: SAMPLED_TOPICS_MAX + 1])
+    _warn_beyond("topics", len(found), SAMPLED_TOPICS_MAX)
+    return found[:SAMPLED_TOPICS_MAX]
+
+
+def _warn_beyond(things: str, count: int, count_max: int) -> None:
+    if count > count_max:
+        log.warning(
+            "The newest ones are not sampled: there are too many",
+            extra={"action": "not_sampled", "things": things, "count_max": count_max},
+        )
+
+
+def _group_samples(
+    client: StoreClient, group: ConsumerGroup, observed: ObserveReply, at_ms: int, now_ms: int
+) -> Iterable[GroupSample]:
+    name = group.engine_name
+    try:
+        stats = client.group_stats(GroupRef(group=name)).queues
+    except GroupNotFound:
+        return  # deleted since, or its deletion was cut off
+    queues = [queue for queue in stats if not queue.retry_of]  # as ``lag`` over REST counts
+    by_topic: dict[str, list[GroupQueueStats]] = {}
+    for queue in queues:
+        by_topic.setdefault(queue.topic, []).append(queue)
+    prefix_chars = len(group.namespace.name) + 1
+    for topic, rows in by_topic.items():
+        yield _group_sample(group, topic[prefix_chars:], rows, at_ms, now_ms)
+    whole = _group_sample(group, _WHOLE_GROUP, queues, at_ms, now_ms)
+    whole.member_last = observed.member_counts.get(name, 0)
+    whole.dead_last = _dead_count(client, name)
+    yield whole
+
+
+def _group_sample(
+    group: ConsumerGroup, topic: str, queues: list[GroupQueueStats], at_ms: int, now_ms: int
+) -> GroupSample:
+    sample = GroupSample(
+        namespace_id=group.namespace_id,
+        group_name=group.name,
+        topic=topic,
+        resolution_ms=SAMPLE_MS,
+        at_ms=at_ms,
+        known_count=0,
+    )
+    if not queues:
+        return sample  # it has read nothing yet: its lag is not 0, nobody knows it
+    total = sum(lag(queue) for queue in queues)
+    stored = [queue.oldest_stored_ms for queue in queues if queue.oldest_stored_ms is not None]
+    sample.known_count = 1
+    sample.lag_sum = sample.lag_max = sample.lag_last = total
+    if stored or not total:
+        sample.lag_ms_max = max(0, now_ms - min(stored)) if stored else 0
+    sample.inflight_max = sum(queue.inflight_count for queue in queues)
+    sample.settled_last = sum(queue.consumer_offset for queue in queues)
+    return sample
+
+
+def _dead_count(client: StoreClient, engine_group: str) -> int:
+    try:
+        queues = client.topic_stats(TopicRef(topic=dlq_topic_of(engine_group))).queues
+    except TopicNotFound:
+        return 0  # nothing was given up yet
+    return sum(queue.max_offset for queue in queues)
+
+
+def _topic_samples(client: StoreClient, topic: Topic, at_ms: int) -> Iterable[TopicSample]:
+    try:
+        queues: list[QueueStats] = client.topic_stats(TopicRef(topic=topic.engine_name)).queues
+    except TopicNotFound:
+        return
+    yield TopicSample(
+        namespace_id=topic.namespace_id,
+        topic=topic.name,
+        resolution_ms=SAMPLE_MS,
+        at_ms=at_ms,
+        stored_last=sum(queue.max_offset for queue in queues),
+        readable_last=sum(queue.max_offset - queue.min_offset for queue in queues),
+    )
+
+
+def _store_sample(observed: ObserveReply, at_ms: int) -> StoreSample:
+    return StoreSample(
+        broker=observed.broker,
+        resolution_ms=SAMPLE_MS,
+        at_ms=at_ms,
+        disk_total_last=observed.disk_total_bytes,
+        disk_free_last=observed.disk_free_bytes,
+        disk_free_min=observed.disk_free_bytes,
+        disk_state_max=DISK_STATES.index(observed.disk_state),
+        lost_last=observed.lost_message_count,
+    )

@@ -1,0 +1,112 @@
+"""Histories on the wire of the control plane. What nobody knew is null, never 0."""
+
+from __future__ import annotations
+
+from ninja import Schema
+
+from mqservice.lib.timestamps import rfc3339
+from mqservice.sampling.history import GroupPoint, Span, TopicPoint
+from mqservice.sampling.models import ConsumerOffsetStep
+
+
+class LagPointOut(Schema):
+    """A span that begins at ``at``. ``members`` and ``dead_letters`` are of the whole group, and
+    null for a single topic; ``dead_letters`` counts all there ever were.
+    """
+
+    at: str
+    lag: int | None
+    lag_average: float | None
+    lag_max: int | None
+    lag_ms: int | None
+    inflight: int | None
+    settled_per_s: float | None
+    members: int | None
+    dead_letters: int | None
+
+    @classmethod
+    def of(cls, point: GroupPoint) -> LagPointOut:
+        sample = point.sample
+        average = None
+        if sample.lag_sum is not None and sample.known_count:
+            average = round(sample.lag_sum / sample.known_count, 3)
+        return cls(
+            at=rfc3339(sample.at_ms),
+            lag=sample.lag_last,
+            lag_average=average,
+            lag_max=sample.lag_max,
+            lag_ms=sample.lag_ms_max,
+            inflight=sample.inflight_max,
+            settled_per_s=point.settled_per_s,
+            members=sample.member_last,
+            dead_letters=sample.dead_last,
+        )
+
+
+class LagHistoryOut(Schema):
+    group: str
+    topic: str | None
+    resolution_ms: int
+    points: list[LagPointOut]
+
+    @classmethod
+    def of(cls, group: str, topic: str, span: Span, points: list[GroupPoint]) -> LagHistoryOut:
+        return cls(
+            group=group,
+            topic=topic or None,
+            resolution_ms=span.resolution_ms,
+            points=[LagPointOut.of(point) for point in points],
+        )
+
+
+class RatePointOut(Schema):
+    """``stored``: messages ever stored, ``readable``: those that could still be read."""
+
+    at: str
+    stored: int | None
+    readable: int | None
+    stored_per_s: float | None
+
+    @classmethod
+    def of(cls, point: TopicPoint) -> RatePointOut:
+        return cls(
+            at=rfc3339(point.sample.at_ms),
+            stored=point.sample.stored_last,
+            readable=point.sample.readable_last,
+            stored_per_s=point.stored_per_s,
+        )
+
+
+class RateHistoryOut(Schema):
+    topic: str
+    resolution_ms: int
+    points: list[RatePointOut]
+
+    @classmethod
+    def of(cls, topic: str, span: Span, points: list[TopicPoint]) -> RateHistoryOut:
+        return cls(
+            topic=topic,
+            resolution_ms=span.resolution_ms,
+            points=[RatePointOut.of(point) for point in points],
+        )
+
+
+class OffsetStepOut(Schema):
+    at: str
+    consumer_offset: int
+    resets: int
+
+    @classmethod
+    def of(cls, step: ConsumerOffsetStep) -> OffsetStepOut:
+        return cls(
+            at=rfc3339(step.at_ms), consumer_offset=step.consumer_offset, resets=step.reset_count
+        )
+
+
+class OffsetHistoryOut(Schema):
+    """The newest first; a moment at which the group had not moved is left out."""
+
+    group: str
+    topic: str
+    queue: int
+    steps: list[OffsetStepOut]

@@ -1,0 +1,66 @@
+"""What Celery runs to measure and to keep. Each task may run twice, or not at all for a while."""
+
+from __future__ import annotations
+
+import logging
+
+from mqservice.celery import app
+from mqservice.lib.clock import SystemClock
+from mqservice.sampling.offsets import clean_offsets, keep_step, persist_offsets
+from mqservice.sampling.rollup import clean_samples, roll_up
+from mqservice.sampling.samples import take_samples
+from mqservice.store import StoreError, blocking_client
+
+log = logging.getLogger(__name__)
+
+
+@app.task(name="sampling.persist_offsets", soft_time_limit=25, time_limit=30)
+def persist() -> None:
+    """Take over the consumer offsets that have changed."""
+    try:
+        with blocking_client() as client:
+            persisted = persist_offsets(client, SystemClock().now_ms())
+    except StoreError as exc:
+        log.warning(
+            "Consumer offsets were not taken over: the engine does not answer",
+            extra={"action": "persist_missed", "error": type(exc).__name__},
+        )
+        return
+    if not persisted.is_complete:
+        log.warning(
+            "More consumer offsets change than can be taken over",
+            extra={"action": "persist_behind", "count": persisted.row_count},
+        )
+
+
+@app.task(name="sampling.take_samples", soft_time_limit=25, time_limit=30)
+def sample() -> None:
+    """Measure all groups, topics and the store."""
+    try:
+        with blocking_client() as client:
+            take_samples(client, SystemClock().now_ms())
+    except StoreError as exc:
+        log.warning(
+            "Nothing was sampled: the engine does not answer",
+            extra={"action": "sample_missed", "error": type(exc).__name__},
+        )
+
+
+@app.task(name="sampling.roll_up", soft_time_limit=40, time_limit=50)
+def roll_samples_up() -> None:
+    """Make coarser samples of finer ones."""
+    roll_up(SystemClock().now_ms())
+
+
+@app.task(name="sampling.keep_step", soft_time_limit=40, time_limit=50)
+def keep_offset_step() -> None:
+    """Keep a step of the history of consumer offsets."""
+    keep_step(SystemClock().now_ms())
+
+
+@app.task(name="sampling.clean_up", soft_time_limit=40, time_limit=50)
+def clean_up() -> None:
+    """Drop what is older than it is kept."""
+    now_ms = SystemClock().now_ms()
+    clean_samples(now_ms)
+    clean_offsets(now_ms)

@@ -1,0 +1,166 @@
+"""Notifications: sent once, tried again with longer pauses, given up in the end."""
+
+from __future__ import annotations
+
+from ipaddress import ip_network
+
+import msgspec
+import pytest
+from django.core import mail
+from pytest_django import Settings
+
+from mqservice.alerts.limits import ATTEMPTS_MAX, CLAIM_MS, PAUSE_MS_MAX, PAUSE_MS_MIN
+from mqservice.alerts.models import AlertEvent, AlertRule, Notification
+from mqservice.alerts.sending import claim_due, pause_ms, send
+from mqservice.alerts.tasks import send_notification, sweep
+from mqservice.alerts.webhook import signature
+from tests.clock import ManualClock
+from tests.mqservice.alerts.conftest import Rule
+from tests.mqservice.alerts.hooks import listening
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture(autouse=True)
+def hooks_of_this_host(settings: Settings) -> None:
+    settings.MQ_WEBHOOK_NETWORKS = [ip_network("127.0.0.0/8")]
+
+
+def due(rule: AlertRule, clock: ManualClock, channel: str, target: str) -> Notification:
+    event = AlertEvent.objects.create(
+        rule=rule, number=1, state="firing", at_ms=clock.now_ms(), value=120, threshold=100
+    )
+    return Notification.objects.create(
+        event=event, channel=channel, target=target, due_ms=clock.now_ms()
+    )
+
+
+def test_a_webhook_gets_the_event_signed(rule: Rule, clock: ManualClock) -> None:
+    slow = rule(topic="orders")
+    with listening() as hook:
+        told = due(slow, clock, "webhook", hook.url)
+        assert claim_due(clock.now_ms()) == [told.pk]
+        send(told.pk, clock)
+        send(told.pk, clock)  # a second worker
+    [(_, headers, body)] = hook.requests
+    assert msgspec.json.decode(body) == {
+        "id": told.event.public_id, "namespace": "acme", "alert": "slow", "kind": "lag",
+        "group": "billing", "topic": "orders", "state": "firing", "value": 120, "threshold": 100,
+        "at": "2027-01-15T08:00:00.000Z",
+    }  # fmt: skip
+    assert headers["X-MQ-Event"] == told.event.public_id
+    timestamp_s = int(headers["X-MQ-Timestamp"])
+    assert headers["X-MQ-Signature"] == signature(slow.webhook_secret, timestamp_s, body)
+    told.refresh_from_db()
+    assert (told.state, told.attempt_count) == ("sent", 1)
+
+
+def test_a_webhook_that_fails_is_tried_again_later_and_given_up_in_the_end(
+    rule: Rule, clock: ManualClock
+) -> None:
+    with listening() as hook:
+        hook.answer = lambda to: to.sendall(b"HTTP/1.1 503 Later\r\n\r\n")
+        told = due(rule(), clock, "webhook", hook.url)
+        for attempt in range(1, ATTEMPTS_MAX + 1):
+            assert claim_due(clock.now_ms()) == [told.pk]
+            assert claim_due(clock.now_ms()) == [], "it is claimed"
+            send(told.pk, clock)
+            told.refresh_from_db()
+            assert (told.attempt_count, told.error) == (attempt, "it answered 503")
+            clock.advance(pause_ms(attempt) - 1)
+            assert claim_due(clock.now_ms()) == []
+            clock.advance(1)
+        assert told.state == "failed"
+        assert claim_due(clock.now_ms()) == []
+    assert len({headers["X-MQ-Event"] for _, headers, _ in hook.requests}) == 1
+    assert len(hook.requests) == ATTEMPTS_MAX
+
+
+def test_pauses_double_up_to_their_maximum() -> None:
+    pauses = [pause_ms(attempt) for attempt in range(1, 60)]
+    assert pauses[:3] == [PAUSE_MS_MIN, 2 * PAUSE_MS_MIN, 4 * PAUSE_MS_MIN]
+    assert max(pauses) == pauses[-1] == PAUSE_MS_MAX
+
+
+def test_a_worker_that_died_gives_its_claim_up_by_time(rule: Rule, clock: ManualClock) -> None:
+    told = due(rule(), clock, "webhook", "https://hooks.example/")
+    assert claim_due(clock.now_ms()) == [told.pk]
+    clock.advance(CLAIM_MS - 1)
+    assert claim_due(clock.now_ms()) == []
+    clock.advance(1)
+    assert claim_due(clock.now_ms()) == [told.pk]
+
+
+def test_a_clock_that_was_set_back_holds_nothing_up(rule: Rule, clock: ManualClock) -> None:
+    told = due(rule(), clock, "webhook", "https://hooks.example/")
+    Notification.objects.update(due_ms=clock.now_ms() + 24 * 3_600_000)
+    assert claim_due(clock.now_ms()) == [told.pk]
+
+
+def test_an_inner_address_is_given_up_at_once(
+    rule: Rule, clock: ManualClock, settings: Settings
+) -> None:
+    settings.MQ_WEBHOOK_NETWORKS = []
+    with listening() as hook:
+        told = due(rule(), clock, "webhook", f"https://localhost:{hook.port}/")
+        send(told.pk, clock)
+    told.refresh_from_db()
+    assert (told.state, told.error) == ("failed", "leads to an address that is not public")
+    assert hook.requests == []
+
+
+def test_an_e_mail_says_what_happened(rule: Rule, clock: ManualClock) -> None:
+    told = due(rule(), clock, "email", "ops@x.example")
+    send(told.pk, clock)
+    [message] = mail.outbox
+    assert message.to == ["ops@x.example"]
+    assert message.subject == "[FIRING] acme: slow"
+    assert "lag of billing is 120 messages; the threshold is 100." in message.body
+    assert told.event.public_id in message.body
+    told.refresh_from_db()
+    assert told.state == "sent"
+
+
+def test_a_mail_server_that_is_away_is_tried_again_and_not_quoted(
+    rule: Rule, clock: ManualClock, settings: Settings
+) -> None:
+    settings.EMAIL_BACKEND = "django.core.mail.backends.smtp.EmailBackend"
+    settings.EMAIL_HOST, settings.EMAIL_PORT = "127.0.0.1", 1
+    told = due(rule(), clock, "email", "ops@x.example")
+    send(told.pk, clock)
+    told.refresh_from_db()
+    assert (told.state, told.attempt_count) == ("pending", 1)
+    assert told.error == "the mail server did not take it: ConnectionRefusedError"
+
+
+def test_a_deleted_rule_tells_nobody(rule: Rule, clock: ManualClock) -> None:
+    slow = rule()
+    told = due(slow, clock, "email", "ops@x.example")
+    assert claim_due(clock.now_ms()) == [told.pk]
+    slow.delete()
+    send(told.pk, clock)
+    assert mail.outbox == []
+
+
+def test_a_sweep_asks_for_each_that_is_due(
+    rule: Rule, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = due(rule(), clock, "email", "ops@x.example")
+    Notification.objects.update(due_ms=0)
+    asked: list[tuple[int]] = []
+    monkeypatch.setattr(
+        send_notification, "apply_async", lambda args, *, expires: asked.append(args)
+    )
+    sweep()
+    sweep()
+    assert asked == [(told.pk,)]
+    send_notification(told.pk)
+    assert len(mail.outbox) == 1
+
+
+def test_a_sending_ends_before_its_claim() -> None:
+    assert send_notification.time_limit is not None
+    assert send_notification.time_limit * 1_000 < CLAIM_MS
