@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Protocol
 
 from django.conf import settings
@@ -36,12 +36,14 @@ from storage_engine.client import (
     Extend,
     FilterInvalid,
     FilterKind,
+    GoneLease,
     GroupConfig,
     GroupList,
     GroupNotFound,
     GroupQueueStats,
     GroupRef,
     GroupStats,
+    HeldLeases,
     LeaseExpired,
     LeaseRef,
     LeaveRequest,
@@ -50,6 +52,8 @@ from storage_engine.client import (
     LookUpHead,
     LookUpRequest,
     Nack,
+    Notice,
+    NoticeKind,
     OffsetAtTimeReply,
     OffsetAtTimeRequest,
     OffsetCommitReply,
@@ -77,6 +81,10 @@ from storage_engine.client import (
     RedriveRequest,
     ResetTo,
     RetryPolicy,
+    SessionAbsentRequest,
+    SessionKeepRequest,
+    SessionTakeReply,
+    SessionTakeRequest,
     SettleFailure,
     SettleReply,
     SettleRequest,
@@ -89,6 +97,7 @@ from storage_engine.client import (
     StoreMessage,
     StoreUnavailable,
     Strategy,
+    SubscribeReply,
     SubscribeRequest,
     SubscriptionConflict,
     SyncFailed,
@@ -125,12 +134,14 @@ __all__ = [
     "Extend",
     "FilterInvalid",
     "FilterKind",
+    "GoneLease",
     "GroupConfig",
     "GroupList",
     "GroupNotFound",
     "GroupQueueStats",
     "GroupRef",
     "GroupStats",
+    "HeldLeases",
     "LeaseExpired",
     "LeaseRef",
     "LeaveRequest",
@@ -139,6 +150,8 @@ __all__ = [
     "LookUpHead",
     "LookUpRequest",
     "Nack",
+    "Notice",
+    "NoticeKind",
     "OffsetAtTimeReply",
     "OffsetAtTimeRequest",
     "OffsetCommitReply",
@@ -166,6 +179,10 @@ __all__ = [
     "RedriveRequest",
     "ResetTo",
     "RetryPolicy",
+    "SessionAbsentRequest",
+    "SessionKeepRequest",
+    "SessionTakeReply",
+    "SessionTakeRequest",
     "SettleFailure",
     "SettleReply",
     "SettleRequest",
@@ -179,6 +196,7 @@ __all__ = [
     "StoreMessage",
     "StoreUnavailable",
     "Strategy",
+    "SubscribeReply",
     "SubscribeRequest",
     "SubscriptionConflict",
     "SyncFailed",
@@ -212,7 +230,7 @@ class Store(Protocol):
 
     async def receive(self, request: ReceiveRequest) -> Received: ...
 
-    async def subscribe(self, request: SubscribeRequest) -> None: ...
+    async def subscribe(self, request: SubscribeRequest) -> SubscribeReply: ...
 
     async def leave(self, request: LeaveRequest) -> None: ...
 
@@ -225,6 +243,14 @@ class Store(Protocol):
     async def offset_at_time(self, request: OffsetAtTimeRequest) -> OffsetAtTimeReply: ...
 
     async def wait_connected(self, timeout_ms: int) -> None: ...
+
+    def listen(self, heard: Callable[[Notice], None]) -> None: ...
+
+    async def session_keep(self, request: SessionKeepRequest) -> None: ...
+
+    async def session_take(self, request: SessionTakeRequest) -> SessionTakeReply: ...
+
+    async def session_absent(self, request: SessionAbsentRequest) -> None: ...
 
 
 _client: AsyncStoreClient | None = None

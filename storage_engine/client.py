@@ -62,6 +62,7 @@ from storage_engine.wire.deliveries import (
     SettleFailure,
     SettleReply,
     SettleRequest,
+    SubscribeReply,
     SubscribeRequest,
 )
 from storage_engine.wire.groups import (
@@ -73,6 +74,7 @@ from storage_engine.wire.groups import (
     GroupStats,
     StartFrom,
 )
+from storage_engine.wire.notices import Notice, NoticeKind
 from storage_engine.wire.offsets import (
     OffsetCommitReply,
     OffsetCommitRequest,
@@ -90,6 +92,14 @@ from storage_engine.wire.reads import (
     PullHead,
     PullRequest,
     PullStatus,
+)
+from storage_engine.wire.sessions import (
+    GoneLease,
+    HeldLeases,
+    SessionAbsentRequest,
+    SessionKeepRequest,
+    SessionTakeReply,
+    SessionTakeRequest,
 )
 from storage_engine.wire.sync_client import StoreClient
 from storage_engine.wire.topics import (
@@ -121,12 +131,14 @@ __all__ = [
     "Filter",
     "FilterInvalid",
     "FilterKind",
+    "GoneLease",
     "GroupConfig",
     "GroupList",
     "GroupNotFound",
     "GroupQueueStats",
     "GroupRef",
     "GroupStats",
+    "HeldLeases",
     "LeaseExpired",
     "LeaseRef",
     "LeaveRequest",
@@ -135,6 +147,8 @@ __all__ = [
     "LookUpHead",
     "LookUpRequest",
     "Nack",
+    "Notice",
+    "NoticeKind",
     "OffsetAtTimeReply",
     "OffsetAtTimeRequest",
     "OffsetCommitReply",
@@ -162,6 +176,10 @@ __all__ = [
     "RedriveRequest",
     "ResetTo",
     "RetryPolicy",
+    "SessionAbsentRequest",
+    "SessionKeepRequest",
+    "SessionTakeReply",
+    "SessionTakeRequest",
     "SettleFailure",
     "SettleReply",
     "SettleRequest",
@@ -175,6 +193,7 @@ __all__ = [
     "StoreReadOnly",
     "StoreUnavailable",
     "Strategy",
+    "SubscribeReply",
     "SubscribeRequest",
     "SubscriptionConflict",
     "SyncFailed",

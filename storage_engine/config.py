@@ -65,6 +65,10 @@ class StoreConfig(msgspec.Struct, frozen=True, kw_only=True):
     lease_ms_max: int = 12 * HOUR_MS
     inflight_count_max: int = 20_000  # of one group on one queue
     inflight_span_max: int = 20_000  # from the consumer offset to the newest message in flight
+    kept_session_ms_max: int = 5 * 60 * SECOND_MS  # how long a consumer may be away
+    kept_session_count_max: int = 10_000  # of consumers that are away
+    kept_session_bytes_max: int = 64 * MIB  # of all of them together
+    notice_count_max: int = 1_024  # for a connection that does not read; then it is dropped
 
     retention_ms: int = 72 * HOUR_MS  # of a topic that says nothing; RocketMQ's fileReservedTime
     retention_bytes: int = 0  # of the whole log; 0: as much as the disk has

@@ -19,16 +19,20 @@ SILENCE_MS_MAX: Final = 120_000
 class Members:
     """See the module's docstring. ``generation`` counts the changes; times are monotonic."""
 
-    __slots__ = ("_assigned", "_assigned_for", "_heard_ms", "generation")
+    __slots__ = ("_assigned", "_assigned_for", "_heard_ms", "_revoked", "generation")
 
     def __init__(self) -> None:
         self._heard_ms: dict[str, int] = {}
         self._assigned: dict[str, list[int]] = {}
         self._assigned_for: tuple[int, int, Strategy] | None = None
+        self._revoked: dict[str, list[int]] = {}
         self.generation = 0
 
     def __len__(self) -> int:
         return len(self._heard_ms)
+
+    def __contains__(self, member_id: str) -> bool:
+        return member_id in self._heard_ms
 
     def heard(self, member_id: str, now_ms: int) -> bool:
         """A member has shown that it is there; True when it is new."""
@@ -38,7 +42,11 @@ class Members:
         return is_new
 
     def leave(self, member_id: str) -> bool:
-        """True when it was there."""
+        """True when it was there. What it read is not revoked: it gave that up itself."""
+        self._assigned.pop(member_id, None)
+        return self._remove(member_id)
+
+    def _remove(self, member_id: str) -> bool:
         was_there = self._heard_ms.pop(member_id, None) is not None
         self.generation += was_there
         return was_there
@@ -51,7 +59,7 @@ class Members:
             if now_ms - heard_ms >= SILENCE_MS_MAX
         ]
         for member_id in silent:
-            self.leave(member_id)
+            self._remove(member_id)
         return silent
 
     def queues_of(self, member_id: str, queue_count: int, strategy: Strategy) -> list[int]:
@@ -60,8 +68,23 @@ class Members:
         if self._assigned_for != wanted:
             refs = [QueueRef("", "", queue_id) for queue_id in range(queue_count)]
             assigned = assign(strategy, refs, self._heard_ms) if refs and self._heard_ms else {}
-            self._assigned = {
-                one: [ref.queue_id for ref in found] for one, found in assigned.items()
-            }
+            before, self._assigned = (
+                self._assigned,
+                {one: [ref.queue_id for ref in found] for one, found in assigned.items()},
+            )
             self._assigned_for = wanted
+            self._note_revoked(before)
         return self._assigned.get(member_id, [])
+
+    def _note_revoked(self, before: dict[str, list[int]]) -> None:
+        for member_id, queue_ids in before.items():
+            kept = frozenset(self._assigned.get(member_id, ()))
+            revoked = [queue_id for queue_id in queue_ids if queue_id not in kept]
+            if revoked:
+                self._revoked[member_id] = [*self._revoked.get(member_id, ()), *revoked]
+
+    def take_revoked(self, queue_count: int, strategy: Strategy) -> dict[str, list[int]]:
+        """Queues that members read before and do not now, since the last call; by member."""
+        self.queues_of("", queue_count, strategy)
+        revoked, self._revoked = self._revoked, {}
+        return revoked
