@@ -3,7 +3,7 @@
 required   MQ_SECRET_KEY (or MQ_SECRET_KEY_FILE), DATABASE_URL (or DATABASE_URL_FILE)
 optional   VALKEY_URL MQ_DATA_DIR MQ_ENGINE_SOCKET MQ_PORT MQ_BASE_URL MQ_ALLOWED_HOSTS MQ_DEBUG
            MQ_PROCESS MQ_KEY_PEPPER MQ_SECRET_KEY_FALLBACKS MQ_TRUST_PROXY MQ_LOG_LEVEL
-           MQ_REDRIVE_RATE_DEFAULT MQ_REDRIVE_RATE_MAX
+           MQ_REDRIVE_RATE_DEFAULT MQ_REDRIVE_RATE_MAX MQ_SOCKETS_MAX MQ_TENANT_SOCKETS_MAX
 """
 
 from __future__ import annotations
@@ -183,6 +183,13 @@ SERVESTATIC_ADD_HEADERS_FUNCTION = add_static_headers
 MQ_REDRIVE_RATE_MAX = envint("MQ_REDRIVE_RATE_MAX", 5_000, minimum=1, maximum=100_000)
 MQ_REDRIVE_RATE_DEFAULT = envint(
     "MQ_REDRIVE_RATE_DEFAULT", min(500, MQ_REDRIVE_RATE_MAX), minimum=1, maximum=MQ_REDRIVE_RATE_MAX
+)
+
+# WebSockets of one web process: in all, and of one tenant. Each takes some 40 KiB, and 100 KiB with
+# messages under way.
+MQ_SOCKETS_MAX = envint("MQ_SOCKETS_MAX", 10_000, minimum=1, maximum=1_000_000)
+MQ_TENANT_SOCKETS_MAX = envint(
+    "MQ_TENANT_SOCKETS_MAX", min(5_000, MQ_SOCKETS_MAX), minimum=1, maximum=MQ_SOCKETS_MAX
 )
 
 # ---- Logs --------------------------------------------------------------------------------------

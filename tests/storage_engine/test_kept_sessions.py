@@ -144,7 +144,8 @@ async def test_who_wants_what_nobody_has_does_not_wait_for_ever(tmp_path: Path, 
             await store.pass_time(2_000)
 
         assert web.content() == [None]
-        other.keep(), web.take()
+        other.keep()
+        web.take()
         assert web.content() == [None, b"state"], "it is kept although it came too late for one"
 
 

@@ -29,6 +29,7 @@ class Delivery(NamedTuple):
     body_bytes: int
     lease_until_ms: int
     extend_until_ms: int  # how long its lease is extended by itself; 0: never
+    attempt: int
 
 
 def nack_of(
@@ -96,17 +97,40 @@ class Held:
                 len(record.body),
                 until_ms,
                 extend_until_ms,
+                attempt,
             )
-            for record in records
+            for record, attempt in zip(records, head.attempts, strict=True)
         ]
         self._next_tag = first_tag + len(given)
         tagged = list(zip(range(first_tag, self._next_tag), given, strict=True))
         self.outstanding.update(tagged)
         return Taken(tagged, len(given), sum([one.body_bytes for one in given]))
 
+    def restore(
+        self, next_tag: int, outstanding: dict[int, Delivery], late: dict[int, Delivery]
+    ) -> None:
+        """Go on from what another session had come to."""
+        self._next_tag = next_tag
+        self.outstanding = outstanding
+        self._late = late
+
     @property
     def next_tag(self) -> int:
         return self._next_tag
+
+    @property
+    def late(self) -> dict[int, Delivery]:
+        return self._late
+
+    @property
+    def body_bytes(self) -> int:
+        """Of all that is outstanding."""
+        return sum([delivery.body_bytes for delivery in self.outstanding.values()])
+
+    def leased(self, now_ms: int) -> list[Delivery]:
+        """All whose lease has not ended; some of the late ones were revoked only."""
+        late = [each for each in self._late.values() if each.lease_until_ms > now_ms]
+        return [*self.outstanding.values(), *late]
 
     def take(self, tags: Iterable[int], failures: list[pushes.TagFailure]) -> Taken:
         """Take ``tags`` out; one that was never given is a failure.

@@ -29,9 +29,9 @@ class Membership:
     wanted: WantedFilter
     lease_ms: int
 
-    async def announce(self) -> None:
-        """Raises StoreError when it is refused. An engine that is away does not refuse: the fetches
-        wait for it.
+    async def announce(self) -> bool | None:
+        """Whether the group is paused. Raises StoreError when it is refused. An engine that is away
+        does not refuse: the fetches wait for it; None.
         """
         request = SubscribeRequest(
             group=self.group,
@@ -41,10 +41,11 @@ class Membership:
             filter_kind=self.wanted.kind,
         )
         try:
-            await self.store.subscribe(request)
+            return (await self.store.subscribe(request)).is_paused
         except StoreError as exc:
             if not exc.retriable:
                 raise
+            return None
 
     def order(self, *, messages_max: int, bytes_max: int) -> ReceiveRequest:
         """A fetch that waits as long as it may."""
