@@ -96,10 +96,12 @@ class DeliveryConsumer(AsyncConsumer):
                 raise
             self._reader.uncancel()
         finally:
-            if self._session is not None:
-                await self._session.close(is_kept=ending is None or ending.is_kept)
-            if self._tenant_id is not None:
-                self._context.sessions.dismiss(self._tenant_id)
+            try:
+                if self._session is not None:
+                    await self._session.close(is_kept=ending is None or ending.is_kept)
+            finally:
+                if self._tenant_id is not None:
+                    self._context.sessions.dismiss(self._tenant_id)
         if ending is not None:
             await self._send_close(ending)
 

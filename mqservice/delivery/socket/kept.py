@@ -49,6 +49,7 @@ class KeptSubscription(msgspec.Struct, frozen=True, array_like=True):
     next_tag: int
     outstanding: list[KeptRun]
     late: list[KeptRun]
+    why_lost: dict[int, str]
 
     @property
     def wanted(self) -> WantedFilter:
@@ -107,7 +108,8 @@ def held_leases(subscriptions: Iterable[Subscription], now_ms: int) -> list[Held
 def restore_held(subscription: Subscription, kept: KeptSubscription) -> None:
     """Let the subscription go on with the tags of the kept one."""
     held: Held = subscription.held
-    held.restore(kept.next_tag, _deliveries(kept.outstanding), _deliveries(kept.late))
+    outstanding, late = _deliveries(kept.outstanding), _deliveries(kept.late)
+    held.restore(kept.next_tag, outstanding, late, kept.why_lost)
     subscription.pusher.sent_upto = kept.next_tag - 1
 
 
@@ -152,6 +154,7 @@ def _kept_subscription(subscription: Subscription) -> KeptSubscription:
         held.next_tag,
         _runs(held.outstanding),
         _runs(held.late),
+        held.why_lost,
     )
 
 

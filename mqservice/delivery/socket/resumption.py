@@ -130,6 +130,7 @@ class Resumption:
         for problem in self._problems:
             await self._session.send_problem(None, problem)
         for subscription in list(self._session.subscriptions.values()):
+            _tell_again(subscription)
             for why, tags in lost_tags(subscription, self._gone).items():
                 subscription.lose(tags, why)
             if self._resume.have is not None:
@@ -209,6 +210,15 @@ class Resumption:
             if head.next_offset <= first:
                 return
             first = head.next_offset
+
+
+def _tell_again(subscription: Subscription) -> None:
+    """What was lost when the connection ended: nobody knows whether the client was told."""
+    by_why: dict[str, list[int]] = {}
+    for tag, why in subscription.held.why_lost.items():
+        by_why.setdefault(why, []).append(tag)
+    for why, tags in by_why.items():
+        subscription.tell_lost(tags, why)
 
 
 class _HasUpto:

@@ -100,8 +100,12 @@ class Sessions:
         self._open[session_id] = session
 
     def leave(self, session: Session, *, is_kept: bool) -> None:
-        """It is over. ``is_kept``: the engine has it, and whoever wants it gets it there."""
-        del self._open[session.session_id]
+        """It is over. ``is_kept``: the engine has it, and whoever wants it gets it there.
+
+        Somebody of this process may have got it by now, and has it open under the same id.
+        """
+        if self._open.get(session.session_id) is session:
+            del self._open[session.session_id]
         if session.session_id in self._wanted:
             self._wanted.discard(session.session_id)
             if not is_kept:

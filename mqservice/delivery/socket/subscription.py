@@ -198,10 +198,14 @@ class Subscription:
     def lose(self, tags: list[int], why: str, generation: int | None = None) -> None:
         """Take tags from the client, return their credit and say so."""
         if tags:
-            self.remember_late(self._take(tags, Command(None, "acked")))
-            codec = self._session.codec
-            lost = codec.Lost(self.sid, tags, why, generation)
-            self._session.spawn(self._session.send_frame(codec.encode(lost)))
+            self.held.remember_late(self._take(tags, Command(None, "acked")), why)
+            self.tell_lost(tags, why, generation)
+
+    def tell_lost(self, tags: list[int], why: str, generation: int | None = None) -> None:
+        """Once more too, where the client may not have heard it."""
+        codec = self._session.codec
+        lost = codec.Lost(self.sid, tags, why, generation)
+        self._session.spawn(self._session.send_frame(codec.encode(lost)))
 
     # Settling -----------------------------------------------------------------------------------
 
@@ -282,7 +286,7 @@ class Subscription:
         """The engine has moved the end of a lease."""
         self.held.extended(tag, until_ms)
 
-    def remember_late(self, deliveries: Iterable[tuple[int, Delivery]]) -> None:
+    def remember_late(self, deliveries: list[tuple[int, Delivery]]) -> None:
         """Keep what may still be settled although its credit has been returned."""
         self.held.remember_late(deliveries)
 
