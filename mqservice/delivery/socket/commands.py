@@ -164,6 +164,7 @@ class Commands:
         await self._session.send_ok(command.id, pushes.Subscribed(subscription.credits.left))
         if not self._session.context.drain.has_begun:
             subscription.pusher.start()
+        subscription.tell_paused()
 
     async def _add_credit(self, command: frames.AddCredit) -> None:
         _check_credit(command.msgs, command.bytes)

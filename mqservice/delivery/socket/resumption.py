@@ -144,6 +144,7 @@ class Resumption:
                 continue
             if not self._session.context.drain.has_begun:
                 subscription.pusher.start()
+            subscription.tell_paused()
 
     # Sending again ------------------------------------------------------------------------------
 

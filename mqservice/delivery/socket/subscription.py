@@ -318,6 +318,11 @@ class Subscription:
             flow = codec.encode(codec.Flow(self.sid, state))
             self._session.spawn(self._session.send_frame(flow))
 
+    def tell_paused(self) -> None:
+        """At once, where it is so from the beginning."""
+        if self.credits.is_paused:
+            self.tell_flow(is_sure=True)
+
     async def _announce_again(self) -> None:
         """Without credit nothing is fetched, and the engine would take the member for gone."""
         try:
