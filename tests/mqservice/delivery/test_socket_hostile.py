@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import json
 import os
+import socket
 from collections.abc import Iterator
 
 import httpx
@@ -18,8 +20,8 @@ from mqservice.delivery.socket.subscription import Subscription
 from mqservice.store import AsyncStoreClient, GroupConfig, StoreClient
 from tests.mqservice.delivery.browsing import put
 from tests.mqservice.delivery.engine_serving import real_topic
-from tests.mqservice.delivery.peers import Peer, closed
-from tests.mqservice.delivery.serving import Server, serving
+from tests.mqservice.delivery.peers import Peer
+from tests.mqservice.delivery.serving import Json, Server, serving
 from tests.mqservice.delivery.waiting import wait_until
 
 TIMES = SessionTimes(stall_ms=600, tick_ms=50)
@@ -70,12 +72,12 @@ async def holding(server: Server, key: str, topic: str, group: str, ttl_ms: int)
          "credit": {"msgs": HELD_EACH, "bytes": 10_000}},
     ]  # fmt: skip
     for command in commands:
-        socket.send(json.dumps(command).encode(), TEXT)
+        connected.send(json.dumps(command).encode(), TEXT)
     count = 0
     while count < HELD_EACH:
-        frame = json.loads(await socket.receive())
+        frame = json.loads(await connected.receive())
         count += len(frame.get("m", ()))
-    return socket
+    return connected
 
 
 @pytest.mark.parametrize("ttl_ms", [0, 500])
@@ -90,9 +92,9 @@ async def test_sockets_that_vanish_leave_their_messages_to_others_and_nothing_el
     key = server.key()
     sockets = [await holding(server, key, topic, group, ttl_ms) for _ in range(SOCKETS)]
     assert descriptor_count() >= before[2] + 2 * SOCKETS
-    for socket in sockets:
-        socket.close()
-    del sockets
+    for each in sockets:
+        each.close()
+    del sockets, each
 
     def consume() -> set[str]:
         with Peer(server) as heir:
@@ -111,21 +113,39 @@ async def test_sockets_that_vanish_leave_their_messages_to_others_and_nothing_el
     assert descriptor_count() <= before[2] + 5
 
 
+def deaf_socket(server: Server, *commands: Json) -> socket.socket:
+    """A WebSocket that says something, and reads nothing once it is open."""
+    connection = socket.socket()
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
+    connection.connect(("127.0.0.1", server.port))
+    connection.sendall(
+        (
+            f"GET /v1/ws HTTP/1.1\r\nhost: x\r\nauthorization: {server.key()}\r\n"
+            "upgrade: websocket\r\nconnection: upgrade\r\nsec-websocket-version: 13\r\n"
+            "sec-websocket-key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n"
+        ).encode()
+    )
+    assert connection.recv(12) == b"HTTP/1.1 101"
+    for command in commands:
+        content = json.dumps(command).encode()
+        # One text frame of a client: its length in two bytes, masked with zeros.
+        connection.sendall(b"\x81\xfe" + len(content).to_bytes(2) + bytes(4) + content)
+    return connection
+
+
 def test_what_a_client_that_does_not_read_holds_is_not_kept_for_it(
     server: Server, api: httpx.Client, topic: str, group: str
 ) -> None:
-    for _ in range(20):
-        put(api, topic, *[{"body": "x" * 30_000} for _ in range(50)])
-    with Peer(server, resume_ttl_ms=300_000) as lazy:
-        credit = {"msgs": 1_000, "bytes": 8 * 1024 * 1024}
-        fields = {"topic": topic, "group": group, "credit": credit, "lease_ms": 3_600_000}
-        for sid in range(1, 5):  # together more than all buffers on the way take
-            lazy.send("sub", sid=sid, **fields)
-        wait_until(lambda: server.context.sessions.socket_count == 0, seconds=20)
+    put(api, topic, *[{"body": "x" * 30_000} for _ in range(50)])
+    put(api, topic, *[{"body": "x" * 30_000} for _ in range(50)])
+    credit = {"msgs": 1_000, "bytes": 8 * 1024 * 1024}
+    sub = {"op": "sub", "sid": 1, "topic": topic, "group": group, "lease_ms": 3_600_000}
+    hello = {"op": "hello", "id": 1, "resume_ttl_ms": 300_000, "max_frame": 16_384}
+    with contextlib.closing(deaf_socket(server, hello, {**sub, "credit": credit})):
+        wait_until(lambda: server.context.sessions.socket_count == 1)
         with Peer(server) as other:
             other.ask("sub", sid=1, topic=topic, group=group, credit=credit)
-            attempts = {message["a"] for message in other.take(100)}
-        assert closed(lazy)[0] == 4408
+            attempts = [message["a"] for message in other.take(100)]
 
     assert 2 in attempts
 
