@@ -59,7 +59,7 @@ class StoreConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     receive_messages_max: int = 1_024
     receive_bytes_max: int = 8 * MIB
-    poll_wait_ms_max: int = 30 * SECOND_MS
+    poll_wait_ms_max: int = 5 * 60 * SECOND_MS  # a place costs 1 KiB; each new request, 0.1 ms
     parked_count_max: int = 100_000
     lease_ms_min: int = SECOND_MS
     lease_ms_max: int = 12 * HOUR_MS

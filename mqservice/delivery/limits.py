@@ -72,6 +72,9 @@ FRAME_BYTES_DEFAULT: Final = (
 )
 FRAME_BYTES_MIN: Final = 16 * KIB
 FRAME_MESSAGES_MAX: Final = 256
+# How long a subscription waits for messages with one request: a thousand that are idle ask the
+# engine three times a second.
+PUSH_WAIT_MS: Final = 5 * 60 * SECOND_MS
 CREDIT_MSGS_DEFAULT: Final = 64
 CREDIT_BYTES_DEFAULT: Final = 256 * KIB
 CREDIT_MSGS_MAX: Final = 1_000

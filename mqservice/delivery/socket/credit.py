@@ -79,6 +79,12 @@ class Credits:
             return "paused"
         return "open" if self.available.is_set() else "credit"
 
+    @property
+    def is_told_open(self) -> bool:
+        """Whether there is nothing to tell, as mostly."""
+        is_open = self.available.is_set() and not self.is_paused
+        return is_open and self._told == self._last_state == "open"
+
     def flow_change(self, *, is_sure: bool = False) -> str | None:
         """What the client is to be told of why it gets messages or not; once each second.
 

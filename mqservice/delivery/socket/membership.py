@@ -14,7 +14,7 @@ import contextlib
 from dataclasses import dataclass
 
 from mqservice.delivery.filters import WantedFilter
-from mqservice.delivery.limits import WAIT_MS_MAX
+from mqservice.delivery.limits import PUSH_WAIT_MS
 from mqservice.store import LeaveRequest, ReceiveRequest, Store, StoreError, SubscribeRequest
 
 
@@ -55,7 +55,7 @@ class Membership:
             member_id=self.member_id,
             messages_max=messages_max,
             bytes_max=bytes_max,
-            wait_ms=WAIT_MS_MAX,
+            wait_ms=PUSH_WAIT_MS,
             lease_ms=self.lease_ms,
             filter=self.wanted.text,
             filter_kind=self.wanted.kind,

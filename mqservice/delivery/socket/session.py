@@ -86,7 +86,7 @@ class Session:
         self.frame_bytes_max = FRAME_BYTES_DEFAULT
         self.ending: SessionEnded | None = None
         self._is_text = codec.name.endswith(".json")
-        self._authorization = authorization
+        self.authorization = authorization
         self._send = send
         self._interrupt = interrupt
         self.subscriptions: dict[int, Subscription] = {}
@@ -244,15 +244,15 @@ class Session:
         self._tick_count += 1
         if self._tick_count % _RECHECK_TICKS:
             return
-        if self.context.caches.keys.cached(self._authorization) is None:
-            self.spawn(self._recheck_key())
+        if self.context.caches.keys.cached(self.authorization) is None:
+            self.context.sessions.recheck(self.authorization)
 
-    async def _recheck_key(self) -> None:
-        try:
-            self._commands.principal = await self.context.caches.keys.load(self._authorization)
-        except Problem as problem:
-            if problem.status == 401:
-                self.end(AUTH_CODE, "the key is no longer valid", is_kept=False)
+    def rechecked(self, principal: Principal | None) -> None:
+        """What the session's key may do now; None: nothing any more."""
+        if principal is None:
+            self.end(AUTH_CODE, "the key is no longer valid", is_kept=False)
+        else:
+            self._commands.principal = principal
 
     # Ending -------------------------------------------------------------------------------------
 

@@ -14,6 +14,7 @@ import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from mqservice.accounts.access import Principal
 from mqservice.delivery.limits import RECONNECT_MS
 from mqservice.lib.problem import Problem
 from mqservice.store import Notice, NoticeKind, SessionAbsentRequest, Store, StoreError
@@ -49,6 +50,7 @@ class Sessions:
         self._context: DeliveryContext | None = None
         self._ticker: asyncio.TimerHandle | None = None
         self._telling: set[asyncio.Task[None]] = set()
+        self._rechecks: dict[bytes, asyncio.Task[None]] = {}  # by Authorization header
 
     # Admission ----------------------------------------------------------------------------------
 
@@ -145,6 +147,27 @@ class Sessions:
             session.tick(now_ms, wall_ms)
         if end < len(sessions):
             asyncio.get_running_loop().call_soon(self._tick_some, sessions, end)
+
+    def recheck(self, authorization: bytes) -> None:
+        """Ask once for all sessions of a key what it may still do."""
+        if authorization not in self._rechecks:
+            self._rechecks[authorization] = asyncio.get_running_loop().create_task(
+                self._recheck(authorization), name="recheck of a key"
+            )
+
+    async def _recheck(self, authorization: bytes) -> None:
+        assert self._context is not None
+        principal: Principal | None = None
+        try:
+            principal = await self._context.caches.keys.load(authorization)
+        except Problem as problem:
+            if problem.status != 401:
+                return  # nobody can know just now
+        finally:
+            del self._rechecks[authorization]
+        for session in list(self._open.values()):
+            if session.authorization == authorization:
+                session.rechecked(principal)
 
     # Notices ------------------------------------------------------------------------------------
 

@@ -303,7 +303,8 @@ class Subscription:
         if self.held.outstanding:
             self._extend_by_itself(wall_ms)
             self.lose(self.held.ended(wall_ms), "lease_expired")
-        self.tell_flow()
+        if not self.credits.is_told_open:
+            self.tell_flow()
         if self.pusher.is_fetching:
             self._announced_ms = now_ms
         elif now_ms - self._announced_ms >= ANNOUNCE_MS and not self.credits.is_stopped:
