@@ -21,7 +21,7 @@ from mqservice.delivery.limits import (
 from mqservice.delivery.queues import QueueChooser
 from mqservice.delivery.receipts import Receipts
 from mqservice.delivery.resume_tokens import ResumeTokens
-from mqservice.delivery.socket.sessions import Sessions, SocketLimits
+from mqservice.delivery.sessions import Sessions, SocketLimits
 from mqservice.lib.clock import Clock, SystemClock
 from mqservice.lib.signing import Signer
 from mqservice.store import Store, get_store

@@ -116,6 +116,11 @@ class Subscription:
         return self.credits.is_stopped and not self.held.outstanding
 
     @property
+    def _is_over(self) -> bool:
+        """Whether nothing will be pushed any more."""
+        return self._is_refused or self.credits.is_stopped
+
+    @property
     def engine_group(self) -> str:
         return self.group.engine_name
 
@@ -307,7 +312,7 @@ class Subscription:
             self.tell_flow()
         if self.pusher.is_fetching:
             self._announced_ms = now_ms
-        elif now_ms - self._announced_ms >= ANNOUNCE_MS and not self.credits.is_stopped:
+        elif now_ms - self._announced_ms >= ANNOUNCE_MS and not self._is_over:
             self._announced_ms = now_ms
             self._session.spawn(self._announce_again())
 

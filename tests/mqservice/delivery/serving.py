@@ -21,7 +21,7 @@ from mqservice.delivery.drain import Drain
 from mqservice.delivery.queues import QueueChooser
 from mqservice.delivery.receipts import Receipts
 from mqservice.delivery.resume_tokens import ResumeTokens
-from mqservice.delivery.socket.sessions import Sessions, SocketLimits
+from mqservice.delivery.sessions import Sessions, SocketLimits
 from mqservice.groups.routes import GroupRoute
 from mqservice.lib.api_keys import generate_api_key
 from mqservice.lib.clock import SystemClock

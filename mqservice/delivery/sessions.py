@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from mqservice.accounts.access import Principal
 from mqservice.delivery.limits import RECONNECT_MS
@@ -21,12 +21,38 @@ from mqservice.store import Notice, NoticeKind, SessionAbsentRequest, Store, Sto
 
 if TYPE_CHECKING:
     from mqservice.delivery.context import DeliveryContext
-    from mqservice.delivery.socket.session import Session
-    from mqservice.delivery.socket.subscription import Subscription
 
 log = logging.getLogger(__name__)
 
 _TICKED_AT_ONCE: Final = 500  # under a millisecond when they are idle
+
+
+class Subscription(Protocol):
+    """What is followed for the notices of its group."""
+
+    @property
+    def engine_group(self) -> str:
+        """The engine's name of the group."""
+
+    def heard(self, notice: Notice) -> None:
+        """A notice about the group."""
+
+
+class Session(Protocol):
+    """What is open here; ``socket/session.py``."""
+
+    context: DeliveryContext
+    session_id: str
+    authorization: bytes
+
+    def tick(self, now_ms: int, wall_ms: int) -> None:
+        """Time has passed; ``now_ms`` is monotonic."""
+
+    def take_over(self) -> None:
+        """End, and let the session go to another connection."""
+
+    def rechecked(self, principal: Principal | None) -> None:
+        """What the key may do now; None: it is no longer valid."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,6 +105,10 @@ class Sessions:
             self._tenant_counts[tenant_id] = left
         else:
             del self._tenant_counts[tenant_id]
+
+    @property
+    def open_sessions(self) -> list[Session]:
+        return list(self._open.values())
 
     @property
     def socket_count(self) -> int:
@@ -135,7 +165,7 @@ class Sessions:
 
     def _tick(self) -> None:
         self._tick_later()
-        self._tick_some(list(self._open.values()), 0)
+        self._tick_some(self.open_sessions, 0)
 
     def _tick_some(self, sessions: list[Session], first: int) -> None:
         """Frames of others come in between."""
@@ -165,7 +195,7 @@ class Sessions:
                 return  # nobody can know just now
         finally:
             del self._rechecks[authorization]
-        for session in list(self._open.values()):
+        for session in self.open_sessions:
             if session.authorization == authorization:
                 session.rechecked(principal)
 
