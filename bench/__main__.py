@@ -10,7 +10,7 @@ from typing import Annotated, Final
 import typer
 import uvloop
 
-from bench import backlog, disk, engine, latency, offsets, push, rest, scale, sharing
+from bench import backlog, disk, engine, idle, latency, offsets, push, rest, scale, sharing
 from bench.machine import find_machine
 from bench.measure import QUICK, MeasureFailed, Plan, Row, Skipped
 from bench.report import make_report, print_table, write_json
@@ -26,8 +26,9 @@ WORKLOADS: Final[dict[str, Callable[[Plan, Path], Awaitable[list[Row]]]]] = {
     "sharing": sharing.measure,
     "latency": latency.measure,
 }
-# Minutes and many GiB: only when asked for.
+# Minutes, and some of them many GiB: only when asked for.
 LARGE: Final = {
+    "idle": idle.measure,
     "scale": scale.measure,
     "backlog": backlog.measure,
     "offsets": offsets.measure,

@@ -1,15 +1,9 @@
 """The control plane's REST door: routers of the apps, one way to say who asks, one way to refuse.
 
 /v1/ns/{ns}/topics...   topics.api          everything raised ──▶ Problem ──▶ problem+json
-<<<<<<< HEAD
 /v1/ns/{ns}/groups...   groups.api, groups.offset_api, groups.clients
-||||||| 47cf49c
-/v1/ns/{ns}/groups...   groups.api, groups.offset_api
-=======
-/v1/ns/{ns}/groups...   groups.api, groups.offset_api
                         sampling.api: the histories of both
 /v1/ns/{ns}/alerts...   alerts.api
->>>>>>> 0b29eea44022eeef162d6ec80ba93bb70539e2a4
 /v1/ns/{ns}/tasks...    tasks.api, with dlq:redrive and dlq:purge of a group
 /v1/ns/{ns}/messages... traces.api
 """
@@ -55,12 +49,8 @@ api.add_router("", offsets_router)  # before the groups: a path of theirs fits `
 api.add_router("", clients_router)
 api.add_router("", groups_router)
 api.add_router("", tasks_router)
-<<<<<<< HEAD
 api.add_router("", traces_router)
-||||||| 47cf49c
-=======
 api.add_router("", alerts_router)
->>>>>>> 0b29eea44022eeef162d6ec80ba93bb70539e2a4
 
 
 @api.exception_handler(Problem)

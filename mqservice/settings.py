@@ -5,6 +5,7 @@ optional   VALKEY_URL MQ_DATA_DIR MQ_ENGINE_SOCKET MQ_PORT MQ_BASE_URL MQ_ALLOWE
            MQ_PROCESS MQ_KEY_PEPPER MQ_SECRET_KEY_FALLBACKS MQ_TRUST_PROXY MQ_LOG_LEVEL
            MQ_REDRIVE_RATE_DEFAULT MQ_REDRIVE_RATE_MAX MQ_TICK_MS
            MQ_EMAIL_URL MQ_EMAIL_FROM MQ_WEBHOOK_NETWORKS
+           MQ_SOCKETS_MAX MQ_TENANT_SOCKETS_MAX
 """
 
 from __future__ import annotations
@@ -212,6 +213,13 @@ if MQ_EMAIL_URL:
 # Networks that webhooks may reach although they are not public, such as 10.1.0.0/16; there plain
 # HTTP is allowed as well.
 MQ_WEBHOOK_NETWORKS = envnetworks("MQ_WEBHOOK_NETWORKS")
+
+# WebSockets of one web process: in all, and of one tenant. Each takes some 40 KiB, and 100 KiB with
+# messages under way.
+MQ_SOCKETS_MAX = envint("MQ_SOCKETS_MAX", 10_000, minimum=1, maximum=1_000_000)
+MQ_TENANT_SOCKETS_MAX = envint(
+    "MQ_TENANT_SOCKETS_MAX", min(5_000, MQ_SOCKETS_MAX), minimum=1, maximum=MQ_SOCKETS_MAX
+)
 
 # ---- Logs --------------------------------------------------------------------------------------
 

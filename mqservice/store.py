@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Protocol
 
 from django.conf import settings
@@ -42,6 +42,7 @@ from storage_engine.client import (
     Extend,
     FilterInvalid,
     FilterKind,
+    GoneLease,
     GroupConfig,
     GroupList,
     GroupMembers,
@@ -49,6 +50,7 @@ from storage_engine.client import (
     GroupQueueStats,
     GroupRef,
     GroupStats,
+    HeldLeases,
     LeaseExpired,
     LeaseRef,
     LeaveRequest,
@@ -58,6 +60,8 @@ from storage_engine.client import (
     LookUpRequest,
     Member,
     Nack,
+    Notice,
+    NoticeKind,
     ObserveReply,
     OffsetAtTimeReply,
     OffsetAtTimeRequest,
@@ -88,6 +92,10 @@ from storage_engine.client import (
     RedriveRequest,
     ResetTo,
     RetryPolicy,
+    SessionAbsentRequest,
+    SessionKeepRequest,
+    SessionTakeReply,
+    SessionTakeRequest,
     SettleFailure,
     SettleReply,
     SettleRequest,
@@ -100,6 +108,7 @@ from storage_engine.client import (
     StoreMessage,
     StoreUnavailable,
     Strategy,
+    SubscribeReply,
     SubscribeRequest,
     SubscriptionConflict,
     SyncFailed,
@@ -149,6 +158,7 @@ __all__ = [
     "Extend",
     "FilterInvalid",
     "FilterKind",
+    "GoneLease",
     "GroupConfig",
     "GroupList",
     "GroupMembers",
@@ -156,6 +166,7 @@ __all__ = [
     "GroupQueueStats",
     "GroupRef",
     "GroupStats",
+    "HeldLeases",
     "LeaseExpired",
     "LeaseRef",
     "LeaveRequest",
@@ -165,6 +176,8 @@ __all__ = [
     "LookUpRequest",
     "Member",
     "Nack",
+    "Notice",
+    "NoticeKind",
     "ObserveReply",
     "OffsetAtTimeReply",
     "OffsetAtTimeRequest",
@@ -195,6 +208,10 @@ __all__ = [
     "RedriveRequest",
     "ResetTo",
     "RetryPolicy",
+    "SessionAbsentRequest",
+    "SessionKeepRequest",
+    "SessionTakeReply",
+    "SessionTakeRequest",
     "SettleFailure",
     "SettleReply",
     "SettleRequest",
@@ -208,6 +225,7 @@ __all__ = [
     "StoreMessage",
     "StoreUnavailable",
     "Strategy",
+    "SubscribeReply",
     "SubscribeRequest",
     "SubscriptionConflict",
     "SyncFailed",
@@ -248,7 +266,7 @@ class Store(Protocol):
 
     async def receive(self, request: ReceiveRequest) -> Received: ...
 
-    async def subscribe(self, request: SubscribeRequest) -> None: ...
+    async def subscribe(self, request: SubscribeRequest) -> SubscribeReply: ...
 
     async def leave(self, request: LeaveRequest) -> None: ...
 
@@ -261,6 +279,14 @@ class Store(Protocol):
     async def offset_at_time(self, request: OffsetAtTimeRequest) -> OffsetAtTimeReply: ...
 
     async def wait_connected(self, timeout_ms: int) -> None: ...
+
+    def listen(self, heard: Callable[[Notice], None]) -> None: ...
+
+    async def session_keep(self, request: SessionKeepRequest) -> None: ...
+
+    async def session_take(self, request: SessionTakeRequest) -> SessionTakeReply: ...
+
+    async def session_absent(self, request: SessionAbsentRequest) -> None: ...
 
 
 _client: AsyncStoreClient | None = None

@@ -67,6 +67,7 @@ from storage_engine.wire.deliveries import (
     SettleFailure,
     SettleReply,
     SettleRequest,
+    SubscribeReply,
     SubscribeRequest,
 )
 from storage_engine.wire.groups import (
@@ -79,6 +80,7 @@ from storage_engine.wire.groups import (
     StartFrom,
 )
 from storage_engine.wire.members import GroupMembers, Member, TopicMembers
+from storage_engine.wire.notices import Notice, NoticeKind
 from storage_engine.wire.observing import (
     ChangedOffset,
     ObserveReply,
@@ -102,6 +104,14 @@ from storage_engine.wire.reads import (
     PullHead,
     PullRequest,
     PullStatus,
+)
+from storage_engine.wire.sessions import (
+    GoneLease,
+    HeldLeases,
+    SessionAbsentRequest,
+    SessionKeepRequest,
+    SessionTakeReply,
+    SessionTakeRequest,
 )
 from storage_engine.wire.sync_client import StoreClient
 from storage_engine.wire.topics import (
@@ -146,6 +156,7 @@ __all__ = [
     "Filter",
     "FilterInvalid",
     "FilterKind",
+    "GoneLease",
     "GroupConfig",
     "GroupList",
     "GroupMembers",
@@ -153,6 +164,7 @@ __all__ = [
     "GroupQueueStats",
     "GroupRef",
     "GroupStats",
+    "HeldLeases",
     "LeaseExpired",
     "LeaseRef",
     "LeaveRequest",
@@ -162,6 +174,8 @@ __all__ = [
     "LookUpRequest",
     "Member",
     "Nack",
+    "Notice",
+    "NoticeKind",
     "ObserveReply",
     "OffsetAtTimeReply",
     "OffsetAtTimeRequest",
@@ -192,6 +206,10 @@ __all__ = [
     "RedriveRequest",
     "ResetTo",
     "RetryPolicy",
+    "SessionAbsentRequest",
+    "SessionKeepRequest",
+    "SessionTakeReply",
+    "SessionTakeRequest",
     "SettleFailure",
     "SettleReply",
     "SettleRequest",
@@ -205,6 +223,7 @@ __all__ = [
     "StoreReadOnly",
     "StoreUnavailable",
     "Strategy",
+    "SubscribeReply",
     "SubscribeRequest",
     "SubscriptionConflict",
     "SyncFailed",

@@ -59,7 +59,7 @@ class StoreConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     receive_messages_max: int = 1_024
     receive_bytes_max: int = 8 * MIB
-    poll_wait_ms_max: int = 30 * SECOND_MS
+    poll_wait_ms_max: int = 5 * 60 * SECOND_MS  # a place costs 1 KiB; each new request, 0.1 ms
     parked_count_max: int = 100_000
     member_count_max: int = 1_024  # of one exclusive group on one topic; a topic's queues at most
     lease_ms_min: int = SECOND_MS
@@ -70,6 +70,10 @@ class StoreConfig(msgspec.Struct, frozen=True, kw_only=True):
     # Of one ordered group on one queue: messages that wait for others of their message group before
     # none behind them is looked at; RocketMQ's consumeConcurrentlyMaxSpan.
     message_group_waiting_max: int = 2_000
+    kept_session_ms_max: int = 5 * 60 * SECOND_MS  # how long a consumer may be away
+    kept_session_count_max: int = 10_000  # of consumers that are away
+    kept_session_bytes_max: int = 64 * MIB  # of all of them together
+    notice_count_max: int = 1_024  # for a connection that does not read; then it is dropped
 
     retention_ms: int = 72 * HOUR_MS  # of a topic that says nothing; RocketMQ's fileReservedTime
     retention_bytes: int = 0  # of the whole log; 0: as much as the disk has

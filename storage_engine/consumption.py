@@ -26,8 +26,10 @@ from storage_engine.engine_puts import EnginePuts
 from storage_engine.errors import GroupNotFound, TopicNotFound
 from storage_engine.group_progress import GroupProgress
 from storage_engine.groups.retry_record import due_record
+from storage_engine.kept_sessions import KeptSessions
 from storage_engine.log.commit_log import CommitLog
 from storage_engine.moves import Mover, settling
+from storage_engine.notices import Notices
 from storage_engine.offset_at_time import offset_at_time
 from storage_engine.offset_changes import OffsetChanges
 from storage_engine.queues.consume_queue import ConsumeQueue
@@ -41,6 +43,7 @@ from storage_engine.wire.deliveries import (
     ReceiveRequest,
     SettleReply,
     SettleRequest,
+    SubscribeReply,
     SubscribeRequest,
 )
 from storage_engine.wire.groups import Dispatch, GroupConfig, GroupStats
@@ -79,6 +82,7 @@ class Consumption:
         self._catalog = catalog
         self._queues_of = queues_of
         self._commit_log = commit_log
+        self.notices = Notices()
         self.mover = mover = Mover(puts, consumer_offsets)
         self.retries = Retries(
             clock,
@@ -102,6 +106,7 @@ class Consumption:
             at_time,
             commit_log.properties,
             later,
+            self.notices.tell,
         )
         self.receiving = Receiving(config, clock, self.delivery)
         self.deletions = Deletions(
@@ -124,7 +129,15 @@ class Consumption:
             commit_log, self.delivery, self.schedule, self.deletions.is_orphan
         )
         self._offset_changes = OffsetChanges(
-            consumer_offsets, self.delivery, self.retries, self._progress, at_time
+            consumer_offsets,
+            self.delivery,
+            self.retries,
+            self._progress,
+            at_time,
+            self.notices.tell,
+        )
+        self.kept_sessions = KeptSessions(
+            config, clock, self.notices, self.settle, self.delivery.find_queue
         )
 
     def _restore(self, progress: Progress) -> None:
@@ -163,10 +176,11 @@ class Consumption:
         group, queues = self._group(request.group), self._queues_of(request.topic)
         return self.receiving.receive(group, queues, request, answer)
 
-    def subscribe(self, request: SubscribeRequest) -> None:
-        """See ``Delivery.join``. Raises ``GroupNotFound``, ``TopicNotFound`` too."""
+    def subscribe(self, request: SubscribeRequest) -> SubscribeReply:
+        """See ``Delivery.announce``. Raises ``GroupNotFound``, ``TopicNotFound`` too."""
         group, queues = self._group(request.group), self._queues_of(request.topic)
-        self.delivery.join(group, queues, request)
+        self.delivery.announce(group, queues, request)
+        return SubscribeReply(is_paused=group.is_paused)
 
     def is_exclusive(self, group: str) -> bool:
         """Whether each queue has one member of the group that reads it."""
@@ -212,5 +226,6 @@ class Consumption:
     def tick(self) -> None:
         """Leases and waits that end, what has failed, what is due."""
         self.delivery.tick()
+        self.kept_sessions.tick()
         self.retries.tick()
         self.schedule.tick()

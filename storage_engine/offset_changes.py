@@ -22,6 +22,7 @@ from storage_engine.group_progress import GroupProgress, unsettled_count
 from storage_engine.queues.consume_queue import ConsumeQueue
 from storage_engine.retries import Retries
 from storage_engine.wire.groups import GroupConfig
+from storage_engine.wire.notices import Notice, NoticeKind
 from storage_engine.wire.offsets import (
     OffsetCommitReply,
     OffsetCommitRequest,
@@ -42,7 +43,9 @@ class OffsetChanges:
         retries: Retries,
         progress: GroupProgress,
         offset_at_time: Callable[[ConsumeQueue, int], int],
+        tell: Callable[[Notice], None],
     ) -> None:
+        self._tell = tell
         self._consumer_offsets = consumer_offsets
         self._delivery = delivery
         self._retries = retries
@@ -132,6 +135,15 @@ class OffsetChanges:
             for process_queue in moved:
                 process_queue.begin_again()
             self._retries.forget(moved)
+            self._tell(
+                Notice(
+                    kind=NoticeKind.RESET,
+                    group=owner.group,
+                    topic=owner.topic,
+                    queue_ids=tuple(sorted(each.queue.queue_id for each in moved)),
+                    lease_floor=lease_floor,
+                )
+            )
             self._delivery.serve(owner)
 
     def _target(self, queue: ConsumeQueue, request: OffsetResetRequest) -> int:

@@ -21,8 +21,10 @@ from typing import Final, cast
 from storage_engine.delivery.subscription import Delivered, Parked
 from storage_engine.errors import BadFrame, BadRequest, StoreBusy, StoreError
 from storage_engine.inspections import calls_of
+from storage_engine.listening import Listening
 from storage_engine.observers import observers
-from storage_engine.put_path import Appended, holds_one_record
+from storage_engine.put_path import holds_one_record
+from storage_engine.put_replies import PutReplies
 from storage_engine.store import STORE_HOST, Store
 from storage_engine.wire.dead_letters import PurgeRequest, RedriveReply, RedriveRequest
 from storage_engine.wire.deliveries import (
@@ -38,7 +40,6 @@ from storage_engine.wire.frames import (
     decode_request,
     encode_error,
     encode_frame,
-    encode_put_reply,
     encode_records_reply,
     encode_struct,
 )
@@ -46,6 +47,7 @@ from storage_engine.wire.groups import GroupConfig, GroupList, GroupRef
 from storage_engine.wire.offsets import OffsetCommitRequest, OffsetResetRequest
 from storage_engine.wire.protocol import CancelRequest, Empty, HelloReply, HelloRequest, Op
 from storage_engine.wire.reads import LookUpRequest, OffsetAtTimeRequest, PullRequest
+from storage_engine.wire.sessions import SessionTakeRequest
 from storage_engine.wire.struct import Wire
 from storage_engine.wire.topics import TopicConfig, TopicList, TopicRef
 
@@ -103,6 +105,8 @@ class _Connection(asyncio.BufferedProtocol):
         self._replies: list[bytes] = []
         self._reply_bytes = 0
         self._parked: dict[int, Parked] = {}
+        self._puts = PutReplies(server.store, self._reply)
+        self._listening = Listening(server.store, self._reply, lambda: self._transport.abort())
         self._memberships: dict[_Membership, None] = {}  # the latest last
         self._is_waiting_for_disk = False
         self._is_waiting_for_client = False
@@ -135,6 +139,8 @@ class _Connection(asyncio.BufferedProtocol):
             ),
             Op.TOPIC_DELETE: self._topic_delete,
             Op.GROUP_DELETE: self._group_delete,
+            Op.SESSION_KEEP: self._listening.keep,
+            Op.SESSION_ABSENT: self._listening.absent,
             Op.PURGE: lambda request: self._store.consumption.dead_letters.purge(
                 cast("PurgeRequest", request)
             ),
@@ -165,13 +171,14 @@ class _Connection(asyncio.BufferedProtocol):
         memberships, self._memberships = self._memberships, {}
         for membership in memberships:
             self._store.consumption.delivery.leave(*membership)
+        self._listening.end()
 
     def pause_writing(self) -> None:
-        self._is_waiting_for_client = True
+        self._is_waiting_for_client = self._listening.is_unread = True
         self._transport.pause_reading()
 
     def resume_writing(self) -> None:
-        self._is_waiting_for_client = False
+        self._is_waiting_for_client = self._listening.is_unread = False
         self._serve_frames()
         self._read_again()
 
@@ -212,7 +219,7 @@ class _Connection(asyncio.BufferedProtocol):
                 singles.append(frame)
                 continue
             if singles:
-                self._put_singles(singles)
+                self._puts.put_singles(singles)
                 singles = []
             try:
                 self._serve(frame)
@@ -221,7 +228,7 @@ class _Connection(asyncio.BufferedProtocol):
             if self._reply_bytes > self._store.config.reply_buffer_bytes_max:
                 self._send_replies()
         if singles:
-            self._put_singles(singles)
+            self._puts.put_singles(singles)
         if self._store.unsynced_bytes > self._store.config.unsynced_bytes_max:
             self._is_waiting_for_disk = True
             self._transport.pause_reading()
@@ -244,12 +251,14 @@ class _Connection(asyncio.BufferedProtocol):
     def _serve(self, frame: Frame) -> None:
         op, _, request_id, payload = frame
         if op == Op.PUT:
-            self._store.put(payload, partial(self._put_answered, request_id))
+            self._puts.put(frame)
             return
         try:
             known = Op(op)
         except ValueError:
             raise BadRequest(f"opcode {op} is unknown") from None
+        if known is Op.NOTICE:
+            raise BadRequest("only the engine sends notices")
         request = decode_request(known, payload)
         call = self._calls.get(op)
         if call is not None:
@@ -266,6 +275,8 @@ class _Connection(asyncio.BufferedProtocol):
         elif isinstance(request, RedriveRequest):
             answer = partial(self._redriven, request_id)
             self._store.consumption.dead_letters.redrive(request, answer)
+        elif isinstance(request, SessionTakeRequest):
+            self._listening.take(request_id, request)
         elif isinstance(request, CancelRequest):
             parked = self._parked.pop(request.request_id, None)
             if parked is not None:
@@ -275,39 +286,6 @@ class _Connection(asyncio.BufferedProtocol):
             assert known is Op.CHECKPOINT
             task = asyncio.ensure_future(self._checkpoint(request_id))
             task.add_done_callback(_log_failure)
-
-    def _put_answered(
-        self, request_id: int, appended: Appended, store_timestamp_ms: int, error: StoreError | None
-    ) -> None:
-        if error is not None:
-            self._reply(Op.PUT, request_id, encode_error(error), error.code)
-        else:
-            self._reply(Op.PUT, request_id, encode_put_reply(store_timestamp_ms, appended.offsets))
-
-    def _put_singles(self, frames: list[Frame]) -> None:
-        request_ids = [frame.request_id for frame in frames]
-        payload = b"".join([frame.payload for frame in frames])
-        try:
-            self._store.put(payload, partial(self._singles_answered, request_ids))
-        except StoreError as exc:
-            for request_id in request_ids:
-                self._reply(Op.PUT, request_id, encode_error(exc), exc.code)
-
-    def _singles_answered(
-        self,
-        request_ids: list[int],
-        appended: Appended,
-        store_timestamp_ms: int,
-        error: StoreError | None,
-    ) -> None:
-        if error is not None:
-            for request_id in request_ids:
-                self._reply(Op.PUT, request_id, encode_error(error), error.code)
-            return
-        offsets = iter(appended.offsets)
-        for request_id in request_ids:
-            place = [next(offsets), next(offsets)]
-            self._reply(Op.PUT, request_id, encode_put_reply(store_timestamp_ms, place))
 
     def _receive(self, request_id: int, request: ReceiveRequest) -> None:
         if request_id in self._parked:
@@ -335,9 +313,9 @@ class _Connection(asyncio.BufferedProtocol):
 
     def _subscribe(self, request: Wire) -> Wire:
         assert isinstance(request, SubscribeRequest)
-        self._store.consumption.subscribe(request)
+        reply = self._store.consumption.subscribe(request)
         self._remember((request.group, request.topic, request.member_id))
-        return Empty()
+        return reply
 
     def _remember(self, membership: _Membership) -> None:
         """Who leaves when the connection ends; those forgotten are gone once they are silent."""
@@ -367,6 +345,8 @@ class _Connection(asyncio.BufferedProtocol):
     def _hello(self, request: Wire) -> Wire:
         assert isinstance(request, HelloRequest)
         config = self._store.config
+        if request.is_listening:
+            self._listening.begin()
         return HelloReply(
             broker=config.broker,
             epoch=self._store.epoch,

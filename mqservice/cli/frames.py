@@ -30,6 +30,7 @@ class Hello(msgspec.Struct, kw_only=True, omit_defaults=True):
     client: str
     resume: str | None = None
     max_frame: int | None = None
+    resume_ttl_ms: int | None = None
 
 
 class Credit(msgspec.Struct):

@@ -88,7 +88,8 @@ async def open_session(target: Target, subprotocol: Subprotocol, *, client: str)
     socket = await _connect(target, subprotocol)
     try:
         async with asyncio.timeout(OPEN_TIMEOUT_MS / 1000):
-            hello = frames.Hello(id=1, client=client, max_frame=FRAME_BYTES_MAX)
+            # It never resumes: what it leaves shall go to others at once.
+            hello = frames.Hello(id=1, client=client, max_frame=FRAME_BYTES_MAX, resume_ttl_ms=0)
             await socket.send(frames.encode(hello, subprotocol))
             answers = frames.decode(await socket.recv(decode=False), subprotocol)
         first = answers[0] if answers else None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from random import SystemRandom
 
 from django.conf import settings
@@ -20,6 +20,8 @@ from mqservice.delivery.limits import (
 )
 from mqservice.delivery.queues import QueueChooser
 from mqservice.delivery.receipts import Receipts
+from mqservice.delivery.resume_tokens import ResumeTokens
+from mqservice.delivery.sessions import Sessions, SocketLimits
 from mqservice.lib.clock import Clock, SystemClock
 from mqservice.lib.signing import Signer
 from mqservice.store import Store, get_store
@@ -48,7 +50,9 @@ class DeliveryContext:
     queues: QueueChooser
     clock: Clock
     drain: Drain
+    resume_tokens: ResumeTokens
     times: SessionTimes = SessionTimes()
+    sessions: Sessions = field(default_factory=Sessions)
 
 
 def process_context() -> DeliveryContext:
@@ -63,4 +67,13 @@ def process_context() -> DeliveryContext:
         queues=QueueChooser(SystemRandom()),
         clock=SystemClock(),
         drain=Drain(),
+        resume_tokens=ResumeTokens(
+            Signer(settings.SECRET_KEY, "resume", settings.SECRET_KEY_FALLBACKS)
+        ),
+        sessions=Sessions(
+            SocketLimits(
+                sockets_max=settings.MQ_SOCKETS_MAX,
+                tenant_sockets_max=settings.MQ_TENANT_SOCKETS_MAX,
+            )
+        ),
     )

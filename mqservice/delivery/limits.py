@@ -74,6 +74,9 @@ FRAME_BYTES_DEFAULT: Final = (
 )
 FRAME_BYTES_MIN: Final = 16 * KIB
 FRAME_MESSAGES_MAX: Final = 256
+# How long a subscription waits for messages with one request: a thousand that are idle ask the
+# engine three times a second.
+PUSH_WAIT_MS: Final = 5 * 60 * SECOND_MS
 CREDIT_MSGS_DEFAULT: Final = 64
 CREDIT_BYTES_DEFAULT: Final = 256 * KIB
 CREDIT_MSGS_MAX: Final = 1_000
@@ -85,4 +88,13 @@ PONG_MS: Final = 10 * SECOND_MS
 HELLO_MS: Final = 10 * SECOND_MS
 STALL_MS: Final = 10 * SECOND_MS
 DRAIN_GRACE_MS: Final = 2 * SECOND_MS
+# How long a session waits for its client to come back, and how much of it is kept meanwhile: the
+# latter is some 20,000 messages.
+RESUME_TTL_MS_DEFAULT: Final = 30 * SECOND_MS
+RESUME_TTL_MS_MAX: Final = 5 * 60 * SECOND_MS
+KEPT_BYTES_MAX: Final = MIB
+TAKE_OVER_MS_MAX: Final = 2 * SECOND_MS  # for another process to hand a session over
+HAVE_TAG_COUNT_MAX: Final = 1_000  # of one subscription, beside those up to a tag
+# The engine takes a member that is silent for 120 s for gone.
+ANNOUNCE_MS: Final = 40 * SECOND_MS
 RECONNECT_MS: Final = 500

@@ -48,6 +48,7 @@ from storage_engine.filters.message_filter import EVERYTHING, known_filter
 from storage_engine.queues.consume_queue import ConsumeQueue
 from storage_engine.wire.deliveries import ReceiveRequest, SubscribeRequest
 from storage_engine.wire.groups import GroupConfig
+from storage_engine.wire.notices import Notice, NoticeKind
 
 log = logging.getLogger(__name__)
 
@@ -69,7 +70,9 @@ class Delivery:
         offset_at_time: OffsetAtTime,
         properties: Callable[[int, int], bytes | None],
         later: Callable[[Callable[[], None]], object],
+        tell: Callable[[Notice], None],
     ) -> None:
+        self._tell = tell
         self._offset_at_time = offset_at_time
         self._fail = fail
         self._config = config
@@ -82,7 +85,9 @@ class Delivery:
         self._leases: DueHeap[Lease] = DueHeap(lambda lease: lease.count > 0)
         self._waits: DueHeap[Parked] = DueHeap(lambda parked: not parked.is_done)
         self._delays: DueHeap[Subscription] = DueHeap(lambda subscription: True)
-        self._memberships = Memberships(clock, self.serve, config.member_count_max)
+        self._memberships = Memberships(
+            clock, self.serve, tell, self.new_floor, config.member_count_max
+        )
         self.parked_count = 0
         reading = damaged, retries_before, self._generations, self._leases.push
         self._leasing = Leasing(config, clock, consumer_offsets, *reading)
@@ -91,7 +96,7 @@ class Delivery:
             clock,
             consumer_offsets,
             first_generation,
-            lambda *key: self._process_queues.get(key),
+            self.find_queue,
             fail,
             self._leases.push,
             self.serve,
@@ -167,6 +172,12 @@ class Delivery:
                 self._finish(parked, _NOTHING)
         return subscription
 
+    def announce(
+        self, group: GroupConfig, queues: list[ConsumeQueue], request: SubscribeRequest
+    ) -> None:
+        """Hear of a member that does not receive yet, or cannot at the moment; see ``join``."""
+        self._memberships.still_there(self.join(group, queues, request), request.member_id)
+
     def subscribe(
         self,
         group: GroupConfig,
@@ -233,12 +244,17 @@ class Delivery:
 
     def group_changed(self, group: GroupConfig) -> None:
         """Let a group that was paused wait, and one that goes on have what is ready."""
+        has_changed = False
         for subscription in self._subscriptions.values():
             config = subscription.config
             if config.group == group.group and config.is_paused != group.is_paused:
                 # The rest of it becomes valid with the next receive.
                 subscription.config = replace(config, is_paused=group.is_paused)
                 self.serve(subscription)
+                has_changed = True
+        if has_changed:
+            kind = NoticeKind.PAUSED if group.is_paused else NoticeKind.UNPAUSED
+            self._tell(Notice(kind=kind, group=group.group))
 
     def drop(
         self, is_gone: Callable[[Subscription], bool], refusal: StoreError
@@ -257,6 +273,15 @@ class Delivery:
             dropped += subscription.sources
             for parked in list(subscription.parked):
                 self._finish(parked, _NOTHING._replace(refusal=refusal))
+            self._tell(
+                Notice(
+                    kind=NoticeKind.DELETED,
+                    group=subscription.group,
+                    topic=subscription.topic,
+                    lease_floor=self.new_floor(),
+                    code=refusal.code,
+                )
+            )
         return dropped
 
     def _serve_each(self, subscription: Subscription, look: SettlingLook | None) -> None:
@@ -365,6 +390,10 @@ class Delivery:
 
     def find(self, group: str, topic: str) -> Subscription | None:
         return self._subscriptions.get((group, topic))
+
+    def find_queue(self, group: str, topic: str, queue_id: int) -> ProcessQueue | None:
+        """``topic`` may be the group's retry topic."""
+        return self._process_queues.get((group, topic, queue_id))
 
     def new_floor(self) -> int:
         """A generation that no lease has: those before are lower, those to come are higher."""

@@ -21,7 +21,15 @@ NO_POLICY: Final = AssignmentPolicy()
 class Members:
     """See the module's docstring. ``generation`` counts the changes; times are monotonic."""
 
-    __slots__ = ("_assigned", "_assigned_for", "_heard_ms", "_rotors", "_zones", "generation")
+    __slots__ = (
+        "_assigned",
+        "_assigned_for",
+        "_heard_ms",
+        "_revoked",
+        "_rotors",
+        "_zones",
+        "generation",
+    )
 
     def __init__(self) -> None:
         self._heard_ms: dict[str, int] = {}
@@ -29,6 +37,7 @@ class Members:
         self._zones: dict[str, str] = {}
         self._assigned: dict[str, list[int]] = {}
         self._assigned_for: tuple[int, int, Strategy, AssignmentPolicy] | None = None
+        self._revoked: dict[str, list[int]] = {}
         self.generation = 0
 
     def __contains__(self, member_id: str) -> bool:
@@ -51,7 +60,11 @@ class Members:
         return False
 
     def leave(self, member_id: str) -> bool:
-        """True when it was there."""
+        """True when it was there. What it read is not revoked: it gave that up itself."""
+        self._assigned.pop(member_id, None)
+        return self._remove(member_id)
+
+    def _remove(self, member_id: str) -> bool:
         was_there = self._heard_ms.pop(member_id, None) is not None
         self._rotors.pop(member_id, None)
         self._zones.pop(member_id, None)
@@ -66,7 +79,7 @@ class Members:
             if now_ms - heard_ms >= SILENCE_MS_MAX
         ]
         for member_id in silent:
-            self.leave(member_id)
+            self._remove(member_id)
         return silent
 
     def rotor_of(self, member_id: str) -> int:
@@ -98,6 +111,25 @@ class Members:
         """Ids of the queues that the member reads now; none when it is no member."""
         wanted = self.generation, queue_count, strategy, policy
         if self._assigned_for != wanted:
-            self._assigned = queue_ids_of(strategy, policy, queue_count, self._zones)
+            before, self._assigned = (
+                self._assigned,
+                queue_ids_of(strategy, policy, queue_count, self._zones),
+            )
             self._assigned_for = wanted
+            self._note_revoked(before)
         return self._assigned.get(member_id, [])
+
+    def _note_revoked(self, before: dict[str, list[int]]) -> None:
+        for member_id, queue_ids in before.items():
+            kept = frozenset(self._assigned.get(member_id, ()))
+            revoked = [queue_id for queue_id in queue_ids if queue_id not in kept]
+            if revoked:
+                self._revoked[member_id] = [*self._revoked.get(member_id, ()), *revoked]
+
+    def take_revoked(
+        self, queue_count: int, strategy: Strategy, policy: AssignmentPolicy
+    ) -> dict[str, list[int]]:
+        """Queues that members read before and do not now, since the last call; by member."""
+        self.queues_of("", queue_count, strategy, policy)
+        revoked, self._revoked = self._revoked, {}
+        return revoked

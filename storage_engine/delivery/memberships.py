@@ -2,8 +2,10 @@
 
 receive ── heard ──▶ [Memberships] ──▶ members, readers of the subscription
 leave, 120 s of silence ──▶ [Memberships] ── others read its queues now ──▶ serve
+                                 └─ queues that a member reads no more ──▶ REVOKED notices
 
-Loop thread only.
+What a member holds of a queue that it reads no more stays under its lease: it may still settle it,
+and an ordered queue waits for that. Loop thread only.
 """
 
 from __future__ import annotations
@@ -12,19 +14,28 @@ from collections.abc import Callable
 
 from storage_engine.clock import Clock
 from storage_engine.config import SECOND_MS
+from storage_engine.delivery.process_queue import ProcessQueue
 from storage_engine.delivery.subscription import Subscription
 from storage_engine.errors import StoreBusy
+from storage_engine.wire.notices import Notice, NoticeKind
 
 
 class Memberships:
-    """See the module's docstring."""
+    """See the module's docstring. ``new_floor`` gives a generation above those of all leases."""
 
     def __init__(
-        self, clock: Clock, serve: Callable[[Subscription], None], member_count_max: int
+        self,
+        clock: Clock,
+        serve: Callable[[Subscription], None],
+        tell: Callable[[Notice], None],
+        new_floor: Callable[[], int],
+        member_count_max: int,
     ) -> None:
         self._clock = clock
         self._member_count_max = member_count_max
         self._serve = serve
+        self._tell = tell
+        self._new_floor = new_floor
         self._exclusive: dict[Subscription, None] = {}  # with members
         self._next_ms = 0
 
@@ -35,13 +46,44 @@ class Memberships:
             raise StoreBusy(f"{len(members)} members of the group read the topic already")
         self._exclusive[subscription] = None
         if members.heard(member_id, self._clock.monotonic_ms(), zone):
+            self._tell_revoked(subscription)
             self._serve(subscription)
+
+    def still_there(self, subscription: Subscription, member_id: str) -> None:
+        """A member that cannot receive at the moment shows that it has not gone."""
+        if member_id in subscription.members:
+            subscription.members.heard(member_id, self._clock.monotonic_ms())
 
     def leave(self, subscription: Subscription, member_id: str) -> None:
         """A member is gone: others read its queues from now on, and may have another filter."""
         subscription.readers.leave(member_id)
         if subscription.members.leave(member_id):
+            self._tell_revoked(subscription)
             self._serve(subscription)
+
+    def _tell_revoked(self, subscription: Subscription) -> None:
+        """Tell members which queues they have lost, if they hold messages of them."""
+        members, queues = subscription.members, subscription.queues
+        config = subscription.config
+        revoked = members.take_revoked(len(queues), config.strategy, config.assignment)
+        for member_id, queue_ids in revoked.items():
+            held = [
+                queue_id
+                for queue_id in queue_ids
+                if queue_id < len(queues) and _holds(member_id, queues[queue_id])
+            ]
+            if held:
+                self._tell(
+                    Notice(
+                        kind=NoticeKind.REVOKED,
+                        group=subscription.group,
+                        topic=subscription.topic,
+                        member_id=member_id,
+                        queue_ids=tuple(held),
+                        lease_floor=self._new_floor(),
+                        assignment=members.generation,
+                    )
+                )
 
     def forget(self, subscription: Subscription) -> None:
         """Of a group or topic that is no more."""
@@ -55,7 +97,13 @@ class Memberships:
         for subscription in list(self._exclusive):
             for waiting in subscription.parked:
                 subscription.members.heard(waiting.request.member_id, now_ms)
-            if subscription.members.expire(now_ms):
+            has_expired = bool(subscription.members.expire(now_ms))
+            self._tell_revoked(subscription)  # of another number of queues or strategy too
+            if has_expired:
                 self._serve(subscription)
             if not len(subscription.members):
                 del self._exclusive[subscription]
+
+
+def _holds(member_id: str, process_queue: ProcessQueue) -> bool:
+    return any(lease.member_id == member_id for lease in process_queue.inflight.values())

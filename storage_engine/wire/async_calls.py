@@ -16,6 +16,7 @@ from storage_engine.wire.deliveries import (
     LeaveRequest,
     SettleReply,
     SettleRequest,
+    SubscribeReply,
     SubscribeRequest,
 )
 from storage_engine.wire.frames import decode_look_up_reply, decode_pull_reply, decode_reply
@@ -35,6 +36,12 @@ from storage_engine.wire.reads import (
     OffsetAtTimeRequest,
     PullHead,
     PullRequest,
+)
+from storage_engine.wire.sessions import (
+    SessionAbsentRequest,
+    SessionKeepRequest,
+    SessionTakeReply,
+    SessionTakeRequest,
 )
 from storage_engine.wire.struct import Wire
 from storage_engine.wire.topics import TopicConfig, TopicList, TopicRef, TopicStats
@@ -71,9 +78,9 @@ class AsyncCalls(abc.ABC):
     async def offset_reset(self, request: OffsetResetRequest) -> OffsetResetReply:
         return await self._ask(Op.OFFSET_RESET, request, OffsetResetReply)
 
-    async def subscribe(self, request: SubscribeRequest) -> None:
+    async def subscribe(self, request: SubscribeRequest) -> SubscribeReply:
         """Raises ``FilterInvalid``, ``SubscriptionConflict`` as the receives would."""
-        await self._ask(Op.SUBSCRIBE, request, Empty)
+        return await self._ask(Op.SUBSCRIBE, request, SubscribeReply)
 
     async def settle(self, request: SettleRequest) -> SettleReply:
         return await self._ask(Op.SETTLE, request, SettleReply)
@@ -111,6 +118,20 @@ class AsyncCalls(abc.ABC):
 
     async def leave(self, request: LeaveRequest) -> None:
         await self._ask(Op.LEAVE, request, Empty)
+
+    async def session_keep(self, request: SessionKeepRequest) -> None:
+        """Raises ``StoreBusy`` when there is no room; nothing has changed then."""
+        await self._ask(Op.SESSION_KEEP, request, Empty)
+
+    async def session_take(self, request: SessionTakeRequest) -> SessionTakeReply:
+        """Waits for ``request.wait_ms`` at most."""
+        payload = await self._request(Op.SESSION_TAKE, request, extra_wait_ms=request.wait_ms)
+        reply = decode_reply(Op.SESSION_TAKE, payload)
+        assert isinstance(reply, SessionTakeReply)
+        return reply
+
+    async def session_absent(self, request: SessionAbsentRequest) -> None:
+        await self._ask(Op.SESSION_ABSENT, request, Empty)
 
     async def redrive(self, request: RedriveRequest) -> RedriveReply:
         """Send dead letters on their way again; answered when they are durable there."""

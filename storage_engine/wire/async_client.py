@@ -16,6 +16,7 @@ import asyncio
 import contextlib
 import logging
 import random
+from collections.abc import Callable
 from functools import partial
 from typing import TypeVar
 
@@ -41,10 +42,12 @@ from storage_engine.wire.deliveries import Nack, ReceiveRequest, SettleRequest
 from storage_engine.wire.frames import (
     decode_error,
     decode_receive_reply,
+    decode_reply,
     encode_frame,
     encode_struct,
 )
 from storage_engine.wire.inflight import InFlight, fail_entry
+from storage_engine.wire.notices import Notice
 from storage_engine.wire.protocol import CancelRequest, HelloReply, HelloRequest, Op
 from storage_engine.wire.put_coalescer import PutCoalescer, answer_puts, fail_puts, failed_put
 from storage_engine.wire.struct import Wire
@@ -83,6 +86,7 @@ class AsyncStoreClient(AsyncCalls):
         self._is_closed = False
         self._last_failure = "not started"
         self._put_bytes_max = 0  # of one put, which always travels in one frame; the engine tells
+        self._heard: Callable[[Notice], None] | None = None
         self.hello: HelloReply | None = None
 
     @property
@@ -103,6 +107,16 @@ class AsyncStoreClient(AsyncCalls):
                 await self._connected.wait()
         except TimeoutError as exc:
             raise self._unavailable() from exc
+
+    def listen(self, heard: Callable[[Notice], None]) -> None:
+        """Have ``heard`` called with each notice of the engine; it must not raise. Those of a time
+        without a connection are missed.
+        """
+        self._heard = heard
+        if self.is_connected and self._transport is not None:
+            request_id, _ = self._register(Op.HELLO, None)
+            payload = encode_struct(HelloRequest(client=self._client_name, is_listening=True))
+            self._transport.write(encode_frame(Op.HELLO, request_id, payload))
 
     async def aclose(self) -> None:
         """Close the connection; requests in flight fail with ``OutcomeUnknown``."""
@@ -236,7 +250,11 @@ class AsyncStoreClient(AsyncCalls):
         """Called by the connection for each reply frame."""
         entry = self._inflight.pop(request_id, None)
         if entry is None:
-            return  # it had timed out
+            if op == Op.NOTICE and self._heard is not None:
+                notice = decode_reply(Op.NOTICE, payload)
+                assert isinstance(notice, Notice)
+                self._heard(notice)
+            return  # otherwise it had timed out
         if entry.op is Op.PUT:
             self._put_inflight_bytes -= entry.put_bytes
             self._put_frame_ended()
@@ -281,9 +299,10 @@ class AsyncStoreClient(AsyncCalls):
         self._transport = transport
         try:
             async with asyncio.timeout(self._config.request_timeout_ms / 1_000):
-                self.hello = await self._ask(
-                    Op.HELLO, HelloRequest(client=self._client_name), HelloReply
+                request = HelloRequest(
+                    client=self._client_name, is_listening=self._heard is not None
                 )
+                self.hello = await self._ask(Op.HELLO, request, HelloReply)
         except (StoreError, TimeoutError) as exc:
             self._last_failure = str(exc)
             return False

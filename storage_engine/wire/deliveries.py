@@ -21,6 +21,12 @@ class SubscribeRequest(Wire, frozen=True, kw_only=True):
     filter_kind: FilterKind = FilterKind.TAG
 
 
+class SubscribeReply(Wire, frozen=True, kw_only=True):
+    """``is_paused``: the group gets nothing until it is resumed."""
+
+    is_paused: bool
+
+
 class ReceiveRequest(Wire, frozen=True, kw_only=True, omit_defaults=True):
     """Lease up to ``messages_max`` messages of ``topic`` to ``member_id`` of ``group``.
 

@@ -20,6 +20,7 @@ PUT reply       ``store_timestamp_ms`` i64, then for each record ``queue_offset`
 RECEIVE reply   u32 length, MessagePack ``ReceiveHead``, then the records back to back.
 PULL reply      u32 length, MessagePack ``PullHead``, then the records back to back.
 LOOK_UP reply   u32 length, MessagePack ``LookUpHead``, then the records back to back.
+NOTICE          from the engine, unasked, to clients that listen; there is no request of it.
 all others      one MessagePack struct each way, as listed in ``REQUEST_TYPES`` and ``REPLY_TYPES``.
 error reply     MessagePack ``ErrorReply``.
 
@@ -39,10 +40,12 @@ from storage_engine.wire.deliveries import (
     ReceiveRequest,
     SettleReply,
     SettleRequest,
+    SubscribeReply,
     SubscribeRequest,
 )
 from storage_engine.wire.groups import GroupConfig, GroupList, GroupRef, GroupStats
 from storage_engine.wire.members import GroupMembers
+from storage_engine.wire.notices import Notice
 from storage_engine.wire.observing import (
     ObserveReply,
     OffsetsChangedReply,
@@ -59,6 +62,12 @@ from storage_engine.wire.reads import (
     OffsetAtTimeReply,
     OffsetAtTimeRequest,
     PullRequest,
+)
+from storage_engine.wire.sessions import (
+    SessionAbsentRequest,
+    SessionKeepRequest,
+    SessionTakeReply,
+    SessionTakeRequest,
 )
 from storage_engine.wire.struct import Wire
 from storage_engine.wire.topics import TopicConfig, TopicList, TopicRef, TopicStats
@@ -87,6 +96,10 @@ class Op(enum.IntEnum):
     OFFSET_RESET = 23
     LEAVE = 24
     SUBSCRIBE = 25
+    NOTICE = 28  # from the engine only, with request_id 0
+    SESSION_KEEP = 29
+    SESSION_TAKE = 30
+    SESSION_ABSENT = 31
     TOPIC_PUT = 32
     TOPIC_LIST = 33
     TOPIC_STATS = 34
@@ -106,10 +119,14 @@ class Op(enum.IntEnum):
 
 
 class HelloRequest(Wire, frozen=True, kw_only=True):
-    """First frame of a connection. ``proof`` is empty on a unix socket."""
+    """First frame of a connection. ``proof`` is empty on a unix socket.
+
+    ``is_listening``: notices are wanted from now on; may be said later, by another HELLO.
+    """
 
     client: str
     proof: bytes = b""
+    is_listening: bool = False
 
 
 class HelloReply(Wire, frozen=True, kw_only=True):
@@ -191,6 +208,9 @@ REQUEST_TYPES: Final[dict[Op, type[Wire]]] = {
     Op.PURGE: PurgeRequest,
     Op.OFFSETS_CHANGED: OffsetsChangedRequest,
     Op.OBSERVE: Empty,
+    Op.SESSION_KEEP: SessionKeepRequest,
+    Op.SESSION_TAKE: SessionTakeRequest,
+    Op.SESSION_ABSENT: SessionAbsentRequest,
 }
 REPLY_TYPES: Final[dict[Op, type[Wire]]] = {
     Op.HELLO: HelloReply,
@@ -214,8 +234,12 @@ REPLY_TYPES: Final[dict[Op, type[Wire]]] = {
     Op.STATS: StatsReply,
     Op.REDRIVE: RedriveReply,
     Op.LEAVE: Empty,
-    Op.SUBSCRIBE: Empty,
+    Op.SUBSCRIBE: SubscribeReply,
     Op.PURGE: PurgeReply,
     Op.OFFSETS_CHANGED: OffsetsChangedReply,
     Op.OBSERVE: ObserveReply,
+    Op.NOTICE: Notice,
+    Op.SESSION_KEEP: Empty,
+    Op.SESSION_TAKE: SessionTakeReply,
+    Op.SESSION_ABSENT: Empty,
 }

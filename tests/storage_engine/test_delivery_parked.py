@@ -105,7 +105,7 @@ async def test_only_so_many_messages_are_in_flight_and_acks_make_room_for_those_
     ("field", "value"),
     [
         ("messages_max", 0), ("messages_max", 1_025), ("messages_max", -1), ("lease_ms", 999),
-        ("lease_ms", 43_200_001), ("wait_ms", -1), ("wait_ms", 30_001),
+        ("lease_ms", 43_200_001), ("wait_ms", -1), ("wait_ms", 300_001),
     ],
 )  # fmt: skip
 async def test_limits_of_a_receive_are_checked(tmp_path: Path, field: str, value: int) -> None:

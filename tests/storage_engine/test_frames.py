@@ -64,7 +64,8 @@ def test_numbers_of_the_protocol_never_change() -> None:
     assert {op.name: op.value for op in Op} == {
         "HELLO": 1, "PING": 2, "CANCEL": 3, "PUT": 16, "PULL": 17, "RECEIVE": 18, "SETTLE": 19,
             "LOOK_UP": 20, "OFFSET_AT_TIME": 21, "OFFSET_COMMIT": 22, "OFFSET_RESET": 23,
-            "LEAVE": 24, "SUBSCRIBE": 25,
+            "LEAVE": 24, "SUBSCRIBE": 25, "NOTICE": 28,
+        "SESSION_KEEP": 29, "SESSION_TAKE": 30, "SESSION_ABSENT": 31,
         "TOPIC_PUT": 32, "TOPIC_LIST": 33, "TOPIC_STATS": 34, "TOPIC_DELETE": 35,
         "GROUP_PUT": 40, "GROUP_LIST": 41, "GROUP_STATS": 42, "GROUP_DELETE": 43,
         "GROUP_MEMBERS": 45, "TRACE": 46, "OFFSETS_CHANGED": 44, "OBSERVE": 47,
@@ -190,7 +191,7 @@ def test_requests_come_back_as_they_were() -> None:
 
 
 def test_every_operation_has_its_structs() -> None:
-    assert set(REQUEST_TYPES) == set(Op) - {Op.PUT}
+    assert set(REQUEST_TYPES) == set(Op) - {Op.PUT, Op.NOTICE}
     assert set(REPLY_TYPES) == set(Op) - {Op.PUT, Op.PULL, Op.RECEIVE, Op.LOOK_UP}
 
 

@@ -75,9 +75,9 @@ class Codec(Protocol):
     def encode(self, frame: msgspec.Struct) -> bytes: ...
 
     def encode_messages(
-        self, sid: int, first_tag: int, records: Sequence[Record], attempts: Sequence[int]
+        self, sid: int, tags: Sequence[int], records: Sequence[Record], attempts: Sequence[int]
     ) -> bytes:
-        """A ``msgs`` frame; the tags are ``first_tag`` and those that follow it."""
+        """A ``msgs`` frame; tags and attempts run along the records."""
 
 
 class _JsonEnvelope(msgspec.Struct):
@@ -134,16 +134,14 @@ class JsonCodec:
         return self._encode(frame)
 
     def encode_messages(
-        self, sid: int, first_tag: int, records: Sequence[Record], attempts: Sequence[int]
+        self, sid: int, tags: Sequence[int], records: Sequence[Record], attempts: Sequence[int]
     ) -> bytes:
         return self._encode(
             pushes.JsonMessages(
                 sid,
                 [
                     _json_delivered(tag, record, attempt)
-                    for tag, (record, attempt) in enumerate(
-                        zip(records, attempts, strict=True), first_tag
-                    )
+                    for tag, record, attempt in zip(tags, records, attempts, strict=True)
                 ],
             )
         )
@@ -240,7 +238,7 @@ class PackCodec:
         return self._encode(frame)
 
     def encode_messages(
-        self, sid: int, first_tag: int, records: Sequence[Record], attempts: Sequence[int]
+        self, sid: int, tags: Sequence[int], records: Sequence[Record], attempts: Sequence[int]
     ) -> bytes:
         delivered = pushes.PackDelivered
         return self._encode(
@@ -260,9 +258,7 @@ class PackCodec:
                         split_json_mark(r.properties)[1] if r.properties else r.properties,
                         r.body,
                     )
-                    for tag, (r, attempt) in enumerate(
-                        zip(records, attempts, strict=True), first_tag
-                    )
+                    for tag, r, attempt in zip(tags, records, attempts, strict=True)
                 ],
             )
         )

@@ -25,17 +25,19 @@ from mqservice.delivery.limits import (
     LEASE_MS_MIN,
     NACK_DELAY_MS_MAX,
     NACK_REASON_CHARS_MAX,
+    RESUME_TTL_MS_DEFAULT,
+    RESUME_TTL_MS_MAX,
     SETTLE_COUNT_MAX,
     SUBSCRIPTION_COUNT_MAX,
 )
 from mqservice.delivery.produce import BatchAnswer, PendingPut, check_batch
 from mqservice.delivery.socket import frames, pushes
+from mqservice.delivery.socket.resumption import Resumption
 from mqservice.delivery.socket.subscription import Subscription
 from mqservice.errors import problem_from_store
 from mqservice.groups.routes import GroupRoute
 from mqservice.lib.names import name_fault
 from mqservice.lib.problem import Problem
-from mqservice.lib.request_ids import new_request_id
 from mqservice.store import StoreError
 from mqservice.topics.routes import TopicRoute
 
@@ -54,39 +56,14 @@ class Commands:
         self.principal = principal
         self.puts: set[asyncio.Task[None]] = set()
         self._session = session
-        self._namespace = namespace
+        self.namespace = namespace
         self._client = client
-        # Any: each command goes to the one method that takes its type.
-        self._methods: dict[type[Any], Callable[[Any], Coroutine[Any, Any, None]]] = {
-            frames.JsonHello: self._hello,
-            frames.PackHello: self._hello,
-            frames.JsonPublish: self._publish,
-            frames.PackPublish: self._publish,
-            frames.JsonSubscribe: self._subscribe,
-            frames.PackSubscribe: self._subscribe,
-            frames.JsonAddCredit: self._add_credit,
-            frames.PackAddCredit: self._add_credit,
-            frames.JsonAck: self._ack,
-            frames.PackAck: self._ack,
-            frames.JsonNack: self._nack,
-            frames.PackNack: self._nack,
-            frames.JsonExtend: self._extend,
-            frames.PackExtend: self._extend,
-            frames.JsonDeadLetter: self._dead_letter,
-            frames.PackDeadLetter: self._dead_letter,
-            frames.JsonUnsubscribe: self._unsubscribe,
-            frames.PackUnsubscribe: self._unsubscribe,
-            frames.JsonPing: self._ping,
-            frames.PackPing: self._ping,
-            frames.JsonPong: self._pong,
-            frames.PackPong: self._pong,
-        }
 
     async def run(self, command: frames.AnyCommand) -> None:
         """Raises Fault, Problem or StoreError for a command that cannot be done."""
         if not self._session.is_open and not isinstance(command, frames.Hello):
             raise Fault("", "BAD_REQUEST", "say hello first")
-        await self._methods[type(command)](command)
+        await _METHODS[type(command)](self, command)
 
     async def _hello(self, command: frames.Hello) -> None:
         if self._session.is_open:
@@ -95,21 +72,41 @@ class Commands:
             if not command.max_frame >= FRAME_BYTES_MIN:
                 raise Fault("/max_frame", "BAD_REQUEST", f"max_frame is at least {FRAME_BYTES_MIN}")
             self._session.frame_bytes_max = min(command.max_frame, FRAME_BYTES_MAX)
+        ttl_ms = RESUME_TTL_MS_DEFAULT if command.resume_ttl_ms is None else command.resume_ttl_ms
+        if not 0 <= ttl_ms <= RESUME_TTL_MS_MAX:
+            detail = f"a session is kept for 0 to {RESUME_TTL_MS_MAX} ms, found {ttl_ms}"
+            raise Fault("/resume_ttl_ms", "BAD_REQUEST", detail)
+        resumption = None
+        if command.resume is not None:
+            resumption = Resumption(self._session, self, command.resume)
         self._session.is_open = True
-        await self._session.send_frame(
-            self._session.codec.encode(
-                self._session.codec.Welcome(
-                    id=command.id,
-                    session=f"s_{new_request_id()}",
-                    ping_ms=self._session.context.times.ping_ms,
-                    pong_ms=self._session.context.times.pong_ms,
-                )
+        self._session.resume_ttl_ms = ttl_ms
+        async with self._session.only_sender() as send:
+            is_resumed = resumption is not None and await resumption.take()
+            await send(self._welcome(command.id, is_resumed=is_resumed))
+        if resumption is not None and is_resumed:
+            await resumption.go_on()
+
+    def _welcome(self, command_id: int | None, *, is_resumed: bool) -> bytes:
+        session = self._session
+        token = None
+        if session.resume_ttl_ms:
+            tokens = session.context.resume_tokens
+            token = tokens.token(session.session_id, self.principal, self.namespace)
+        return session.codec.encode(
+            session.codec.Welcome(
+                id=command_id,
+                session=session.session_id,
+                resume_token=token,
+                resumed=is_resumed,
+                ping_ms=session.context.times.ping_ms,
+                pong_ms=session.context.times.pong_ms,
             )
         )
 
     async def _publish(self, command: frames.JsonPublish | frames.PackPublish) -> None:
         self.principal.require(Scope.PRODUCE)
-        route = await self._topic_route(command.topic)
+        route = await self.topic_route(command.topic)
         try:
             offers = check_batch(command.m, route)
         except Fault as fault:
@@ -143,8 +140,8 @@ class Commands:
         wanted = filter_of("/filter", command.filter)
         if command.mode not in (None, "shared"):
             raise Fault("/mode", "BAD_REQUEST", "only the mode shared is supported")
-        topic = await self._topic_route(command.topic)
-        group = await self._group_route(command.group)
+        topic = await self.topic_route(command.topic)
+        group = await self.group_route(command.group)
         lease_ms = group.lease_ms if command.lease_ms is None else command.lease_ms
         _check_lease("/lease_ms", lease_ms)
         _check_auto_extend(command.auto_extend_ms)
@@ -162,17 +159,18 @@ class Commands:
                 min(credit.msgs, CREDIT_MSGS_MAX), min(credit.bytes, CREDIT_BYTES_MAX)
             ),
         )
-        await subscription.membership.announce()
-        self._session.subscriptions[command.sid] = subscription
-        await self._session.send_ok(command.id, pushes.Subscribed(subscription.credit))
+        await subscription.announce()
+        self._session.add(subscription)
+        await self._session.send_ok(command.id, pushes.Subscribed(subscription.credits.left))
         if not self._session.context.drain.has_begun:
-            subscription.start()
+            subscription.pusher.start()
+        subscription.tell_paused()
 
     async def _add_credit(self, command: frames.AddCredit) -> None:
         _check_credit(command.msgs, command.bytes)
         subscription = self._subscription(command.sid)
         subscription.add_credit(command.msgs, command.bytes)
-        await self._session.send_ok(command.id, pushes.Subscribed(subscription.credit))
+        await self._session.send_ok(command.id, pushes.Subscribed(subscription.credits.left))
 
     async def _ack(self, command: frames.Ack) -> None:
         subscription = self._subscription(command.sid)
@@ -218,7 +216,7 @@ class Commands:
         if not command.drain:
             await subscription.close("unsubscribed")
         if not subscription.outstanding_count:
-            self._session.subscriptions.pop(command.sid, None)
+            self._session.remove(subscription)
         await self._session.send_ok(command.id, pushes.Unsubscribed(subscription.outstanding_count))
 
     async def _ping(self, _: frames.Ping) -> None:
@@ -233,22 +231,22 @@ class Commands:
             raise Fault("/sid", "NOT_FOUND", f"there is no subscription {sid}")
         return subscription
 
-    async def _topic_route(self, name: str) -> TopicRoute:
+    async def topic_route(self, name: str) -> TopicRoute:
         routes = self._session.context.caches.routes
-        route = routes.topic(self.principal, self._namespace, name)
+        route = routes.topic(self.principal, self.namespace, name)
         if route is None:
             if fault := name_fault(name):
                 raise Fault("/topic", "ILLEGAL_TOPIC", fault)
-            route = await routes.load_topic(self.principal, self._namespace, name)
+            route = await routes.load_topic(self.principal, self.namespace, name)
         return route
 
-    async def _group_route(self, name: str) -> GroupRoute:
+    async def group_route(self, name: str) -> GroupRoute:
         routes = self._session.context.caches.routes
-        route = routes.group(self.principal, self._namespace, name)
+        route = routes.group(self.principal, self.namespace, name)
         if route is None:
             if fault := name_fault(name):
                 raise Fault("/group", "ILLEGAL_GROUP", fault)
-            route = await routes.load_group(self.principal, self._namespace, name)
+            route = await routes.load_group(self.principal, self.namespace, name)
         return route
 
 
@@ -278,3 +276,30 @@ def _check_reason(pointer: str, reason: str | None) -> None:
 def _check_credit(msgs: int, bytes_count: int) -> None:
     if msgs < 0 or bytes_count < 0:
         raise Fault("/credit", "BAD_REQUEST", "credit must not be negative")
+
+
+# Any: each command goes to the one method that takes its type.
+_METHODS: Final[dict[type[Any], Callable[[Commands, Any], Coroutine[Any, Any, None]]]] = {
+    frames.JsonHello: Commands._hello,
+    frames.PackHello: Commands._hello,
+    frames.JsonPublish: Commands._publish,
+    frames.PackPublish: Commands._publish,
+    frames.JsonSubscribe: Commands._subscribe,
+    frames.PackSubscribe: Commands._subscribe,
+    frames.JsonAddCredit: Commands._add_credit,
+    frames.PackAddCredit: Commands._add_credit,
+    frames.JsonAck: Commands._ack,
+    frames.PackAck: Commands._ack,
+    frames.JsonNack: Commands._nack,
+    frames.PackNack: Commands._nack,
+    frames.JsonExtend: Commands._extend,
+    frames.PackExtend: Commands._extend,
+    frames.JsonDeadLetter: Commands._dead_letter,
+    frames.PackDeadLetter: Commands._dead_letter,
+    frames.JsonUnsubscribe: Commands._unsubscribe,
+    frames.PackUnsubscribe: Commands._unsubscribe,
+    frames.JsonPing: Commands._ping,
+    frames.PackPing: Commands._ping,
+    frames.JsonPong: Commands._pong,
+    frames.PackPong: Commands._pong,
+}

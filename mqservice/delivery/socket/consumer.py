@@ -2,7 +2,7 @@
 
     websocket.connect ──▶ key, namespace, subprotocol ──▶ accept, or an HTTP problem instead
     websocket.receive ──▶ Session.take_frame
-    end (bad frame, stall, shutdown, client gone) ──▶ leases given back ──▶ close code
+    end (bad frame, stall, shutdown, client gone) ──▶ session kept or given back ──▶ close code
 
 ``dispatch`` and the loop around it are our own: Channels hops through its database thread before
 each event and makes two tasks for it, which would be the larger part of the work for a frame of
@@ -41,7 +41,13 @@ log = logging.getLogger(__name__)
 AUTH_CODE: Final = 4401
 NOT_FOUND_CODE: Final = 4404
 TRY_LATER_CODE: Final = 1013
-_CLOSE_CODES: Final = {401: AUTH_CODE, 403: 4403, 404: NOT_FOUND_CODE, 503: TRY_LATER_CODE}
+_CLOSE_CODES: Final = {
+    401: AUTH_CODE,
+    403: 4403,
+    404: NOT_FOUND_CODE,
+    429: 4429,
+    503: TRY_LATER_CODE,
+}
 _BAD_FRAME_CODE: Final = 4400
 
 
@@ -58,6 +64,7 @@ class DeliveryConsumer(AsyncConsumer):
         self._receive: Receive
         self._send: Send
         self._session: Session | None = None
+        self._tenant_id: int | None = None
         self._reader: asyncio.Task[Any] | None = None  # Any: the server's task, result unused
 
     async def __call__(
@@ -89,8 +96,12 @@ class DeliveryConsumer(AsyncConsumer):
                 raise
             self._reader.uncancel()
         finally:
-            if self._session is not None:
-                await self._session.close()
+            try:
+                if self._session is not None:
+                    await self._session.close(is_kept=ending is None or ending.is_kept)
+            finally:
+                if self._tenant_id is not None:
+                    self._context.sessions.dismiss(self._tenant_id)
         if ending is not None:
             await self._send_close(ending)
 
@@ -119,6 +130,8 @@ class DeliveryConsumer(AsyncConsumer):
             principal = await self._principal(authorization)
             namespace = self._namespace(principal)
             codec = self._codec()
+            self._context.sessions.admit(principal.tenant_id)
+            self._tenant_id = principal.tenant_id
         except Problem as problem:
             await self._refuse(problem, request_id)
             raise StopConsumer from None
@@ -136,7 +149,6 @@ class DeliveryConsumer(AsyncConsumer):
             principal=principal,
             namespace=namespace,
             client=self._client(),
-            name=request_id,
             send=self._send,
             interrupt=self._interrupt,
         )

@@ -55,12 +55,38 @@ class DeadLetterItem(msgspec.Struct, frozen=True, array_like=True, forbid_unknow
     reason: str | None = None
 
 
+class Have(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """An array in both subprotocols: [sid, upto, [tag, ...]].
+
+    The client has the messages of this subscription up to the tag ``upto``, and those in ``t``.
+    """
+
+    sid: int
+    upto: int = 0
+    t: list[int] = []
+
+
+class Resume(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Which session to go on with. With ``have``, what it leaves out is sent again."""
+
+    session: str
+    token: str
+    have: list[Have] | None = None
+
+
+class PackResume(Resume, frozen=True, array_like=True):
+    pass
+
+
 class Hello(Command, frozen=True, kw_only=True):
-    """``max_frame``: the largest frame in bytes that the client takes."""
+    """``max_frame``: the largest frame in bytes that the client takes. ``resume_ttl_ms``: how long
+    the session is kept for it while it is away; 0: not at all.
+    """
 
     client: str | None = None
-    resume: None = None
+    resume: Resume | None = None
     max_frame: int | None = None
+    resume_ttl_ms: int | None = None
 
 
 class Publish(Command, frozen=True, kw_only=True):
@@ -182,8 +208,8 @@ class JsonPong(Pong, frozen=True, tag_field="op", tag="pong"):
     pass
 
 
-class PackHello(Hello, frozen=True, array_like=True, tag=1):
-    pass
+class PackHello(Hello, frozen=True, kw_only=True, array_like=True, tag=1):
+    resume: PackResume | None = None
 
 
 class PackPublish(Publish, frozen=True, kw_only=True, array_like=True, tag=3):

@@ -29,6 +29,7 @@ class Delivery(NamedTuple):
     body_bytes: int
     lease_until_ms: int
     extend_until_ms: int  # how long its lease is extended by itself; 0: never
+    attempt: int
 
 
 def nack_of(
@@ -80,6 +81,7 @@ class Held:
     def __init__(self) -> None:
         self.outstanding: dict[int, Delivery] = {}
         self._late: dict[int, Delivery] = {}
+        self._why_lost: dict[int, str] = {}
         self._next_tag = 1
 
     def add(self, received: Received, extend_until_ms: int) -> Taken:
@@ -96,17 +98,50 @@ class Held:
                 len(record.body),
                 until_ms,
                 extend_until_ms,
+                attempt,
             )
-            for record in records
+            for record, attempt in zip(records, head.attempts, strict=True)
         ]
         self._next_tag = first_tag + len(given)
         tagged = list(zip(range(first_tag, self._next_tag), given, strict=True))
         self.outstanding.update(tagged)
         return Taken(tagged, len(given), sum([one.body_bytes for one in given]))
 
+    def restore(
+        self,
+        next_tag: int,
+        outstanding: dict[int, Delivery],
+        late: dict[int, Delivery],
+        why_lost: dict[int, str],
+    ) -> None:
+        """Go on from what another session had come to."""
+        self._next_tag = next_tag
+        self.outstanding = outstanding
+        self._late = late
+        self._why_lost = why_lost
+
+    @property
+    def why_lost(self) -> dict[int, str]:
+        """Of the late ones, why those were lost that were."""
+        return {tag: why for tag, why in self._why_lost.items() if tag in self._late}
+
     @property
     def next_tag(self) -> int:
         return self._next_tag
+
+    @property
+    def late(self) -> dict[int, Delivery]:
+        return self._late
+
+    @property
+    def body_bytes(self) -> int:
+        """Of all that is outstanding."""
+        return sum([delivery.body_bytes for delivery in self.outstanding.values()])
+
+    def leased(self, now_ms: int) -> list[Delivery]:
+        """All whose lease has not ended; some of the late ones were revoked only."""
+        late = [each for each in self._late.values() if each.lease_until_ms > now_ms]
+        return [*self.outstanding.values(), *late]
 
     def take(self, tags: Iterable[int], failures: list[pushes.TagFailure]) -> Taken:
         """Take ``tags`` out; one that was never given is a failure.
@@ -134,12 +169,16 @@ class Held:
         """Whether ``tag`` can still be settled although its credit has been returned."""
         return tag in self._late
 
-    def remember_late(self, deliveries: Iterable[tuple[int, Delivery]]) -> None:
+    def remember_late(self, deliveries: list[tuple[int, Delivery]], why: str | None = None) -> None:
         """Keep what may still be settled although its credit has been returned."""
         late = self._late
         late.update(deliveries)
+        if why is not None:
+            self._why_lost.update((tag, why) for tag, _ in deliveries)
         while len(late) > LATE_TAG_COUNT_MAX:
             del late[next(iter(late))]
+        if len(self._why_lost) > 2 * LATE_TAG_COUNT_MAX:
+            self._why_lost = self.why_lost
 
     def ended(self, now_ms: int) -> list[int]:
         """Tags whose lease has ended."""

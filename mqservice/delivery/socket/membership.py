@@ -14,7 +14,7 @@ import contextlib
 from dataclasses import dataclass
 
 from mqservice.delivery.filters import WantedFilter
-from mqservice.delivery.limits import WAIT_MS_MAX
+from mqservice.delivery.limits import PUSH_WAIT_MS
 from mqservice.store import LeaveRequest, ReceiveRequest, Store, StoreError, SubscribeRequest
 
 
@@ -29,9 +29,9 @@ class Membership:
     wanted: WantedFilter
     lease_ms: int
 
-    async def announce(self) -> None:
-        """Raises StoreError when it is refused. An engine that is away does not refuse: the fetches
-        wait for it.
+    async def announce(self) -> bool | None:
+        """Whether the group is paused. Raises StoreError when it is refused. An engine that is away
+        does not refuse: the fetches wait for it; None.
         """
         request = SubscribeRequest(
             group=self.group,
@@ -41,10 +41,11 @@ class Membership:
             filter_kind=self.wanted.kind,
         )
         try:
-            await self.store.subscribe(request)
+            return (await self.store.subscribe(request)).is_paused
         except StoreError as exc:
             if not exc.retriable:
                 raise
+            return None
 
     def order(self, *, messages_max: int, bytes_max: int) -> ReceiveRequest:
         """A fetch that waits as long as it may."""
@@ -54,7 +55,7 @@ class Membership:
             member_id=self.member_id,
             messages_max=messages_max,
             bytes_max=bytes_max,
-            wait_ms=WAIT_MS_MAX,
+            wait_ms=PUSH_WAIT_MS,
             lease_ms=self.lease_ms,
             filter=self.wanted.text,
             filter_kind=self.wanted.kind,

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+import asyncio
+from collections.abc import Coroutine
+from typing import Any, Protocol
 
 from mqservice.delivery.context import DeliveryContext
 from mqservice.delivery.socket.codec import Codec
@@ -13,11 +15,17 @@ class Session(Protocol):
 
     context: DeliveryContext
     codec: Codec
-    member_id: str
     frame_bytes_max: int
+
+    @property
+    def member_id(self) -> str:
+        """The engine's member is this and the sid."""
+
+    def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Run ``work`` until the session ends."""
 
     async def send_frame(self, frame: bytes) -> None:
         """Raises OSError once the client is gone."""
 
-    def end(self, code: int, reason: str) -> None:
+    def end(self, code: int, reason: str, *, is_kept: bool) -> None:
         """Close the session soon."""

@@ -30,7 +30,10 @@ class PackLimits(Limits, frozen=True, array_like=True):
 
 
 class Welcome(msgspec.Struct, frozen=True, kw_only=True):
-    """Answer to hello. ``resume_token`` is null until sessions can be resumed."""
+    """Answer to hello. ``resume_token`` is null when the session is not kept for the client.
+
+    ``resumed``: it is the session asked for, with all its subscriptions; else a new one.
+    """
 
     id: int | None
     session: str
@@ -74,15 +77,22 @@ class PackDelivered(Delivered, frozen=True, gc=False, array_like=True):
 
 
 class Lost(msgspec.Struct, frozen=True):
-    """These tags are no longer the client's; ``why`` is lease_expired for now."""
+    """These tags are no longer the client's.
+
+    ``why``: lease_expired; reset, offsets were set; revoked, others read the queue since the
+    assignment number ``generation``; deleted.
+    """
 
     sid: int
     t: list[int]
     why: str
+    generation: int | None = None
 
 
 class Flow(msgspec.Struct, frozen=True):
-    """Why a subscription gets no messages: ``credit`` is used up; or ``open`` again."""
+    """Why a subscription gets no messages: ``credit`` is used up, or its group is ``paused``; or
+    ``open`` again.
+    """
 
     sid: int
     state: str

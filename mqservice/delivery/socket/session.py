@@ -3,6 +3,7 @@
     frame ──▶ commands ──▶ [Session] ──▶ Subscription.ack, nack, extend, ...
                               │ pub ──▶ store.put ──▶ ok
     tick (1 s) ──▶ ping, stall, leases that ended, key still valid
+    end ──▶ kept in the engine for its client, or all given back
 
 States: connected ──hello──▶ open ──drain──▶ draining ──▶ ended. A command before hello is refused.
 """
@@ -10,8 +11,9 @@ States: connected ──hello──▶ open ──drain──▶ draining ──
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from typing import Any, Final
 
 import msgspec
@@ -23,33 +25,37 @@ from mqservice.delivery.http import Send
 from mqservice.delivery.limits import (
     FRAME_BYTES_DEFAULT,
     FRAME_BYTES_MAX,
+    KEPT_BYTES_MAX,
     RECONNECT_MS,
 )
 from mqservice.delivery.socket.codec import Codec, CommandRefused, FrameBroken
 from mqservice.delivery.socket.commands import Commands
-from mqservice.delivery.socket.subscription import Subscription
+from mqservice.delivery.socket.kept import held_leases, kept_session
+from mqservice.delivery.socket.subscription import Subscription, close_all
 from mqservice.errors import problem_from_store
 from mqservice.lib.problem import Problem
-from mqservice.store import StoreError
+from mqservice.lib.request_ids import new_request_id
+from mqservice.store import SessionKeepRequest, StoreError
 
 log = logging.getLogger(__name__)
 
 BAD_FRAME_CODE: Final = 4400
 AUTH_CODE: Final = 4401
 STALLED_CODE: Final = 4408
+TAKEN_OVER_CODE: Final = 4409
 TOO_LARGE_CODE: Final = 4413
 RESTART_CODE: Final = 1012
 _REASON_BYTES_MAX: Final = 120  # a close frame has room for 123
 _RECHECK_TICKS: Final = 5  # a revoked key ends its sockets within five ticks
-_PUT_COUNT_MAX: Final = 64
 
 
 class SessionEnded(Exception):
-    """The server ends the session with a close code."""
+    """The server closes with a code. ``is_kept``: the client may take the session up again."""
 
-    def __init__(self, code: int, reason: str) -> None:
+    def __init__(self, code: int, reason: str, *, is_kept: bool = False) -> None:
         super().__init__(reason)
         self.code = code
+        self.is_kept = is_kept
         self.reason = reason.encode()[:_REASON_BYTES_MAX].decode(errors="ignore")
 
 
@@ -69,18 +75,18 @@ class Session:
         principal: Principal,
         namespace: str,
         client: tuple[str, int],
-        name: str,
         send: Send,
         interrupt: Callable[[], None],
     ) -> None:
         """``interrupt`` wakes whoever waits for frames, once ``ending`` says why."""
         self.context = context
         self.codec = codec
-        self.member_id = f"ws-{name}"
+        self.session_id = f"s_{new_request_id()}"
+        self.resume_ttl_ms = 0
         self.frame_bytes_max = FRAME_BYTES_DEFAULT
         self.ending: SessionEnded | None = None
         self._is_text = codec.name.endswith(".json")
-        self._authorization = authorization
+        self.authorization = authorization
         self._send = send
         self._interrupt = interrupt
         self.subscriptions: dict[int, Subscription] = {}
@@ -95,12 +101,22 @@ class Session:
         self._heard_ms = now_ms
         self._pinged_ms: int | None = None
         self._tick_count = 0
-        self._ticker = asyncio.get_running_loop().call_later(
-            context.times.tick_ms / 1_000, self._tick
-        )
         self._on_drain = self._begin_drain
         context.drain.join(self._on_drain)
         self._commands = Commands(self, principal, namespace, client)
+        context.sessions.join(self)
+
+    @property
+    def member_id(self) -> str:
+        return f"ws-{self.session_id}"
+
+    def add(self, subscription: Subscription) -> None:
+        self.subscriptions[subscription.sid] = subscription
+        self.context.sessions.follow(subscription)
+
+    def remove(self, subscription: Subscription) -> None:
+        self.subscriptions.pop(subscription.sid, None)
+        self.context.sessions.unfollow(subscription)
 
     # Frames in ----------------------------------------------------------------------------------
 
@@ -157,18 +173,27 @@ class Session:
     async def send_frame(self, frame: bytes) -> None:
         """Waits while the client does not read. Raises OSError once it is gone."""
         async with self._send_lock:
-            if self._is_over:
-                raise SessionOver
-            self._sender = asyncio.current_task()
-            self._sending_since_ms = self.context.clock.monotonic_ms()
-            try:
-                if self._is_text:
-                    await self._send({"type": "websocket.send", "text": frame.decode()})
-                else:
-                    await self._send({"type": "websocket.send", "bytes": frame})
-            finally:
-                self._sender = None
-                self._sending_since_ms = None
+            await self._send_now(frame)
+
+    @contextlib.asynccontextmanager
+    async def only_sender(self) -> AsyncIterator[Callable[[bytes], Awaitable[None]]]:
+        """Frames of others wait until the end of the block, which gets what sends its own."""
+        async with self._send_lock:
+            yield self._send_now
+
+    async def _send_now(self, frame: bytes) -> None:
+        if self._is_over:
+            raise SessionOver
+        self._sender = asyncio.current_task()
+        self._sending_since_ms = self.context.clock.monotonic_ms()
+        try:
+            if self._is_text:
+                await self._send({"type": "websocket.send", "text": frame.decode()})
+            else:
+                await self._send({"type": "websocket.send", "bytes": frame})
+        finally:
+            self._sender = None
+            self._sending_since_ms = None
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.get_running_loop().create_task(self._run(work))
@@ -183,7 +208,7 @@ class Session:
             log.debug("The client is gone", extra={"action": "session_gone"})
         except Exception:
             log.exception("A session failed", extra={"action": "session_failed"})
-            self.end(1011, "the session failed")
+            self.end(1011, "the session failed", is_kept=False)
 
     def ponged(self) -> None:
         """The client has answered a ping."""
@@ -191,61 +216,55 @@ class Session:
 
     # Time ---------------------------------------------------------------------------------------
 
-    def _tick(self) -> None:
+    def tick(self, now_ms: int, wall_ms: int) -> None:
+        """Once each ``tick_ms``; ``now_ms`` is monotonic."""
         if self._is_over:
             return
         times = self.context.times
-        self._ticker = asyncio.get_running_loop().call_later(times.tick_ms / 1_000, self._tick)
-        now_ms = self.context.clock.monotonic_ms()
         since_ms = self._sending_since_ms
         if since_ms is not None and now_ms - since_ms >= times.stall_ms:
-            self.end(STALLED_CODE, f"nothing was read for {times.stall_ms} ms")
+            reason = f"nothing was read for {times.stall_ms} ms"
+            self.end(STALLED_CODE, reason, is_kept=False)
             return
         if not self.is_open and now_ms - self._begun_ms >= times.hello_ms:
-            self.end(STALLED_CODE, f"no hello within {times.hello_ms} ms")
+            self.end(STALLED_CODE, f"no hello within {times.hello_ms} ms", is_kept=False)
             return
         if self._pinged_ms is not None and self._heard_ms <= self._pinged_ms:
             if now_ms - self._pinged_ms >= times.pong_ms:
-                self.end(STALLED_CODE, f"no answer to a ping within {times.pong_ms} ms")
+                reason = f"no answer to a ping within {times.pong_ms} ms"
+                self.end(STALLED_CODE, reason, is_kept=True)
                 return
         elif now_ms - self._heard_ms >= times.ping_ms:
             self._pinged_ms = now_ms
             self.spawn(self.send_frame(self.codec.ping))
-        self._expire()
+        for subscription in list(self.subscriptions.values()):
+            subscription.tick(now_ms, wall_ms)
+            if subscription.is_drained:
+                self.remove(subscription)
         self._tick_count += 1
         if self._tick_count % _RECHECK_TICKS:
             return
-        if self.context.caches.keys.cached(self._authorization) is None:
-            self.spawn(self._recheck_key())
+        if self.context.caches.keys.cached(self.authorization) is None:
+            self.context.sessions.recheck(self.authorization)
 
-    def _expire(self) -> None:
-        now_ms = self.context.clock.now_ms()
-        for subscription in list(self.subscriptions.values()):
-            subscription.extend_by_itself(now_ms)
-            ended = subscription.expire(now_ms)
-            if ended:
-                lost = self.codec.Lost(subscription.sid, ended, "lease_expired")
-                self.spawn(self.send_frame(self.codec.encode(lost)))
-            if state := subscription.flow_change():
-                flow = self.codec.Flow(subscription.sid, state)
-                self.spawn(self.send_frame(self.codec.encode(flow)))
-            if subscription.is_drained:
-                del self.subscriptions[subscription.sid]
-
-    async def _recheck_key(self) -> None:
-        try:
-            self._commands.principal = await self.context.caches.keys.load(self._authorization)
-        except Problem as problem:
-            if problem.status == 401:
-                self.end(AUTH_CODE, "the key is no longer valid")
+    def rechecked(self, principal: Principal | None) -> None:
+        """What the session's key may do now; None: nothing any more."""
+        if principal is None:
+            self.end(AUTH_CODE, "the key is no longer valid", is_kept=False)
+        else:
+            self._commands.principal = principal
 
     # Ending -------------------------------------------------------------------------------------
 
-    def end(self, code: int, reason: str) -> None:
-        """Close with ``code`` soon; the first reason counts."""
+    def end(self, code: int, reason: str, *, is_kept: bool) -> None:
+        """Close with ``code`` soon; the first reason counts. ``is_kept``: see SessionEnded."""
         if self.ending is None and not self._is_over:
-            self.ending = SessionEnded(code, reason)
+            self.ending = SessionEnded(code, reason, is_kept=is_kept)
             self._interrupt()
+
+    def take_over(self) -> None:
+        """Its client goes on with it on another connection, here or elsewhere."""
+        self.end(TAKEN_OVER_CODE, "the session was resumed on another connection", is_kept=True)
 
     def _begin_drain(self) -> None:
         self.spawn(self._drain())
@@ -257,28 +276,59 @@ class Session:
         await self.send_frame(self.codec.encode(goaway))
         subscriptions = list(self.subscriptions.values())
         for subscription in subscriptions:
-            await subscription.stop_fetching()
+            await subscription.leave()
         deadline_ms = self.context.clock.monotonic_ms() + times.grace_ms
         while self.context.clock.monotonic_ms() < deadline_ms:
             if not self._commands.puts and not any(s.outstanding_count for s in subscriptions):
                 break
             await asyncio.sleep(0.02)
-        self.end(RESTART_CODE, "the server restarts")
+        self.end(RESTART_CODE, "the server restarts", is_kept=True)
 
-    async def close(self) -> None:
-        """Give all leases back and end all tasks. Idempotent."""
+    async def close(self, *, is_kept: bool) -> None:
+        """End all tasks; keep the session for its client, or give all back. Idempotent."""
         if self._is_over:
             return
         self._is_over = True
-        self._ticker.cancel()
         self.context.drain.leave(self._on_drain)
         if self._sender is not None and self._sender is not asyncio.current_task():
             self._sender.cancel()
         tasks = [task for task in self._tasks if task is not asyncio.current_task()]
         for task in tasks:
             task.cancel()
-        await asyncio.gather(
-            *(subscription.close("session ended") for subscription in self.subscriptions.values())
+        subscriptions = list(self.subscriptions.values())
+        try:
+            await asyncio.gather(*(subscription.leave() for subscription in subscriptions))
+            await asyncio.gather(*(subscription.settled() for subscription in subscriptions))
+            is_kept = is_kept and await self._keep()
+            if not is_kept:
+                await close_all(subscriptions, "session ended")
+            if tasks:
+                await asyncio.wait(tasks)
+        finally:
+            for subscription in subscriptions:
+                self.context.sessions.unfollow(subscription)
+            self.context.sessions.leave(self, is_kept=is_kept)
+
+    async def _keep(self) -> bool:
+        """Whether the engine has the session now, until its client comes back."""
+        subscriptions = [each for each in self.subscriptions.values() if not each.is_drained]
+        if not self.resume_ttl_ms or not subscriptions:
+            return False
+        held = held_leases(subscriptions, self.context.clock.now_ms())
+        content = kept_session(subscriptions)
+        if len(content) > KEPT_BYTES_MAX:
+            log.info("Too much to keep", extra={"action": "keep_refused", "bytes": len(content)})
+            return False
+        request = SessionKeepRequest(
+            session_id=self.session_id,
+            keep_ms=self.resume_ttl_ms,
+            content=content,
+            held=held,
+            reason="session not resumed",
         )
-        if tasks:
-            await asyncio.wait(tasks)
+        try:
+            await self.context.store.session_keep(request)
+        except StoreError as exc:
+            log.info("Not kept", extra={"action": "keep_refused", "error": str(exc)})
+            return False
+        return True

@@ -89,7 +89,7 @@ class Settlement:
     def add_acks(self, command: Command, deliveries: list[tuple[int, Delivery]]) -> None:
         batch = self._open(command, deliveries)
         acks = batch.acks
-        for _, (topic, queue_id, generation, queue_offset, _, _, _) in deliveries:
+        for _, (topic, queue_id, generation, queue_offset, _, _, _, _) in deliveries:
             key = (topic, queue_id, generation)
             offsets = acks.get(key)
             if offsets is None:

@@ -1,60 +1,70 @@
-"""One subscription of a session: fetches under credit, hands out tags, settles what comes back.
+"""One subscription of a session: who holds which message under which tag, and what becomes of it.
 
-    store.receive ──▶ outstanding[tag] ──▶ msgs frame ──▶ client
-         ▲ credit            │ ack, nack, lease end
-         └───────────────────┴──▶ one store.settle per loop tick
+    Pusher ── fetched ──▶ outstanding[tag] ── msgs frame ──▶ client
+       ▲ credit               │ ack, nack, lease end, lost
+       └──────────────────────┴──▶ one store.settle per loop tick
 
 Invariants: credit + outstanding never exceeds the caps; a message takes its credit when it is
-fetched and returns it when it is settled or its lease ends; at most one fetch is under way, plus
-one batch that is being sent, so a client that stops reading holds two batches and no more.
+fetched and returns it when it is settled, its lease ends or it is lost.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Final
 
 from mqservice.delivery.filters import WantedFilter
-from mqservice.delivery.limits import (
-    CREDIT_BYTES_MAX,
-    CREDIT_MSGS_MAX,
-    FRAME_MESSAGES_MAX,
-)
+from mqservice.delivery.limits import ANNOUNCE_MS
 from mqservice.delivery.socket import frames, pushes
+from mqservice.delivery.socket.credit import Credits
 from mqservice.delivery.socket.held import Delivery, Held, nack_of
 from mqservice.delivery.socket.membership import Membership
 from mqservice.delivery.socket.owner import Session
+from mqservice.delivery.socket.pusher import Pusher
 from mqservice.delivery.socket.settlement import Command, Settlement
 from mqservice.errors import problem_from_store
 from mqservice.groups.routes import GroupRoute
 from mqservice.store import (
-    GroupNotFound,
     Nack,
+    Notice,
+    NoticeKind,
     Received,
-    ReceiveRequest,
-    Record,
     SettleRequest,
     StoreError,
-    SubscriptionConflict,
-    TopicNotFound,
-    shown_record,
+    error_from_code,
 )
 from mqservice.topics.routes import TopicRoute
 
 log = logging.getLogger(__name__)
 
-_RETRY_MS_MIN: Final = 100
-_RETRY_MS_MAX: Final = 2_000
-# A batch that waited longer than this for the socket gets its lease anew once it is sent.
-_HANDOVER_MS_MAX: Final = 1_000
-_NACK_COUNT_MAX: Final = 1_000
+NACK_COUNT_MAX: Final = 1_000
+_MISSED_COUNT_MAX: Final = 64
+_LOST_BY: Final = (NoticeKind.RESET, NoticeKind.REVOKED, NoticeKind.DELETED)
 
 
 class Subscription:
     """See the module's docstring. One event loop uses it."""
+
+    __slots__ = (
+        "_announced_ms",
+        "_auto_extend_ms",
+        "_has_left",
+        "_is_refused",
+        "_missed",
+        "_session",
+        "_settlement",
+        "credits",
+        "group",
+        "held",
+        "lease_ms",
+        "membership",
+        "pusher",
+        "sid",
+        "topic",
+        "wanted",
+    )
 
     def __init__(
         self,
@@ -69,12 +79,16 @@ class Subscription:
         credit: frames.Credit,
     ) -> None:
         self.sid = sid
-        self.is_fetching = True
+        self.topic = topic
+        self.group = group
+        self.wanted = wanted
+        self.lease_ms = lease_ms
         self._session = session
-        self._topic = topic
-        self._group = group
-        self._lease_ms = lease_ms
         self._auto_extend_ms = auto_extend_ms
+        self._announced_ms = session.context.clock.monotonic_ms()
+        self._has_left = False
+        self._is_refused = False
+        self._missed: list[Notice] = []  # heard while a fetch was under way
         self.membership = Membership(
             store=session.context.store,
             group=group.engine_name,
@@ -83,160 +97,120 @@ class Subscription:
             wanted=wanted,
             lease_ms=lease_ms,
         )
-        self._credit_msgs = credit.msgs
-        self._credit_bytes = credit.bytes
-        self._has_credit = asyncio.Event()
-        self._held = Held()
-        self._flow = self._flow_told = "open"
-        self._sent_upto = 0
-        self._pushing: asyncio.Task[None] | None = None
-        self._fetch: asyncio.Task[tuple[Received, int]] | None = None
+        self.credits = Credits(credit)
+        self.held = Held()
+        self.pusher = Pusher(self, session)
         self._settlement = Settlement(self, session)
-        self._credit_changed()
 
     @property
     def outstanding_count(self) -> int:
-        return len(self._held.outstanding)
+        return len(self.held.outstanding)
+
+    @property
+    def auto_extend_ms(self) -> int:
+        return self._auto_extend_ms
 
     @property
     def is_drained(self) -> bool:
         """Whether it pushes nothing more and the client holds nothing more."""
-        return not (self.is_fetching or self._held.outstanding)
+        return self.credits.is_stopped and not self.held.outstanding
 
     @property
-    def credit(self) -> frames.Credit:
-        """What may still be delivered; bytes fall below zero after one large message."""
-        return frames.Credit(self._credit_msgs, self._credit_bytes)
+    def _is_over(self) -> bool:
+        """Whether nothing will be pushed any more."""
+        return self._is_refused or self.credits.is_stopped
 
     @property
     def engine_group(self) -> str:
-        return self._group.engine_name
+        return self.group.engine_name
 
-    # Pushing ------------------------------------------------------------------------------------
+    # Receiving ----------------------------------------------------------------------------------
 
-    def start(self) -> None:
-        """Begin to push."""
-        self._pushing = asyncio.get_running_loop().create_task(self._push())
+    async def announce(self) -> None:
+        """Tell the engine of this member; see ``Membership.announce``. Raises StoreError."""
+        is_paused = await self.membership.announce()
+        if is_paused is not None:
+            self.credits.is_paused = is_paused
 
-    async def _push(self) -> None:
-        try:
-            await self._push_batches()
-        except OSError:
-            log.debug("The client is gone", extra={"action": "push_ended"})
-        except Exception:
-            log.exception("A subscription failed", extra={"action": "push_failed"})
-            self._session.end(1011, "the subscription failed")
-
-    async def _push_batches(self) -> None:
-        """Until cancelled. Survives the engine; ends when topic or group is gone, or the group has
-        another filter by now.
-        """
-        retry_ms = _RETRY_MS_MIN
-        while True:
-            if self._fetch is None:
-                await self._has_credit.wait()
-                self._fetch = self._begin_fetch()
-            # ``wait`` leaves the fetch alone when this task is cancelled, for ``stop_fetching``.
-            await asyncio.wait({self._fetch})
-            try:
-                received, received_ms = self._fetch.result()
-            except (TopicNotFound, GroupNotFound, SubscriptionConflict) as exc:
-                self._fetch = None
-                problem = problem_from_store(exc)
-                codec = self._session.codec
-                err = codec.Err(None, problem.code, False, problem.detail)
-                await self._session.send_frame(codec.encode(err))
-                return
-            except StoreError as exc:
-                self._fetch = None
-                log.debug("A fetch failed", extra={"action": "fetch_failed", "error": str(exc)})
-                await asyncio.sleep(retry_ms / 1_000)
-                with contextlib.suppress(StoreError):
-                    await self._session.context.store.wait_connected(_RETRY_MS_MAX)
-                retry_ms = min(2 * retry_ms, _RETRY_MS_MAX)
-                continue
-            retry_ms = _RETRY_MS_MIN
-            first_tag = self._register(received)
-            # The next fetch is under way while this batch is encoded and sent.
-            has_credit = self._has_credit.is_set()
-            self._fetch = self._begin_fetch() if has_credit else None
-            if received.records:
-                shown = [shown_record(record) for record in received.records]
-                await self._send_messages(first_tag, shown, received.head.attempts)
-                self._renew_if_late(first_tag, len(received.records), received_ms)
-
-    def _begin_fetch(self) -> asyncio.Task[tuple[Received, int]]:
-        session = self._session
-        request = self.membership.order(
-            messages_max=min(self._credit_msgs, FRAME_MESSAGES_MAX),
-            # A quarter is left for what JSON adds.
-            bytes_max=min(self._credit_bytes, session.frame_bytes_max * 3 // 4),
-        )
-        return asyncio.get_running_loop().create_task(self._fetch_once(request))
-
-    async def _fetch_once(self, request: ReceiveRequest) -> tuple[Received, int]:
-        context = self._session.context
-        received = await context.store.receive(request)
-        return received, context.clock.monotonic_ms()
-
-    def _register(self, received: Received) -> int:
+    def register(self, received: Received) -> int:
         """Give tags to the messages; the first one is returned, the others follow it."""
-        first_tag = self._held.next_tag
+        first_tag = self.held.next_tag
         extend_until_ms = 0
         if self._auto_extend_ms:
             extend_until_ms = self._session.context.clock.now_ms() + self._auto_extend_ms
-        added = self._held.add(received, extend_until_ms)
-        self._credit_msgs -= added.msgs
-        self._credit_bytes -= added.body_bytes
-        self._credit_changed()
+        added = self.held.add(received, extend_until_ms)
+        self.credits.spend(added.msgs, added.body_bytes)
         return first_tag
-
-    async def _send_messages(
-        self, first_tag: int, records: Sequence[Record], attempts: Sequence[int]
-    ) -> None:
-        session = self._session
-        frame = session.codec.encode_messages(self.sid, first_tag, records, attempts)
-        if len(frame) <= session.frame_bytes_max or len(records) == 1:
-            await session.send_frame(frame)
-            self._sent_upto = first_tag + len(records) - 1
-            return
-        half = len(records) // 2
-        await self._send_messages(first_tag, records[:half], attempts[:half])
-        await self._send_messages(first_tag + half, records[half:], attempts[half:])
-
-    def _renew_if_late(self, first_tag: int, count: int, received_ms: int) -> None:
-        if self._session.context.clock.monotonic_ms() - received_ms > _HANDOVER_MS_MAX:
-            self.extend(range(first_tag, first_tag + count), self._lease_ms, None)
-
-    # Credit -------------------------------------------------------------------------------------
 
     def add_credit(self, msgs: int, bytes_count: int) -> None:
         """Permits on top, up to the caps for what is free and outstanding together."""
-        outstanding = self._held.outstanding
-        outstanding_bytes = sum(d.body_bytes for d in outstanding.values())
-        self._credit_msgs = min(self._credit_msgs + msgs, CREDIT_MSGS_MAX - len(outstanding))
-        self._credit_bytes = min(
-            self._credit_bytes + bytes_count, CREDIT_BYTES_MAX - outstanding_bytes
+        held = self.held
+        self.credits.add(
+            msgs, bytes_count, held_msgs=len(held.outstanding), held_bytes=held.body_bytes
         )
-        self._credit_changed()
 
-    def _credit_changed(self) -> None:
-        if self.is_fetching and self._credit_msgs > 0 and self._credit_bytes > 0:
-            self._has_credit.set()
-        else:
-            self._has_credit.clear()
+    async def refuse(self, exc: StoreError) -> None:
+        """Tell the client that nothing more comes. Once."""
+        if self._is_refused:
+            return
+        self._is_refused = True
+        problem = problem_from_store(exc)
+        codec = self._session.codec
+        err = codec.Err(None, problem.code, False, problem.detail)
+        await self._session.send_frame(codec.encode(err))
 
-    def flow_change(self) -> str | None:
-        """What the client is to be told of why it gets messages or not; once each second.
+    # Notices ------------------------------------------------------------------------------------
 
-        A state that has passed by the next call is not told: credit is used up all the time.
+    def heard(self, notice: Notice) -> None:
+        """The engine has told something about the group."""
+        if notice.kind in _LOST_BY:
+            if self.pusher.is_fetching and len(self._missed) < _MISSED_COUNT_MAX:
+                self._missed.append(notice)
+            self.apply(notice)
+        elif notice.kind in (NoticeKind.PAUSED, NoticeKind.UNPAUSED):
+            self.credits.is_paused = notice.kind is NoticeKind.PAUSED
+            self.tell_flow(is_sure=True)
+
+    def take_missed(self) -> list[Notice]:
+        """Those that concern messages which came by the fetch that was under way; to ``apply``."""
+        missed = self._missed
+        if missed:
+            self._missed = []
+        return missed
+
+    def apply(self, notice: Notice) -> None:
+        """Tell the client what it has lost. An ack of it goes to the engine all the same, which
+        knows whether it still counts.
         """
-        state = "open" if self._has_credit.is_set() else "credit"
-        is_steady, self._flow = state == self._flow, state
-        if not is_steady or state == self._flow_told or not self.is_fetching:
-            return None
-        self._flow_told = state
-        return state
+        if notice.topic != self.membership.topic:
+            return
+        if notice.kind is NoticeKind.REVOKED and notice.member_id != self.membership.member_id:
+            return
+        is_deleted = notice.kind is NoticeKind.DELETED
+        floor, queue_ids = notice.lease_floor, notice.queue_ids
+        lost = [
+            tag
+            for tag, each in self.held.outstanding.items()
+            if each.lease_generation < floor
+            and (is_deleted or (each.topic == notice.topic and each.queue_id in queue_ids))
+        ]
+        self.lose(lost, notice.kind.value, notice.assignment or None)
+        if is_deleted and not self._is_refused:
+            self.pusher.end()
+            refusal = error_from_code(notice.code, "it was deleted")
+            self._session.spawn(self.refuse(refusal))
+
+    def lose(self, tags: list[int], why: str, generation: int | None = None) -> None:
+        """Take tags from the client, return their credit and say so."""
+        if tags:
+            self.held.remember_late(self._take(tags, Command(None, "acked")), why)
+            self.tell_lost(tags, why, generation)
+
+    def tell_lost(self, tags: list[int], why: str, generation: int | None = None) -> None:
+        """Once more too, where the client may not have heard it."""
+        codec = self._session.codec
+        lost = codec.Lost(self.sid, tags, why, generation)
+        self._session.spawn(self._session.send_frame(codec.encode(lost)))
 
     # Settling -----------------------------------------------------------------------------------
 
@@ -256,12 +230,12 @@ class Subscription:
 
     def tags_upto(self, upto: int) -> list[int]:
         """Outstanding tags that are not greater than ``upto``, and those still being settled."""
-        outstanding = [tag for tag in self._held.outstanding if tag <= upto]
+        outstanding = [tag for tag in self.held.outstanding if tag <= upto]
         return outstanding + [tag for tag in self._settlement.settling if tag <= upto]
 
     def is_late(self, tag: int) -> bool:
         """Whether ``tag`` can still be settled although its credit has been returned."""
-        return self._held.is_late(tag)
+        return self.held.is_late(tag)
 
     def _pending(self, tags: list[int]) -> list[int]:
         settling = self._settlement.settling
@@ -306,7 +280,7 @@ class Subscription:
         command = Command(command_id, "extended")
         found: list[tuple[int, Delivery]] = []
         for tag in tags:
-            delivery = self._held.outstanding.get(tag)
+            delivery = self.held.outstanding.get(tag)
             if delivery is None:
                 command.failures.append(pushes.TagFailure(tag, "LEASE_EXPIRED"))
             else:
@@ -315,69 +289,95 @@ class Subscription:
 
     def extended(self, tag: int, until_ms: int) -> None:
         """The engine has moved the end of a lease."""
-        self._held.extended(tag, until_ms)
+        self.held.extended(tag, until_ms)
 
-    def remember_late(self, deliveries: Iterable[tuple[int, Delivery]]) -> None:
+    def remember_late(self, deliveries: list[tuple[int, Delivery]]) -> None:
         """Keep what may still be settled although its credit has been returned."""
-        self._held.remember_late(deliveries)
+        self.held.remember_late(deliveries)
 
     def _take(self, tags: Iterable[int], command: Command) -> list[tuple[int, Delivery]]:
         """Take ``tags`` out of the outstanding ones and return their credit."""
-        taken = self._held.take(tags, command.failures)
-        self._credit_msgs += taken.msgs
-        self._credit_bytes += taken.body_bytes
-        self._credit_changed()
+        taken = self.held.take(tags, command.failures)
+        self.credits.restore(taken.msgs, taken.body_bytes)
         return taken.deliveries
 
-    def expire(self, now_ms: int) -> list[int]:
-        """Tags whose lease has ended by ``now_ms``; their credit is returned."""
-        ended = self._held.ended(now_ms)
-        if ended:
-            self.remember_late(self._take(ended, Command(None, "acked")))
-        return ended
+    # Time ---------------------------------------------------------------------------------------
 
-    def extend_by_itself(self, now_ms: int) -> None:
+    def tick(self, now_ms: int, wall_ms: int) -> None:
+        """Extend leases, tell of those that have ended, and of why nothing comes."""
+        if self.held.outstanding:
+            self._extend_by_itself(wall_ms)
+            self.lose(self.held.ended(wall_ms), "lease_expired")
+        if not self.credits.is_told_open:
+            self.tell_flow()
+        if self.pusher.is_fetching:
+            self._announced_ms = now_ms
+        elif now_ms - self._announced_ms >= ANNOUNCE_MS and not self._is_over:
+            self._announced_ms = now_ms
+            self._session.spawn(self._announce_again())
+
+    def tell_flow(self, *, is_sure: bool = False) -> None:
+        """See ``Credits.flow_change``."""
+        state = self.credits.flow_change(is_sure=is_sure)
+        if state is not None:
+            codec = self._session.codec
+            flow = codec.encode(codec.Flow(self.sid, state))
+            self._session.spawn(self._session.send_frame(flow))
+
+    def tell_paused(self) -> None:
+        """At once, where it is so from the beginning."""
+        if self.credits.is_paused:
+            self.tell_flow(is_sure=True)
+
+    async def _announce_again(self) -> None:
+        """Without credit nothing is fetched, and the engine would take the member for gone."""
+        try:
+            await self.announce()
+        except StoreError as exc:
+            log.debug("Not announced", extra={"action": "announce_failed", "error": str(exc)})
+
+    def _extend_by_itself(self, wall_ms: int) -> None:
         """Extend the leases that end soon, as long as the subscription asked for."""
         if self._auto_extend_ms:
-            ahead_ms = max(self._lease_ms // 2, 2 * self._session.context.times.tick_ms)
-            tags = self._held.to_extend(now_ms, ahead_ms)
+            ahead_ms = max(self.lease_ms // 2, 2 * self._session.context.times.tick_ms)
+            tags = self.held.to_extend(wall_ms, ahead_ms)
             if tags:
-                self.extend(tags, self._lease_ms, None)
+                self.extend(tags, self.lease_ms, None)
+
+    # Ending -------------------------------------------------------------------------------------
 
     async def stop_fetching(self) -> None:
         """Push nothing more; what was fetched and has not been sent is given back."""
-        self.is_fetching = False
-        self._credit_changed()
-        if self._pushing is not None:
-            self._pushing.cancel()
-            await asyncio.wait({self._pushing})
-            self._pushing = None
-        fetch, self._fetch = self._fetch, None
-        if fetch is not None:
-            # The engine frees the parked place and takes back what the reply may have leased.
-            fetch.cancel()
-            await asyncio.wait({fetch})
-            if not fetch.cancelled() and fetch.exception() is None:
-                self._register(fetch.result()[0])
-        unsent = [tag for tag in self._held.outstanding if tag > self._sent_upto]
+        self.credits.stop()
+        await self.leave()
+
+    async def leave(self) -> None:
+        """The same, without saying so: it may go on in another session. Idempotent."""
+        if self._has_left:
+            return
+        self._has_left = True
+        await self.pusher.stop()
+        unsent = [tag for tag in self.held.outstanding if tag > self.pusher.sent_upto]
         if unsent:
             self._release(unsent)
         await self.membership.leave()
+
+    async def settled(self) -> None:
+        """Until the engine has heard of all that was settled, or could not be told."""
+        await self._settlement.finish()
 
     async def close(self, reason: str) -> None:
         """Give everything back at once."""
         await self.stop_fetching()
         await self._settlement.finish()
-        outstanding = list(self._held.outstanding.values())
-        self._held.outstanding.clear()
-        for start in range(0, len(outstanding), _NACK_COUNT_MAX):
-            nacks = [
-                nack_of(delivery, 0, reason)
-                for delivery in outstanding[start : start + _NACK_COUNT_MAX]
-            ]
+        held = self.held.leased(self._session.context.clock.now_ms())
+        self.held.outstanding.clear()
+        for start in range(0, len(held), NACK_COUNT_MAX):
+            some = held[start : start + NACK_COUNT_MAX]
+            nacks = [nack_of(delivery, 0, reason) for delivery in some]
             try:
                 await self._session.context.store.settle(
-                    SettleRequest(group=self._group.engine_name, nacks=nacks)
+                    SettleRequest(group=self.group.engine_name, nacks=nacks)
                 )
             except StoreError as exc:
                 log.info(
@@ -385,3 +385,8 @@ class Subscription:
                     extra={"action": "give_back_failed", "error": str(exc), "count": len(nacks)},
                 )
                 return
+
+
+async def close_all(subscriptions: Iterable[Subscription], reason: str) -> None:
+    """Give back everything that they hold."""
+    await asyncio.gather(*(subscription.close(reason) for subscription in subscriptions))

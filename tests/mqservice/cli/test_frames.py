@@ -20,9 +20,15 @@ def pack(*values: object) -> bytes:
     ("frame", "as_json", "as_pack"),
     [
         (
-            frames.Hello(id=1, client="py/1.0", max_frame=1_048_576),
-            {"op": "hello", "id": 1, "client": "py/1.0", "max_frame": 1_048_576},
-            [1, 1, "py/1.0", None, 1_048_576],
+            frames.Hello(id=1, client="py/1.0", max_frame=1_048_576, resume_ttl_ms=0),
+            {
+                "op": "hello",
+                "id": 1,
+                "client": "py/1.0",
+                "max_frame": 1_048_576,
+                "resume_ttl_ms": 0,
+            },
+            [1, 1, "py/1.0", None, 1_048_576, 0],
         ),
         (
             frames.Subscribe(

@@ -21,7 +21,7 @@ BOTH = (JSON, MSGPACK)
 TIMEOUT_SECONDS = 10.0
 
 _COMMANDS: dict[str, tuple[int, list[str]]] = {
-    "hello": (1, ["id", "client", "resume", "max_frame"]),
+    "hello": (1, ["id", "client", "resume", "max_frame", "resume_ttl_ms"]),
     "pub": (3, ["id", "topic", "m", "key"]),
     "sub": (
         4,
@@ -50,7 +50,7 @@ _COMMANDS: dict[str, tuple[int, list[str]]] = {
 _PUSHES: dict[int, tuple[str, list[str]]] = {
     2: ("welcome", ["id", "session", "resume_token", "resumed", "ping_ms", "pong_ms", "limits"]),
     6: ("msgs", ["sid", "m"]),
-    11: ("lost", ["sid", "t", "why"]),
+    11: ("lost", ["sid", "t", "why", "generation"]),
     12: ("flow", ["sid", "state"]),
     16: ("ping", []),
     17: ("pong", []),
@@ -59,6 +59,7 @@ _PUSHES: dict[int, tuple[str, list[str]]] = {
     20: ("goaway", ["why", "grace_ms", "retry_ms"]),
 }
 _MESSAGE = ["t", "id", "q", "o", "s", "a", "tag", "keys", "g", "p", "b"]
+_RESUME = ["session", "token", "have"]
 _OFFER = ["body", "tag", "keys", "message_group", "properties", "queue"]
 _DEFAULTS: Json = {"keys": [], "properties": {}, "drain": False}
 
@@ -75,6 +76,8 @@ class Peer:
         url: str | None = None,
         hello: bool = True,
         max_frame: int | None = None,
+        resume: Json | None = None,
+        resume_ttl_ms: int | None = 0,
     ) -> None:
         self.is_json = subprotocol == JSON
         self.answers_pings = True
@@ -91,7 +94,13 @@ class Peer:
             )
         )
         if hello:
-            self.welcome = self.ask("hello", client="test", max_frame=max_frame)
+            self.welcome = self.ask(
+                "hello",
+                client="test",
+                resume=resume,
+                max_frame=max_frame,
+                resume_ttl_ms=resume_ttl_ms,
+            )
             assert self.welcome["op"] == "welcome"
 
     def __enter__(self) -> Peer:
@@ -114,6 +123,8 @@ class Peer:
         number, names = _COMMANDS[op]
         if op == "pub" and isinstance(fields.get("m"), list):
             fields["m"] = [_packed(offer) for offer in fields["m"]]
+        if isinstance(fields.get("resume"), dict):
+            fields["resume"] = [fields["resume"].get(name) for name in _RESUME]
         if isinstance(fields.get("credit"), dict):
             fields["credit"] = [fields["credit"]["msgs"], fields["credit"]["bytes"]]
         values = [fields.pop(name, _DEFAULTS.get(name)) for name in names]

@@ -20,6 +20,8 @@ from mqservice.delivery.cursors import Cursors
 from mqservice.delivery.drain import Drain
 from mqservice.delivery.queues import QueueChooser
 from mqservice.delivery.receipts import Receipts
+from mqservice.delivery.resume_tokens import ResumeTokens
+from mqservice.delivery.sessions import Sessions, SocketLimits
 from mqservice.groups.routes import GroupRoute
 from mqservice.lib.api_keys import generate_api_key
 from mqservice.lib.clock import SystemClock
@@ -38,7 +40,7 @@ ALL_SCOPES = frozenset(Scope)
 class Server:
     """One running server and what it knows of keys, topics and groups."""
 
-    def __init__(self, store: Store, times: SessionTimes) -> None:
+    def __init__(self, store: Store, times: SessionTimes, limits: SocketLimits | None) -> None:
         self.store = store
         self.keys: dict[bytes, Principal] = {}
         self.topics: dict[RouteKey, TopicRoute] = {}
@@ -56,7 +58,9 @@ class Server:
             queues=QueueChooser(Random(7)),
             clock=SystemClock(),
             drain=Drain(),
+            resume_tokens=ResumeTokens(Signer("a secret of at least 32 characters", "resume")),
             times=times,
+            sessions=Sessions(limits),
         )
         self.application = Application(lambda: self.context)
         self._listener = bind_socket("127.0.0.1", 0, is_shared=False)
@@ -185,9 +189,11 @@ class Server:
 
 
 @contextlib.contextmanager
-def serving(store: Store, times: SessionTimes | None = None) -> Iterator[Server]:
+def serving(
+    store: Store, times: SessionTimes | None = None, limits: SocketLimits | None = None
+) -> Iterator[Server]:
     """A server around ``store`` for the length of the block."""
-    server = Server(store, times or SessionTimes())
+    server = Server(store, times or SessionTimes(), limits)
     server.start()
     try:
         yield server

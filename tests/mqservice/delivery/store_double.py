@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import msgspec
@@ -16,6 +17,7 @@ from mqservice.store import (
     LookUpHead,
     LookUpRequest,
     Nack,
+    Notice,
     OffsetAtTimeReply,
     OffsetAtTimeRequest,
     OutcomeUnknown,
@@ -27,11 +29,17 @@ from mqservice.store import (
     ReceiveHead,
     ReceiveRequest,
     Record,
+    SessionAbsentRequest,
+    SessionKeepRequest,
+    SessionTakeReply,
+    SessionTakeRequest,
     SettleFailure,
     SettleReply,
     SettleRequest,
+    StoreBusy,
     StoreError,
     StoreUnavailable,
+    SubscribeReply,
     SubscribeRequest,
 )
 from storage_engine.records.record import decode_record
@@ -169,10 +177,23 @@ class StoreDouble:
         )
         return Received(head, records)
 
-    async def subscribe(self, request: SubscribeRequest) -> None:
+    async def subscribe(self, request: SubscribeRequest) -> SubscribeReply:
         """Refuses nothing: filters are for a real engine."""
         if not self.is_connected:
             raise StoreUnavailable("no engine answers")
+        return SubscribeReply(is_paused=False)
+
+    def listen(self, heard: Callable[[Notice], None]) -> None:
+        """This double tells nothing by itself."""
+
+    async def session_keep(self, request: SessionKeepRequest) -> None:
+        raise StoreBusy("this double keeps no sessions")
+
+    async def session_take(self, request: SessionTakeRequest) -> SessionTakeReply:
+        return SessionTakeReply(content=None, gone=[])
+
+    async def session_absent(self, request: SessionAbsentRequest) -> None:
+        """Nobody is asked."""
 
     async def leave(self, request: LeaveRequest) -> None:
         """This double knows no members."""

@@ -121,3 +121,30 @@ def test_a_web_process_that_dies_takes_its_consumers_with_it(
         return len(messages) == QUEUES // 2
 
     wait_until(has_the_rest)
+
+
+@pytest.mark.parametrize("subprotocol", BOTH)
+def test_a_socket_that_drains_hands_its_queues_over_with_its_batch(
+    server: Server, api: httpx.Client, topic: str, group: str, subprotocol: str
+) -> None:
+    fill(api, topic, "a")
+    fill(api, topic, "b")
+    with Peer(server, subprotocol) as drains, Peer(server, subprotocol) as heir:
+        credit = {"msgs": 3 * QUEUES, "bytes": 10_000}
+        drains.ask("sub", sid=1, topic=topic, group=group, credit=credit)
+        held = drains.take(2 * QUEUES)
+        drained = drains.ask("unsub", sid=1, drain=True)
+        heir.ask("sub", sid=1, topic=topic, group=group)
+        fill(api, topic, "c")
+        heir.send("ping")
+        assert heir.recv()["op"] == "pong", "each queue waits for its batch"
+        of_one = [message["t"] for message in held if message["q"] == 1]
+        others = [message["t"] for message in held if message["q"] != 1]
+        drains.ask("ack", sid=1, t=of_one)
+        [first] = heir.take(1)
+        assert drains.ask("ack", sid=1, t=others)["r"] == {"acked": len(others), "failed": []}
+        rest = heir.take(QUEUES - 1)
+
+    assert drained["r"] == {"outstanding": 2 * QUEUES}
+    assert first["q"] == 1
+    assert {message["o"] for message in [first, *rest]} == {2}

@@ -300,11 +300,12 @@ def test_hello_must_come_soon(server: Server) -> None:
 
 def test_a_revoked_key_ends_its_sockets(server: Server) -> None:
     key = server.key()
-    with Peer(server, key=key) as peer:
+    with Peer(server, key=key) as peer, Peer(server, key=key) as other, Peer(server) as stranger:
         del server.keys[key.encode()]
         server.call(server.context.caches.keys.clear)
 
-        assert close_code(peer) == 4401
+        assert (close_code(peer), close_code(other)) == (4401, 4401)
+        assert stranger.ask("pub", topic="absent", m=[{"body": "x"}])["code"] == "TOPIC_NOT_FOUND"
 
 
 def test_a_deleted_topic_is_told_to_its_subscribers(

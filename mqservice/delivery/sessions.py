@@ -1,0 +1,229 @@
+"""All WebSocket sessions of this process: how many there are, their clock, and what concerns them.
+
+    consumer ── admit ──▶ [Sessions] ── too many: 503, or 429 for the tenant
+    one timer a tick ───▶ [Sessions] ──▶ Session.tick of each
+    engine ── notice ───▶ [Sessions] ──▶ the subscriptions of its group, the session that is wanted
+
+One timer for all: with one for each, a thousand idle sockets cost more than all the rest they do.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Protocol
+
+from mqservice.accounts.access import Principal
+from mqservice.delivery.limits import RECONNECT_MS
+from mqservice.lib.problem import Problem
+from mqservice.store import Notice, NoticeKind, SessionAbsentRequest, Store, StoreError
+
+if TYPE_CHECKING:
+    from mqservice.delivery.context import DeliveryContext
+
+log = logging.getLogger(__name__)
+
+_TICKED_AT_ONCE: Final = 500  # under a millisecond when they are idle
+
+
+class Subscription(Protocol):
+    """What is followed for the notices of its group."""
+
+    @property
+    def engine_group(self) -> str:
+        """The engine's name of the group."""
+
+    def heard(self, notice: Notice) -> None:
+        """A notice about the group."""
+
+
+class Session(Protocol):
+    """What is open here; ``socket/session.py``."""
+
+    context: DeliveryContext
+    session_id: str
+    authorization: bytes
+
+    def tick(self, now_ms: int, wall_ms: int) -> None:
+        """Time has passed; ``now_ms`` is monotonic."""
+
+    def take_over(self) -> None:
+        """End, and let the session go to another connection."""
+
+    def rechecked(self, principal: Principal | None) -> None:
+        """What the key may do now; None: it is no longer valid."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SocketLimits:
+    """Of one process."""
+
+    sockets_max: int = 10_000
+    tenant_sockets_max: int = 5_000
+
+
+class Sessions:
+    """See the module's docstring. One per process; one event loop uses it."""
+
+    def __init__(self, limits: SocketLimits | None = None) -> None:
+        self._limits = limits or SocketLimits()
+        self._socket_count = 0
+        self._tenant_counts: dict[int, int] = {}
+        self._open: dict[str, Session] = {}  # until another process may have it, or nobody
+        self._wanted: set[str] = set()  # asked for while they were closed
+        self._subscriptions: dict[str, dict[Subscription, None]] = {}  # by the engine's group
+        self._context: DeliveryContext | None = None
+        self._ticker: asyncio.TimerHandle | None = None
+        self._telling: set[asyncio.Task[None]] = set()
+        self._rechecks: dict[bytes, asyncio.Task[None]] = {}  # by Authorization header
+
+    # Admission ----------------------------------------------------------------------------------
+
+    def admit(self, tenant_id: int) -> None:
+        """Count one more socket, until ``dismiss``. Raises Problem 429 or 503."""
+        of_tenant = self._tenant_counts.get(tenant_id, 0)
+        if of_tenant >= self._limits.tenant_sockets_max:
+            raise Problem.of(
+                "RATE_LIMITED",
+                f"the tenant has {of_tenant} sockets here, and may have no more",
+                retry_after_ms=RECONNECT_MS,
+            )
+        if self._socket_count >= self._limits.sockets_max:
+            raise Problem.of(
+                "STORAGE_BUSY",
+                f"{self._socket_count} sockets are open in this process; there is no room for more",
+                retry_after_ms=RECONNECT_MS,
+            )
+        self._tenant_counts[tenant_id] = of_tenant + 1
+        self._socket_count += 1
+
+    def dismiss(self, tenant_id: int) -> None:
+        left = self._tenant_counts[tenant_id] - 1
+        self._socket_count -= 1
+        if left:
+            self._tenant_counts[tenant_id] = left
+        else:
+            del self._tenant_counts[tenant_id]
+
+    @property
+    def open_sessions(self) -> list[Session]:
+        return list(self._open.values())
+
+    @property
+    def socket_count(self) -> int:
+        return self._socket_count
+
+    # Sessions -----------------------------------------------------------------------------------
+
+    def join(self, session: Session) -> None:
+        """Tick it, and pass it what concerns it, until ``leave``."""
+        if self._context is not session.context:
+            self._context = session.context
+            session.context.store.listen(self._heard)
+        self._open[session.session_id] = session
+        if self._ticker is None:
+            self._tick_later()
+
+    def rename(self, session: Session, session_id: str) -> None:
+        """It goes on under the id of the session that it resumes."""
+        del self._open[session.session_id]
+        session.session_id = session_id
+        self._open[session_id] = session
+
+    def leave(self, session: Session, *, is_kept: bool) -> None:
+        """It is over. ``is_kept``: the engine has it, and whoever wants it gets it there.
+
+        Somebody of this process may have got it by now, and has it open under the same id.
+        """
+        if self._open.get(session.session_id) is session:
+            del self._open[session.session_id]
+        if session.session_id in self._wanted:
+            self._wanted.discard(session.session_id)
+            if not is_kept:
+                self._tell_absent(session.session_id)
+        if not self._open and self._ticker is not None:
+            self._ticker.cancel()
+            self._ticker = None
+
+    def follow(self, subscription: Subscription) -> None:
+        """Pass it the notices of its group, until ``unfollow``."""
+        self._subscriptions.setdefault(subscription.engine_group, {})[subscription] = None
+
+    def unfollow(self, subscription: Subscription) -> None:
+        of_group = self._subscriptions.get(subscription.engine_group, {})
+        of_group.pop(subscription, None)
+        if not of_group:
+            self._subscriptions.pop(subscription.engine_group, None)
+
+    # Time ---------------------------------------------------------------------------------------
+
+    def _tick_later(self) -> None:
+        assert self._context is not None
+        tick_s = self._context.times.tick_ms / 1_000
+        self._ticker = asyncio.get_running_loop().call_later(tick_s, self._tick)
+
+    def _tick(self) -> None:
+        self._tick_later()
+        self._tick_some(self.open_sessions, 0)
+
+    def _tick_some(self, sessions: list[Session], first: int) -> None:
+        """Frames of others come in between."""
+        assert self._context is not None
+        clock = self._context.clock
+        now_ms, wall_ms = clock.monotonic_ms(), clock.now_ms()
+        end = first + _TICKED_AT_ONCE
+        for session in sessions[first:end]:
+            session.tick(now_ms, wall_ms)
+        if end < len(sessions):
+            asyncio.get_running_loop().call_soon(self._tick_some, sessions, end)
+
+    def recheck(self, authorization: bytes) -> None:
+        """Ask once for all sessions of a key what it may still do."""
+        if authorization not in self._rechecks:
+            self._rechecks[authorization] = asyncio.get_running_loop().create_task(
+                self._recheck(authorization), name="recheck of a key"
+            )
+
+    async def _recheck(self, authorization: bytes) -> None:
+        assert self._context is not None
+        principal: Principal | None = None
+        try:
+            principal = await self._context.caches.keys.load(authorization)
+        except Problem as problem:
+            if problem.status != 401:
+                return  # nobody can know just now
+        finally:
+            del self._rechecks[authorization]
+        for session in self.open_sessions:
+            if session.authorization == authorization:
+                session.rechecked(principal)
+
+    # Notices ------------------------------------------------------------------------------------
+
+    def _heard(self, notice: Notice) -> None:
+        if notice.kind is NoticeKind.WANTED:
+            session = self._open.get(notice.session_id)
+            if session is None:
+                self._tell_absent(notice.session_id)
+            else:
+                self._wanted.add(notice.session_id)
+                session.take_over()
+            return
+        for subscription in list(self._subscriptions.get(notice.group, ())):
+            subscription.heard(notice)
+
+    def _tell_absent(self, session_id: str) -> None:
+        assert self._context is not None
+        telling = asyncio.get_running_loop().create_task(
+            _absent(self._context.store, session_id), name="session absent"
+        )
+        self._telling.add(telling)
+        telling.add_done_callback(self._telling.discard)
+
+
+async def _absent(store: Store, session_id: str) -> None:
+    try:
+        await store.session_absent(SessionAbsentRequest(session_id=session_id))
+    except StoreError as exc:  # whoever asks then waits until its time is over
+        log.debug("not told", extra={"action": "absence_untold", "reason": str(exc)})

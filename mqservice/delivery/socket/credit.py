@@ -1,0 +1,98 @@
+"""The credit of one subscription: how much may still be sent to its client, and why nothing is.
+
+    sub, credit ──▶ [Credits] ── spend: fetched ──▶ ... settled, lost: ``restore`` ──▶ [Credits]
+
+States for the client: open ──used up──▶ credit ──more──▶ open; paused while the group is. A state
+that has passed within a second is not told: credit is used up all the time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from mqservice.delivery.limits import CREDIT_BYTES_MAX, CREDIT_MSGS_MAX
+from mqservice.delivery.socket.frames import Credit
+
+
+class Credits:
+    """``available`` is set while a fetch may begin; bytes fall below zero after one large message.
+
+    ``is_stopped``: nothing is fetched any more, whatever there is.
+    """
+
+    __slots__ = ("_bytes", "_is_stopped", "_last_state", "_msgs", "_told", "available", "is_paused")
+
+    def __init__(self, credit: Credit) -> None:
+        self._msgs = credit.msgs
+        self._bytes = credit.bytes
+        self._is_stopped = False
+        self.is_paused = False
+        self.available = asyncio.Event()
+        self._last_state = self._told = "open"
+        self._changed()
+
+    @property
+    def left(self) -> Credit:
+        return Credit(self._msgs, self._bytes)
+
+    @property
+    def msgs(self) -> int:
+        return self._msgs
+
+    @property
+    def bytes(self) -> int:
+        return self._bytes
+
+    @property
+    def is_stopped(self) -> bool:
+        return self._is_stopped
+
+    def stop(self) -> None:
+        self._is_stopped = True
+        self._changed()
+
+    def spend(self, msgs: int, body_bytes: int) -> None:
+        self._msgs -= msgs
+        self._bytes -= body_bytes
+        self._changed()
+
+    def restore(self, msgs: int, body_bytes: int) -> None:
+        self._msgs += msgs
+        self._bytes += body_bytes
+        self._changed()
+
+    def add(self, msgs: int, body_bytes: int, *, held_msgs: int, held_bytes: int) -> None:
+        """Permits on top, up to the caps for what is free and held together."""
+        self._msgs = min(self._msgs + msgs, CREDIT_MSGS_MAX - held_msgs)
+        self._bytes = min(self._bytes + body_bytes, CREDIT_BYTES_MAX - held_bytes)
+        self._changed()
+
+    def _changed(self) -> None:
+        if not self._is_stopped and self._msgs > 0 and self._bytes > 0:
+            self.available.set()
+        else:
+            self.available.clear()
+
+    @property
+    def _state(self) -> str:
+        if self.is_paused:
+            return "paused"
+        return "open" if self.available.is_set() else "credit"
+
+    @property
+    def is_told_open(self) -> bool:
+        """Whether there is nothing to tell, as mostly."""
+        is_open = self.available.is_set() and not self.is_paused
+        return is_open and self._told == self._last_state == "open"
+
+    def flow_change(self, *, is_sure: bool = False) -> str | None:
+        """What the client is to be told of why it gets messages or not; once each second.
+
+        ``is_sure``: at once, without waiting whether it stays so.
+        """
+        state = self._state
+        is_steady, self._last_state = state == self._last_state or is_sure, state
+        if not is_steady or state == self._told or self._is_stopped:
+            return None
+        self._told = state
+        return state

@@ -1,0 +1,180 @@
+"""Fetches messages for one subscription under its credit, and sends them to the client.
+
+    credit ──▶ store.receive ──▶ tags ──▶ msgs frame ──▶ client
+                   ▲                │ the next fetch is under way meanwhile
+                   └────────────────┘
+
+At most one fetch is under way, plus one batch that is being sent, so a client that stops reading
+holds two batches and no more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Final
+
+from mqservice.delivery.limits import FRAME_MESSAGES_MAX
+from mqservice.delivery.socket.owner import Session
+from mqservice.store import (
+    GroupNotFound,
+    Received,
+    ReceiveRequest,
+    Record,
+    StoreError,
+    SubscriptionConflict,
+    TopicNotFound,
+    shown_record,
+)
+
+if TYPE_CHECKING:
+    from mqservice.delivery.socket.subscription import Subscription
+
+log = logging.getLogger(__name__)
+
+_RETRY_MS_MIN: Final = 100
+_RETRY_MS_MAX: Final = 2_000
+# A batch that waited longer than this for the socket gets its lease anew once it is sent.
+_HANDOVER_MS_MAX: Final = 1_000
+
+
+class Pusher:
+    """See the module's docstring. ``sent_upto`` is the last tag whose frame was sent."""
+
+    __slots__ = ("_fetch", "_pushing", "_session", "_subscription", "sent_upto")
+
+    def __init__(self, subscription: Subscription, session: Session) -> None:
+        self._subscription = subscription
+        self._session = session
+        self.sent_upto = 0
+        self._pushing: asyncio.Task[None] | None = None
+        self._fetch: asyncio.Task[tuple[Received, int]] | None = None
+
+    def start(self) -> None:
+        """Begin to push."""
+        self._pushing = asyncio.get_running_loop().create_task(self._push())
+
+    @property
+    def is_fetching(self) -> bool:
+        """Whether the engine is asked for messages just now."""
+        return self._fetch is not None
+
+    def end(self) -> None:
+        """Push nothing more, without waiting for what is under way; ``stop`` still follows."""
+        if self._pushing is not None:
+            self._pushing.cancel()
+
+    async def stop(self) -> None:
+        """Push nothing more; what was fetched meanwhile has its tags, and has not been sent."""
+        if self._pushing is not None:
+            self._pushing.cancel()
+            await asyncio.wait({self._pushing})
+            self._pushing = None
+        fetch, self._fetch = self._fetch, None
+        if fetch is not None:
+            # The engine frees the parked place and takes back what the reply may have leased.
+            fetch.cancel()
+            await asyncio.wait({fetch})
+            if not fetch.cancelled() and fetch.exception() is None:
+                self._subscription.register(fetch.result()[0])
+
+    async def _push(self) -> None:
+        try:
+            await self._push_batches()
+        except OSError:
+            log.debug("The client is gone", extra={"action": "push_ended"})
+        except Exception:
+            log.exception("A subscription failed", extra={"action": "push_failed"})
+            self._session.end(1011, "the subscription failed", is_kept=False)
+
+    async def _push_batches(self) -> None:
+        """Until cancelled. Survives the engine; ends when topic or group is gone, or the group has
+        another filter by now.
+        """
+        subscription = self._subscription
+        available = subscription.credits.available
+        retry_ms = _RETRY_MS_MIN
+        while True:
+            if self._fetch is None:
+                await available.wait()
+                self._fetch = self._begin_fetch()
+            # ``wait`` leaves the fetch alone when this task is cancelled, for ``stop``.
+            await asyncio.wait({self._fetch})
+            try:
+                received, received_ms = self._fetch.result()
+            except (TopicNotFound, GroupNotFound, SubscriptionConflict) as exc:
+                self._fetch = None
+                await subscription.refuse(exc)
+                return
+            except StoreError as exc:
+                self._fetch = None
+                log.debug("A fetch failed", extra={"action": "fetch_failed", "error": str(exc)})
+                await asyncio.sleep(retry_ms / 1_000)
+                with contextlib.suppress(StoreError):
+                    await self._session.context.store.wait_connected(_RETRY_MS_MAX)
+                    await subscription.announce()  # what was told meanwhile is not known here
+                retry_ms = min(2 * retry_ms, _RETRY_MS_MAX)
+                continue
+            retry_ms = _RETRY_MS_MIN
+            first_tag = subscription.register(received)
+            missed = subscription.take_missed()
+            # The next fetch is under way while this batch is encoded and sent.
+            self._fetch = self._begin_fetch() if available.is_set() else None
+            if received.records:
+                tags = range(first_tag, first_tag + len(received.records))
+                shown = [shown_record(record) for record in received.records]
+                await self._send(tags, shown, received.head.attempts)
+                self._renew_if_late(tags, received_ms)
+                for notice in missed:
+                    subscription.apply(notice)
+
+    def _begin_fetch(self) -> asyncio.Task[tuple[Received, int]]:
+        subscription = self._subscription
+        request = subscription.membership.order(
+            messages_max=min(subscription.credits.msgs, FRAME_MESSAGES_MAX),
+            # A quarter is left for what JSON adds.
+            bytes_max=min(subscription.credits.bytes, self._session.frame_bytes_max * 3 // 4),
+        )
+        return asyncio.get_running_loop().create_task(self._fetch_once(request))
+
+    async def _fetch_once(self, request: ReceiveRequest) -> tuple[Received, int]:
+        context = self._session.context
+        received = await context.store.receive(request)
+        return received, context.clock.monotonic_ms()
+
+    async def _send(
+        self, tags: Sequence[int], records: Sequence[Record], attempts: Sequence[int]
+    ) -> None:
+        sid = self._subscription.sid
+        await send_messages(self._session, sid, tags, records, attempts, self._sent)
+
+    def _sent(self, last_tag: int) -> None:
+        self.sent_upto = last_tag
+
+    def _renew_if_late(self, tags: Sequence[int], received_ms: int) -> None:
+        if self._session.context.clock.monotonic_ms() - received_ms > _HANDOVER_MS_MAX:
+            self._subscription.extend(tags, self._subscription.lease_ms, None)
+
+
+async def send_messages(
+    session: Session,
+    sid: int,
+    tags: Sequence[int],
+    records: Sequence[Record],
+    attempts: Sequence[int],
+    sent: Callable[[int], None],
+) -> None:
+    """In one ``msgs`` frame, or in more where the client does not take so large a one.
+
+    ``sent`` is called with the last tag of each frame that has gone out.
+    """
+    frame = session.codec.encode_messages(sid, tags, records, attempts)
+    if len(frame) <= session.frame_bytes_max or len(records) == 1:
+        await session.send_frame(frame)
+        sent(tags[-1])
+        return
+    half = len(records) // 2
+    await send_messages(session, sid, tags[:half], records[:half], attempts[:half], sent)
+    await send_messages(session, sid, tags[half:], records[half:], attempts[half:], sent)

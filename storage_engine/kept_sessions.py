@@ -1,0 +1,266 @@
+"""Sessions of consumers between two connections: their bytes, and the leases that wait for them.
+
+    keep ──▶ [KeptSessions] ── take ──▶ the process to which the consumer has come back
+                   └─ its time is over ──▶ leases given back, as if their end had come
+
+    take ── not kept ──▶ WANTED notice to all who listen ──▶ one keeps it, or all say: absent
+
+A session is in one place: open in one process, or kept here, taken once. Kept ones are in memory
+only, like the leases they hold; an engine that starts again knows neither. Number, bytes and time
+have maxima. Loop thread only.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable
+from typing import Final
+
+from storage_engine.clock import Clock
+from storage_engine.config import StoreConfig
+from storage_engine.delivery.due_heap import DueHeap
+from storage_engine.delivery.process_queue import ProcessQueue
+from storage_engine.errors import BadRequest, StoreBusy, StoreError
+from storage_engine.notices import Listener, Notices
+from storage_engine.wire.deliveries import LeaseRef, Nack, SettleReply, SettleRequest
+from storage_engine.wire.notices import Notice, NoticeKind
+from storage_engine.wire.sessions import (
+    GoneLease,
+    SessionKeepRequest,
+    SessionTakeReply,
+    SessionTakeRequest,
+)
+
+log = logging.getLogger(__name__)
+
+TAKE_WAIT_MS_MAX: Final = 5_000
+_LEASE_BYTES: Final = 200  # of one LeaseRef in memory, and
+_OFFSET_BYTES: Final = 40  # of each of its offsets
+_NACKS_AT_ONCE: Final = 1_000
+_REQUESTS_A_TICK: Final = 10  # 10,000 messages, about 20 ms
+_NOT_FOUND: Final = SessionTakeReply(content=None, gone=[])
+
+Answer = Callable[[SessionTakeReply], None]
+Find = Callable[[str, str, int], ProcessQueue | None]  # group, topic, queue id
+
+
+class _Kept:
+    """One session. ``is_here`` until it is taken or its time is over."""
+
+    __slots__ = ("is_here", "request", "size_bytes", "until_ms")
+
+    def __init__(self, request: SessionKeepRequest, size_bytes: int, until_ms: int) -> None:
+        self.request = request
+        self.size_bytes = size_bytes
+        self.until_ms = until_ms
+        self.is_here = True
+
+
+class _Wait:
+    """Somebody who asks for a session; ``asked`` have not said yet that they do not have it."""
+
+    __slots__ = ("answer", "asked", "asker", "is_waiting", "session_id")
+
+    def __init__(self, session_id: str, asker: object, answer: Answer) -> None:
+        self.session_id = session_id
+        self.asker = asker
+        self.answer = answer
+        self.asked: set[Listener] = set()
+        self.is_waiting = True
+
+
+class KeptSessions:
+    """See the module's docstring. ``settle`` gives leases back, ``find`` finds their queues."""
+
+    def __init__(
+        self,
+        config: StoreConfig,
+        clock: Clock,
+        notices: Notices,
+        settle: Callable[[SettleRequest], SettleReply],
+        find: Find,
+    ) -> None:
+        self._config = config
+        self._clock = clock
+        self._notices = notices
+        self._settle = settle
+        self._find = find
+        self._kept: dict[str, _Kept] = {}
+        self._kept_bytes = 0
+        self._ends: DueHeap[_Kept] = DueHeap(lambda kept: kept.is_here)
+        self._waits: dict[str, deque[_Wait]] = {}
+        self._wait_ends: DueHeap[_Wait] = DueHeap(lambda wait: wait.is_waiting)
+        self._releases: deque[SettleRequest] = deque()
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def keep(self, request: SessionKeepRequest, who: Listener) -> None:
+        """Keep a session that ``who`` had open, or hand it to whoever waits for it.
+
+        Raises:
+            BadRequest: the time is out of range.
+            StoreBusy: so many are kept already, or so much; the caller still has its leases.
+        """
+        if not 1 <= request.keep_ms <= self._config.kept_session_ms_max:
+            raise BadRequest(
+                f"keep_ms is {request.keep_ms}, 1 to {self._config.kept_session_ms_max} is allowed"
+            )
+        wait = self._next_wait(request.session_id)
+        if wait is not None:
+            self._end_wait(wait, _reply(request, self._gone(request)))
+            self.absent(request.session_id, who)
+            return
+        size_bytes = len(request.content) + sum(
+            _LEASE_BYTES + _OFFSET_BYTES * len(lease.queue_offsets)
+            for held in request.held
+            for lease in held.leases
+        )
+        self._check_room(size_bytes)
+        before = self._pop(request.session_id)
+        if before is not None:
+            self._release(before.request)
+        kept = _Kept(request, size_bytes, self._clock.monotonic_ms() + request.keep_ms)
+        self._kept[request.session_id] = kept
+        self._kept_bytes += size_bytes
+        self._ends.push(kept.until_ms, kept)
+
+    def _check_room(self, size_bytes: int) -> None:
+        if len(self._kept) >= self._config.kept_session_count_max:
+            raise StoreBusy(f"{len(self._kept)} sessions are kept already")
+        if self._kept_bytes + size_bytes > self._config.kept_session_bytes_max:
+            raise StoreBusy(f"{self._kept_bytes} bytes of sessions are kept already")
+
+    def take(self, request: SessionTakeRequest, asker: object, answer: Answer) -> None:
+        """``answer`` comes once, at once or within ``wait_ms``. Raises ``BadRequest``.
+
+        Of several who ask for a session that is open elsewhere the first gets it.
+        """
+        if not 0 <= request.wait_ms <= TAKE_WAIT_MS_MAX:
+            raise BadRequest(f"wait_ms is {request.wait_ms}, 0 to {TAKE_WAIT_MS_MAX} is allowed")
+        kept = self._kept.get(request.session_id)
+        now_ms = self._clock.monotonic_ms()
+        if kept is not None and kept.until_ms > now_ms:
+            self._pop(request.session_id)
+            answer(_reply(kept.request, self._gone(kept.request)))
+            return
+        if kept is not None or not request.wait_ms or not self._notices.listeners:
+            answer(_NOT_FOUND)
+            return
+        wait = _Wait(request.session_id, asker, answer)
+        wait.asked.update(self._notices.listeners)
+        self._waits.setdefault(request.session_id, deque()).append(wait)
+        self._wait_ends.push(now_ms + request.wait_ms, wait)
+        self._notices.tell(Notice(kind=NoticeKind.WANTED, session_id=request.session_id))
+
+    def absent(self, session_id: str, who: Listener) -> None:
+        """``who`` does not have the session open."""
+        for wait in list(self._waits.get(session_id, ())):
+            self._crossed_off(wait, who)
+
+    def disconnected(self, who: Listener) -> None:
+        """``who`` can neither have a session nor take one."""
+        for waits in list(self._waits.values()):
+            for wait in list(waits):
+                if wait.asker is who:
+                    self._end_wait(wait, None)
+                else:
+                    self._crossed_off(wait, who)
+
+    def _crossed_off(self, wait: _Wait, who: Listener) -> None:
+        wait.asked.discard(who)
+        if not wait.asked:
+            self._end_wait(wait, _NOT_FOUND)
+
+    def _next_wait(self, session_id: str) -> _Wait | None:
+        waits = self._waits.get(session_id)
+        return waits[0] if waits else None
+
+    def _end_wait(self, wait: _Wait, reply: SessionTakeReply | None) -> None:
+        wait.is_waiting = False
+        waits = self._waits[wait.session_id]
+        waits.remove(wait)
+        if not waits:
+            del self._waits[wait.session_id]
+        if reply is not None:
+            wait.answer(reply)
+
+    def _pop(self, session_id: str) -> _Kept | None:
+        kept = self._kept.pop(session_id, None)
+        if kept is not None:
+            kept.is_here = False
+            self._kept_bytes -= kept.size_bytes
+        return kept
+
+    # Leases -----------------------------------------------------------------------------------
+
+    def _gone(self, request: SessionKeepRequest) -> list[GoneLease]:
+        """Which of the session's leases are so no more."""
+        gone: list[GoneLease] = []
+        for held in request.held:
+            for lease in held.leases:
+                queue = self._find(held.group, lease.topic, lease.queue_id)
+                if queue is None:
+                    gone.append(GoneLease(group=held.group, lease=lease, why="deleted"))
+                    continue
+                inflight, generation = queue.inflight, lease.lease_generation
+                ended = [
+                    offset
+                    for offset in lease.queue_offsets
+                    if (now := inflight.get(offset)) is None or now.generation != generation
+                ]
+                if ended:
+                    is_reset = generation < queue.progress.lease_floor
+                    what = LeaseRef(
+                        topic=lease.topic,
+                        queue_id=lease.queue_id,
+                        lease_generation=generation,
+                        queue_offsets=ended,
+                    )
+                    why = "reset" if is_reset else "lease_expired"
+                    gone.append(GoneLease(group=held.group, lease=what, why=why))
+        return gone
+
+    def _release(self, request: SessionKeepRequest) -> None:
+        for held in request.held:
+            nacks = [
+                Nack(
+                    topic=lease.topic,
+                    queue_id=lease.queue_id,
+                    lease_generation=lease.lease_generation,
+                    queue_offset=queue_offset,
+                    delay_ms=0,
+                    reason=request.reason,
+                )
+                for lease in held.leases
+                for queue_offset in lease.queue_offsets
+            ]
+            self._releases += [
+                SettleRequest(group=held.group, nacks=nacks[at : at + _NACKS_AT_ONCE])
+                for at in range(0, len(nacks), _NACKS_AT_ONCE)
+            ]
+
+    # Time -------------------------------------------------------------------------------------
+
+    def tick(self) -> None:
+        """End what nobody came for, a little of it each time. Every tick."""
+        now_ms = self._clock.monotonic_ms()
+        for wait in self._wait_ends.pop_due(now_ms):
+            self._end_wait(wait, _NOT_FOUND)
+        for kept in self._ends.pop_due(now_ms):
+            self._pop(kept.request.session_id)
+            self._release(kept.request)
+        for _ in range(min(_REQUESTS_A_TICK, len(self._releases))):
+            request = self._releases.popleft()
+            try:
+                self._settle(request)
+            except StoreError as exc:  # a group that was deleted has no leases either
+                log.info(
+                    "leases were not given back; they end by themselves",
+                    extra={"action": "session_release_failed", "reason": str(exc)},
+                )
+
+
+def _reply(request: SessionKeepRequest, gone: list[GoneLease]) -> SessionTakeReply:
+    return SessionTakeReply(content=request.content, gone=gone)

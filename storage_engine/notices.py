@@ -1,0 +1,30 @@
+"""Who listens to what the engine tells unasked.
+
+delivery, offset_changes, sessions ── tell(notice) ──▶ [Notices] ──▶ each connection that listens
+
+Loop thread only. A listener must not raise, and must bound what it keeps.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from storage_engine.wire.notices import Notice
+
+
+class Listener(Protocol):
+    """A connection."""
+
+    def hear(self, notice: Notice) -> None:
+        """Pass a notice on, or drop the connection."""
+
+
+class Notices:
+    """See the module's docstring."""
+
+    def __init__(self) -> None:
+        self.listeners: dict[Listener, None] = {}
+
+    def tell(self, notice: Notice) -> None:
+        for listener in list(self.listeners):
+            listener.hear(notice)

@@ -1,0 +1,45 @@
+"""What the engine tells its clients unasked: deliveries that are void, groups that pause.
+
+    server ── NOTICE frame, request id 0 ──▶ clients that said in HELLO that they listen
+
+A notice may be lost with its connection. Nothing depends on it but how soon a consumer hears:
+leases end by themselves, and the engine refuses settles that came too late.
+"""
+
+from __future__ import annotations
+
+import enum
+
+from storage_engine.wire.struct import Wire
+
+
+class NoticeKind(enum.StrEnum):
+    """RESET: offsets were set, deliveries of before are void. REVOKED: others read these queues of
+    an exclusive group now. DELETED: topic or group are gone. PAUSED, UNPAUSED: the group. WANTED:
+    somebody asks for this session (``sessions.py``).
+    """
+
+    RESET = "reset"
+    REVOKED = "revoked"
+    DELETED = "deleted"
+    PAUSED = "paused"
+    UNPAUSED = "unpaused"
+    WANTED = "wanted"
+
+
+class Notice(Wire, frozen=True, kw_only=True, omit_defaults=True):
+    """``queue_ids`` are of ``topic``. It is about leases of a generation below ``lease_floor``.
+
+    ``assignment``: which assignment of the queues took them from ``member_id``. ``code``: of the
+    ``StoreError`` that says what was deleted.
+    """
+
+    kind: NoticeKind
+    group: str = ""
+    topic: str = ""
+    member_id: str = ""
+    queue_ids: tuple[int, ...] = ()
+    lease_floor: int = 0
+    assignment: int = 0
+    code: int = 0
+    session_id: str = ""

@@ -1,0 +1,62 @@
+"""Sessions of consumers that the engine keeps while no process has them, and how they change hands.
+
+    process A ── KEEP: content, leases ──▶ engine ── TAKE ──▶ process B
+                                             └─ nobody came in time: the leases end at once
+
+What a session is, only the processes know; the engine keeps their bytes and its leases together.
+"""
+
+from __future__ import annotations
+
+from storage_engine.wire.deliveries import LeaseRef
+from storage_engine.wire.struct import Wire
+
+
+class HeldLeases(Wire, frozen=True, kw_only=True):
+    """Messages that a session holds of one group."""
+
+    group: str
+    leases: list[LeaseRef]
+
+
+class SessionKeepRequest(Wire, frozen=True, kw_only=True):
+    """Keep ``content`` for ``keep_ms``; if nobody takes it, give ``held`` back.
+
+    ``reason`` is then the one of the failed deliveries.
+    """
+
+    session_id: str
+    keep_ms: int
+    content: bytes
+    held: list[HeldLeases]
+    reason: str
+
+
+class SessionTakeRequest(Wire, frozen=True, kw_only=True):
+    """Take a session over. One that a listening client has open is asked for with a notice; it is
+    waited for ``wait_ms`` at most.
+    """
+
+    session_id: str
+    wait_ms: int
+
+
+class GoneLease(Wire, frozen=True, kw_only=True):
+    """Leases of a kept session that have ended since; ``why``: lease_expired, reset, deleted."""
+
+    group: str
+    lease: LeaseRef
+    why: str
+
+
+class SessionTakeReply(Wire, frozen=True, kw_only=True):
+    """``content`` is None when nobody has the session. It is kept no more."""
+
+    content: bytes | None
+    gone: list[GoneLease]
+
+
+class SessionAbsentRequest(Wire, frozen=True, kw_only=True):
+    """The answer to a notice that a session is wanted: this client does not have it."""
+
+    session_id: str
