@@ -16,6 +16,7 @@ from storage_engine.catalog import Catalog
 from storage_engine.clock import Clock
 from storage_engine.config import StoreConfig
 from storage_engine.dead_letters import DeadLetters
+from storage_engine.delay_clock import DelayClock
 from storage_engine.deletions import Deletions
 from storage_engine.delivery.consumer_offsets import ConsumerOffsets
 from storage_engine.delivery.delivery import Delivery
@@ -34,7 +35,8 @@ from storage_engine.queues.consume_queues import ConsumeQueues
 from storage_engine.queues.min_offsets import MinOffsets
 from storage_engine.records.record_parts import parts_of, reconsume_times_of
 from storage_engine.retries import Retries
-from storage_engine.schedule import Schedule
+from storage_engine.schedule.level_offsets import LevelOffsets
+from storage_engine.schedule.schedule import Schedule
 from storage_engine.topic_names import retry_topic_of
 from storage_engine.wire.deliveries import (
     ReceiveRequest,
@@ -63,6 +65,8 @@ class Consumption:
         self,
         config: StoreConfig,
         clock: Clock,
+        delay_clock: DelayClock,
+        level_offsets: LevelOffsets,
         catalog: Catalog,
         commit_log: CommitLog,
         queues: ConsumeQueues,
@@ -80,6 +84,7 @@ class Consumption:
         self.mover = mover = Mover(puts, consumer_offsets)
         self.retries = Retries(
             clock,
+            delay_clock.delay_ms,
             catalog,
             commit_log,
             consumer_offsets,
@@ -115,7 +120,17 @@ class Consumption:
         catalog.queues_added = self.delivery.queues_added
         catalog.group_changed = self.delivery.group_changed
         self.dead_letters = DeadLetters(catalog, commit_log, queues, consumer_offsets, mover)
-        self.schedule = Schedule(clock, commit_log, queues, consumer_offsets, mover, self._due)
+        self.schedule = Schedule(
+            clock,
+            delay_clock,
+            commit_log,
+            queues,
+            consumer_offsets,
+            mover,
+            self._due,
+            level_offsets,
+            later,
+        )
         self.schedule.follow()
         self._progress = GroupProgress(
             commit_log, self.delivery, self.schedule, self.deletions.is_orphan
@@ -197,6 +212,11 @@ class Consumption:
         if group is None:
             raise GroupNotFound(f"group {name} does not exist")
         return group
+
+    def stop(self) -> None:
+        """Begin nothing any more by itself; the engine is stopping."""
+        self.delivery.looking.stop()
+        self.schedule.stop()
 
     def tick(self) -> None:
         """Leases and waits that end, what has failed, what is due."""

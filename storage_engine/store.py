@@ -23,6 +23,8 @@ from storage_engine.checkpointer import Checkpointer
 from storage_engine.clock import Clock
 from storage_engine.config import StoreConfig
 from storage_engine.consumption import Consumption
+from storage_engine.delay_clock import DelayClock
+from storage_engine.delivery.clamping import clamp_offsets
 from storage_engine.delivery.consumer_offsets import ConsumerOffsets
 from storage_engine.disk.disk_space import DiskSpace
 from storage_engine.disk.files import Files
@@ -48,9 +50,11 @@ from storage_engine.put_path import Appended, PutPath
 from storage_engine.queries import Queries
 from storage_engine.queues.consume_queues import ConsumeQueues
 from storage_engine.queues.min_offsets import MinOffsets
+from storage_engine.records.schedule_topic import SCHEDULE_QUEUES, SCHEDULE_TOPIC
 from storage_engine.recovery.checkpoint import read_checkpoint, write_checkpoint
 from storage_engine.recovery.recovery import Recovered, recover
 from storage_engine.retention import Retention
+from storage_engine.schedule.level_offsets import LevelOffsets
 from storage_engine.wire.protocol import CheckpointReply, StatsReply
 from storage_engine.wire.reads import PullHead, PullRequest, PullStatus
 from storage_engine.wire.topics import QueueStats, TopicStats
@@ -84,7 +88,15 @@ class Store:
         self._engine_puts = EnginePuts(
             self._commit_log, self._dispatcher, self.durability, self._queues
         )
-        self._puts = PutPath(config, self._commit_log, self._dispatcher)
+        self._delay_clock = DelayClock(config, self._files, clock)
+        self._level_offsets = LevelOffsets(config, self._files)
+        self._puts = PutPath(
+            config,
+            self._delay_clock,
+            self._commit_log,
+            self._dispatcher,
+            lambda: self.catalog.own_topic(SCHEDULE_TOPIC, SCHEDULE_QUEUES),
+        )
         self.catalog = Catalog(config, self._files, clock, self._queues, self._puts.routes)
         self.queries = Queries(
             config,
@@ -150,16 +162,20 @@ class Store:
         self._consumer_offsets.load()
         if self._consumer_offsets.settle_recovered(recovered.settles):
             self._consumer_offsets.save()
-        self._clamp_offsets()
+        if clamp_offsets(self._consumer_offsets, self._queues):
+            self._consumer_offsets.save()
         # What a kill left in the page cache may be all that says which messages were moved.
         self._consumer_offsets.sync()
         self._checkpointer.write_first(recovered.end_offset)
         self.epoch = next_epoch(self._files, path, self._clock.now_ms())
         self._run_mark.set()
         self.catalog.route_all()
+        self._delay_clock.start(self._commit_log.store_timestamp_ms)
         self.consumption = Consumption(
             self.config,
             self._clock,
+            self._delay_clock,
+            self._level_offsets,
             self.catalog,
             self._commit_log,
             self._queues,
@@ -215,28 +231,13 @@ class Store:
             lambda: self._dispatcher.dispatched_offset,
         )
 
-    def _clamp_offsets(self) -> None:
-        """Take back progress beyond the end of a queue.
-
-        A power cut may leave settles durable whose messages of an async topic were not; new
-        messages at those offsets must be delivered."""
-        changed = False
-        for progress in self._consumer_offsets:
-            queues = self._queues.by_topic.get(progress.topic.encode(), [])
-            has_queue = progress.queue_id < len(queues)
-            max_offset = queues[progress.queue_id].max_offset if has_queue else 0
-            changed = progress.clamp(max_offset) or changed
-        if changed:
-            log.warning("consumer offsets taken back", extra={"action": "offsets_clamped"})
-            self._consumer_offsets.save()
-
     async def close(self) -> None:
         """Flush, checkpoint, let go of the directory. Puts that still wait are answered first.
 
         Where there is no room for a checkpoint, the next start reads more.
         """
         self._refusal = ShuttingDown("the engine is stopping")
-        self.consumption.delivery.looking.stop()
+        self.consumption.stop()
         self._prefaulter.stop()
         try:
             is_durable = await self.durability.stop()

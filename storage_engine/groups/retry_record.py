@@ -40,7 +40,11 @@ import msgspec
 from storage_engine.errors import RecordRefused, StoreCorrupt
 from storage_engine.records.record import PROPERTIES_BYTES_MAX, Record
 from storage_engine.records.record_draft import INT_MAX, PAIR_BYTES, RecordDraft, read_draft
-from storage_engine.records.schedule_topic import PROPERTY_DELIVER_AT, SCHEDULE_TOPIC_BYTES
+from storage_engine.records.schedule_topic import (
+    DELAY_MS,
+    PROPERTY_DELIVER_AT,
+    SCHEDULE_TOPIC_BYTES,
+)
 from storage_engine.records.settles import PROPERTY_SETTLES, Settles, settles_value
 from storage_engine.topic_names import dlq_topic_of, retry_topic_of
 
@@ -62,7 +66,7 @@ SCHEDULE_PROPERTIES: Final = frozenset(
         REAL_QUEUE_ID,
         PROPERTY_DELIVER_AT,
         DELAY_LEVEL,
-        "TIMER_DELAY_MS",
+        DELAY_MS,
         "TIMER_DELAY_SEC",
     }
 )

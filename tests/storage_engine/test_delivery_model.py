@@ -18,8 +18,7 @@ from storage_engine.groups.retry_policy import LevelDelays, ListDelays
 from storage_engine.groups.retry_record import DeadLetter, find_dead_letter, shown_record
 from storage_engine.records.delay_levels import DAY_MS, DELAY_LEVELS_MS, HOUR_MS
 from storage_engine.records.record import Record, decode_records
-from storage_engine.records.schedule_topic import PROPERTY_DELIVER_AT, SCHEDULE_TOPIC
-from storage_engine.retries import ANY_TIME_QUEUE
+from storage_engine.records.schedule_topic import DELAY_QUEUE, PROPERTY_DELIVER_AT, SCHEDULE_TOPIC
 from storage_engine.wire.deliveries import (
     Extend,
     LeaseRef,
@@ -269,7 +268,7 @@ class DeliveryMachine(RuleBasedStateMachine):
                 )
             case State.DELAYED:
                 is_level = known.delay_ms in DELAY_LEVELS_MS
-                queue_id = DELAY_LEVELS_MS.index(known.delay_ms) if is_level else ANY_TIME_QUEUE
+                queue_id = DELAY_LEVELS_MS.index(known.delay_ms) if is_level else DELAY_QUEUE
                 assert (record.topic, record.queue_id) == (SCHEDULE_TOPIC, queue_id)
                 assert record.properties[PROPERTY_DELIVER_AT] == str(known.due_ms)
             case _:

@@ -22,10 +22,13 @@ from storage_engine.groups.retry_record import (
 )
 from storage_engine.records.record import Record, decode_records
 from storage_engine.records.record_parts import parts_of
-from storage_engine.records.schedule_topic import PROPERTY_DELIVER_AT, SCHEDULE_TOPIC
+from storage_engine.records.schedule_topic import (
+    PROPERTY_DELIVER_AT,
+    SCHEDULE_QUEUES,
+    SCHEDULE_TOPIC,
+)
 from storage_engine.records.settles import settles_of
-from storage_engine.retries import SCHEDULE_QUEUES
-from storage_engine.schedule import SCHEDULE_GROUP
+from storage_engine.schedule.schedule import SCHEDULE_GROUP
 from storage_engine.wire.reads import PullRequest
 from tests.storage_engine.model.group_model import Move, Place
 from tests.storage_engine.model.modelled_store import ModelledStore
