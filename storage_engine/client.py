@@ -91,6 +91,14 @@ from storage_engine.wire.reads import (
     PullRequest,
     PullStatus,
 )
+from storage_engine.wire.scheduled import (
+    ScheduledCancelRequest,
+    ScheduledListHead,
+    ScheduledListRequest,
+    ScheduledOutcome,
+    ScheduledReply,
+    ScheduledSendRequest,
+)
 from storage_engine.wire.sync_client import StoreClient
 from storage_engine.wire.topics import (
     Durability,
@@ -162,6 +170,12 @@ __all__ = [
     "RedriveRequest",
     "ResetTo",
     "RetryPolicy",
+    "ScheduledCancelRequest",
+    "ScheduledListHead",
+    "ScheduledListRequest",
+    "ScheduledOutcome",
+    "ScheduledReply",
+    "ScheduledSendRequest",
     "SettleFailure",
     "SettleReply",
     "SettleRequest",

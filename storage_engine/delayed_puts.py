@@ -14,12 +14,14 @@ from typing import Final, NamedTuple
 
 from storage_engine.delay_clock import JUMP_MS, DelayClock
 from storage_engine.errors import BadRequest, QueueNotFound, RecordRefused, TopicNotFound
-from storage_engine.groups.retry_record import DELAY_LEVEL, REAL_QUEUE_ID, REAL_TOPIC
 from storage_engine.records.delay_levels import DELAY_MS_MAX, level_delay_ms
 from storage_engine.records.schedule_topic import (
+    DELAY_LEVEL,
     DELAY_MS,
     DUE_HOLE,
     PROPERTY_DELIVER_AT,
+    REAL_QUEUE_ID,
+    REAL_TOPIC,
     SCHEDULE_TOPIC_BYTES,
 )
 

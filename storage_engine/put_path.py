@@ -188,7 +188,7 @@ class PutPath:
                 topic = payload[topic_at + 2 : properties_at - 2]
             route = routes.get(topic)
             if topic == SCHEDULE_TOPIC_BYTES:
-                route = self._schedule_route()
+                route = self._schedule_route(queue_id)
             if (
                 sysflag not in _SYSFLAGS_ALLOWED
                 or magic not in _MAGICS_ALLOWED
@@ -258,9 +258,10 @@ class PutPath:
         route = self.routes.get(topic)
         return None if route is None else route.writable_count
 
-    def _schedule_route(self) -> Route:
+    def _schedule_route(self, queue_id: int) -> Route:
+        """With all its queues, if need be: an older store may have fewer of them."""
         route = self.routes.get(SCHEDULE_TOPIC_BYTES)
-        if route is None or route.writable_count < SCHEDULE_QUEUES:
+        if route is None or route.writable_count <= queue_id < SCHEDULE_QUEUES:
             self._make_schedule()
             route = self.routes[SCHEDULE_TOPIC_BYTES]
         return route

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 from collections.abc import Callable
 from functools import partial
 
@@ -31,8 +30,8 @@ from storage_engine.disk.files import Files
 from storage_engine.disk.lock import StoreLock, next_epoch
 from storage_engine.disk.run_mark import RunMark
 from storage_engine.dispatcher import Dispatcher
-from storage_engine.engine_metrics import Watched
 from storage_engine.engine_puts import EnginePuts
+from storage_engine.engine_stats import Watched, stats_of
 from storage_engine.errors import (
     ShuttingDown,
     StoreBusy,
@@ -55,6 +54,7 @@ from storage_engine.recovery.checkpoint import read_checkpoint, write_checkpoint
 from storage_engine.recovery.recovery import Recovered, recover
 from storage_engine.retention import Retention
 from storage_engine.schedule.level_offsets import LevelOffsets
+from storage_engine.schedule.scheduled_messages import ScheduledMessages
 from storage_engine.wire.protocol import CheckpointReply, StatsReply
 from storage_engine.wire.reads import PullHead, PullRequest, PullStatus
 from storage_engine.wire.topics import QueueStats, TopicStats
@@ -108,6 +108,7 @@ class Store:
         )
         self.consumption: Consumption
         self.retention: Retention
+        self.scheduled: ScheduledMessages
         self._prefaulter: Prefaulter
         self._started_ms = clock.monotonic_ms()
         self._refusal: StoreError | None = ShuttingDown("the store is not open")
@@ -120,6 +121,7 @@ class Store:
             self._consumer_offsets,
             self.indexer,
             self.durability.durable_to,
+            lambda: self._level_offsets.writer(self.consumption.schedule.sources),
         )
         self.epoch = 0
         self.put_count = 0
@@ -186,6 +188,14 @@ class Store:
             self.queries.queues_of,
             self._damaged,
             loop.call_soon,
+        )
+        self.scheduled = ScheduledMessages(
+            self.config,
+            self._clock,
+            self.consumption.schedule,
+            self._commit_log,
+            self._consumer_offsets,
+            self.queries,
         )
         self.retention = self._new_retention()
         self.retention.settle_expired()
@@ -327,6 +337,10 @@ class Store:
                 head = msgspec.structs.replace(head, status=PullStatus.NO_MATCHED_MSG)
         return head, records
 
+    def deliver_due(self) -> None:
+        """Deliver the scheduled messages that are due by now; Celery beat asks for it."""
+        self.consumption.schedule.deliver_due()
+
     def tick(self) -> None:
         """Every ``tick_interval_ms``: leases and waits that end, due messages, keys that wait."""
         self.consumption.tick()
@@ -369,6 +383,7 @@ class Store:
             self._dispatcher,
             self._queues,
             self.consumption.delivery,
+            self.consumption.schedule,
             self.durability,
         )
         refusal = self._refusal or self.durability.refusal or self.disk.refusal
@@ -376,21 +391,8 @@ class Store:
         return Watched(*parts, *more, refusal)
 
     def stats(self, connection_count: int) -> StatsReply:
-        return StatsReply(
-            broker=self.config.broker,
-            epoch=self.epoch,
-            pid=os.getpid(),
-            uptime_ms=self._clock.monotonic_ms() - self._started_ms,
-            put_count=self.put_count,
-            put_bytes=self.put_bytes,
-            delivered_count=self.consumption.delivery.delivered_count,
-            acked_count=self.consumption.delivery.acked_count,
-            sync_count=self.durability.sync_count,
-            append_offset=self._commit_log.append_offset,
-            flushed_offset=self._commit_log.flushed_offset,
-            indexed_offset=self.indexer.indexed_offset,
-            segment_count=len(self._commit_log.segments()),
-            parked_count=self.consumption.delivery.parked_count,
-            connection_count=connection_count,
-            is_writable=not (self._refusal or self.durability.refusal or self.disk.refusal),
+        puts = self.put_count, self.put_bytes
+        uptime_ms = self._clock.monotonic_ms() - self._started_ms
+        return stats_of(
+            self.config.broker, self.epoch, uptime_ms, puts, connection_count, self.watched()
         )

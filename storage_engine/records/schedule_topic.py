@@ -19,6 +19,9 @@ SCHEDULE_TOPIC_BYTES: Final = SCHEDULE_TOPIC.encode()
 DELAY_QUEUE: Final = DELAY_LEVEL_MAX  # any other delay
 MOMENT_QUEUE: Final = DELAY_QUEUE + 1  # until a moment that the producer has named
 SCHEDULE_QUEUES: Final = MOMENT_QUEUE + 1
+REAL_TOPIC: Final = "REAL_TOPIC"  # where it goes when it is due
+REAL_QUEUE_ID: Final = "REAL_QID"
+DELAY_LEVEL: Final = "DELAY"
 PROPERTY_DELIVER_AT: Final = "TIMER_DELIVER_MS"
 # What a producer writes who asks for a delay: the engine writes the due time over it.
 DUE_HOLE: Final = "0" * 13

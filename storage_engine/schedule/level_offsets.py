@@ -10,7 +10,8 @@ because a RocketMQ has written the store.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import partial
 
 import msgspec
 
@@ -51,16 +52,19 @@ class LevelOffsets:
         first = file.offsetTable.get(str(queue.queue_id + 1), 0)
         return min(max(first, queue.min_offset), queue.max_offset)
 
-    def taken(self, sources: Iterable[Source]) -> dict[str, int]:
-        """How far each level is now."""
-        return {
+    def writer(self, sources: Iterable[Source]) -> Callable[[], None]:
+        """Take down how far each level is now; what writes it into the file, on any thread.
+
+        It raises ``DiskFull``; and does nothing where nothing has changed.
+        """
+        taken = {
             str(source.queue.queue_id + 1): source.progress.consumer_offset
             for source in sources
             if source.queue.queue_id < DELAY_LEVEL_MAX
         }
+        return partial(self._write, taken)
 
-    def write(self, taken: dict[str, int]) -> None:
-        """Put it into the file when it has changed; any thread. Raises ``DiskFull``, ``OSError``."""
+    def _write(self, taken: dict[str, int]) -> None:
         if taken != self._written:
             self._files.replace(self._path, msgspec.json.encode(_File(taken)))
             self._written = taken

@@ -20,6 +20,7 @@ PUT reply       ``store_timestamp_ms`` i64, then for each record ``queue_offset`
 RECEIVE reply   u32 length, MessagePack ``ReceiveHead``, then the records back to back.
 PULL reply      u32 length, MessagePack ``PullHead``, then the records back to back.
 LOOK_UP reply   u32 length, MessagePack ``LookUpHead``, then the records back to back.
+SCHEDULED_LIST  reply: u32 length, MessagePack ``ScheduledListHead``, then the records.
 all others      one MessagePack struct each way, as listed in ``REQUEST_TYPES`` and ``REPLY_TYPES``.
 error reply     MessagePack ``ErrorReply``.
 
@@ -32,6 +33,8 @@ from __future__ import annotations
 import enum
 import struct
 from typing import Final
+
+import msgspec
 
 from storage_engine.wire.dead_letters import PurgeReply, PurgeRequest, RedriveReply, RedriveRequest
 from storage_engine.wire.deliveries import (
@@ -53,6 +56,12 @@ from storage_engine.wire.reads import (
     OffsetAtTimeReply,
     OffsetAtTimeRequest,
     PullRequest,
+)
+from storage_engine.wire.scheduled import (
+    ScheduledCancelRequest,
+    ScheduledListRequest,
+    ScheduledReply,
+    ScheduledSendRequest,
 )
 from storage_engine.wire.struct import Wire
 from storage_engine.wire.topics import TopicConfig, TopicList, TopicRef, TopicStats
@@ -92,6 +101,10 @@ class Op(enum.IntEnum):
     REDRIVE = 56
     PURGE = 57
     STATS = 49
+    DELIVER_DUE = 60
+    SCHEDULED_LIST = 61
+    SCHEDULED_CANCEL = 62
+    SCHEDULED_SEND_NOW = 63
 
 
 class HelloRequest(Wire, frozen=True, kw_only=True):
@@ -127,7 +140,10 @@ class CheckpointReply(Wire, frozen=True, kw_only=True):
 
 
 class StatsReply(Wire, frozen=True, kw_only=True):
-    """Counters since the engine started, and where its log stands."""
+    """Counters since the engine started, and where its log stands.
+
+    ``degraded``: what the engine does by itself because nobody asks it to, by who should: ``beat``.
+    """
 
     broker: str
     epoch: int
@@ -145,6 +161,9 @@ class StatsReply(Wire, frozen=True, kw_only=True):
     parked_count: int
     connection_count: int
     is_writable: bool
+    scheduled_count: int = 0
+    scheduled_delivered_count: int = 0
+    degraded: list[str] = msgspec.field(default_factory=list)
 
 
 class ErrorReply(Wire, frozen=True, kw_only=True):
@@ -176,6 +195,10 @@ REQUEST_TYPES: Final[dict[Op, type[Wire]]] = {
     Op.LEAVE: LeaveRequest,
     Op.SUBSCRIBE: SubscribeRequest,
     Op.PURGE: PurgeRequest,
+    Op.DELIVER_DUE: Empty,
+    Op.SCHEDULED_LIST: ScheduledListRequest,
+    Op.SCHEDULED_CANCEL: ScheduledCancelRequest,
+    Op.SCHEDULED_SEND_NOW: ScheduledSendRequest,
 }
 REPLY_TYPES: Final[dict[Op, type[Wire]]] = {
     Op.HELLO: HelloReply,
@@ -199,4 +222,7 @@ REPLY_TYPES: Final[dict[Op, type[Wire]]] = {
     Op.LEAVE: Empty,
     Op.SUBSCRIBE: Empty,
     Op.PURGE: PurgeReply,
+    Op.DELIVER_DUE: Empty,
+    Op.SCHEDULED_CANCEL: ScheduledReply,
+    Op.SCHEDULED_SEND_NOW: ScheduledReply,
 }

@@ -30,9 +30,14 @@ from typing import Final
 
 from storage_engine.delivery.subscription import Delivered
 from storage_engine.errors import StoreError
-from storage_engine.groups.retry_record import REAL_TOPIC, RETRY_TOPIC
+from storage_engine.groups.retry_record import (
+    RETRY_TOPIC,
+)
 from storage_engine.records.record import Record, decode_records, verify_record
-from storage_engine.records.schedule_topic import SCHEDULE_TOPIC
+from storage_engine.records.schedule_topic import (
+    REAL_TOPIC,
+    SCHEDULE_TOPIC,
+)
 from storage_engine.topic_names import dlq_topic_of, retry_topic_of
 from storage_engine.wire.deliveries import ReceiveRequest
 from storage_engine.wire.reads import PullRequest
