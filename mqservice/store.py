@@ -77,6 +77,12 @@ from storage_engine.client import (
     RedriveRequest,
     ResetTo,
     RetryPolicy,
+    ScheduledCancelRequest,
+    ScheduledListHead,
+    ScheduledListRequest,
+    ScheduledOutcome,
+    ScheduledReply,
+    ScheduledSendRequest,
     SettleFailure,
     SettleReply,
     SettleRequest,
@@ -97,12 +103,14 @@ from storage_engine.client import (
     TopicNotFound,
     TopicRef,
     TopicStats,
+    Wait,
     dlq_topic_of,
     encode_record,
     error_from_code,
     find_dead_letter,
     known_filter,
     new_message_id,
+    scheduled,
     shown_record,
 )
 
@@ -166,6 +174,12 @@ __all__ = [
     "RedriveRequest",
     "ResetTo",
     "RetryPolicy",
+    "ScheduledCancelRequest",
+    "ScheduledListHead",
+    "ScheduledListRequest",
+    "ScheduledOutcome",
+    "ScheduledReply",
+    "ScheduledSendRequest",
     "SettleFailure",
     "SettleReply",
     "SettleRequest",
@@ -187,6 +201,7 @@ __all__ = [
     "TopicNotFound",
     "TopicRef",
     "TopicStats",
+    "Wait",
     "blocking_client",
     "close_store",
     "dlq_topic_of",
@@ -197,6 +212,7 @@ __all__ = [
     "is_store_connected",
     "known_filter",
     "new_message_id",
+    "scheduled",
     "shown_record",
     "use_store",
 ]
@@ -223,6 +239,14 @@ class Store(Protocol):
     async def look_up(self, request: LookUpRequest) -> tuple[LookUpHead, list[Record]]: ...
 
     async def offset_at_time(self, request: OffsetAtTimeRequest) -> OffsetAtTimeReply: ...
+
+    async def scheduled_list(
+        self, request: ScheduledListRequest
+    ) -> tuple[ScheduledListHead, list[Record]]: ...
+
+    async def scheduled_cancel(self, request: ScheduledCancelRequest) -> ScheduledReply: ...
+
+    async def scheduled_send_now(self, request: ScheduledSendRequest) -> ScheduledReply: ...
 
     async def wait_connected(self, timeout_ms: int) -> None: ...
 

@@ -41,6 +41,7 @@ from storage_engine.groups.retry_record import DeadLetter, find_dead_letter, sho
 from storage_engine.records.delay_levels import DELAY_MS_MAX
 from storage_engine.records.message_id import new_message_id
 from storage_engine.records.record import Record, StoreMessage, encode_record
+from storage_engine.records.scheduled_message import Wait, scheduled
 from storage_engine.system_properties import SYSTEM_PROPERTIES
 from storage_engine.topic_names import dlq_topic_of
 from storage_engine.wire.async_client import AsyncStoreClient
@@ -197,11 +198,13 @@ __all__ = [
     "TopicNotFound",
     "TopicRef",
     "TopicStats",
+    "Wait",
     "dlq_topic_of",
     "encode_record",
     "error_from_code",
     "find_dead_letter",
     "known_filter",
     "new_message_id",
+    "scheduled",
     "shown_record",
 ]
