@@ -3,7 +3,7 @@
     TIMER_DELIVER_MS = 13 zeros, with DELAY or TIMER_DELAY_MS ──▶ due = now + delay, written there
     TIMER_DELIVER_MS = epoch ms                               ──▶ due = that
 
-A delay begins when the record gets here: only the engine knows how long it took to come, and its
+A delay begins when the record is appended: only the engine knows how long it took to come, and its
 clock for delays does not jump. Nothing is refused later that could be refused now.
 """
 
@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 
 from storage_engine.delay_clock import JUMP_MS, DelayClock
 from storage_engine.errors import BadRequest, QueueNotFound, RecordRefused, TopicNotFound
+from storage_engine.log.commit_log import Entry
 from storage_engine.records.delay_levels import DELAY_MS_MAX, level_delay_ms
 from storage_engine.records.schedule_topic import (
     DELAY_LEVEL,
@@ -33,15 +34,18 @@ _DELAY_MS: Final = DELAY_MS.encode()
 _HOLE: Final = DUE_HOLE.encode()
 _HEAD: Final = _DELIVER_AT + b"\x01"
 _DIGITS_MAX: Final = 15
+_WHOLE_MS: Final = 1  # what has begun of the millisecond counts in full: never early
 
 
 class Delayed(NamedTuple):
-    """``hole_at``: where in the payload the due time is to be written; -1: it stands there.
+    """``hole_at``: where in the payload the due time is to be written, ``delay_ms`` from when it is
+    appended; -1: it stands there, and is ``due_ms``.
     ``refusal``: code of the error for a record that cannot be scheduled; 0 for a good one.
     """
 
     due_ms: int
     hole_at: int
+    delay_ms: int
     refusal: int
 
 
@@ -74,7 +78,7 @@ class DelayedPuts:
             due_ms = _number(value)
             if due_ms is None or due_ms > self._clock.time_ms() + DELAY_MS_MAX + JUMP_MS:
                 return _refused(RecordRefused.code)
-            return Delayed(due_ms, -1, 0)
+            return Delayed(due_ms, -1, 0, 0)
         delay_ms = _delay_ms(properties)
         if delay_ms is None or not 1 <= delay_ms <= DELAY_MS_MAX:
             return _refused(RecordRefused.code)
@@ -82,19 +86,25 @@ class DelayedPuts:
         hole_at = properties_at + len(_HEAD)
         if before != _HEAD:
             hole_at = payload.index(b"\x02" + _HEAD, properties_at, end) + 1 + len(_HEAD)
-        return Delayed(self._clock.delay_ms() + delay_ms, hole_at, 0)
+        return Delayed(0, hole_at, delay_ms, 0)
 
-
-def filled(payload: bytes, fills: list[tuple[int, int]]) -> bytes:
-    """The payload with due times written at the positions given."""
-    content = bytearray(payload)
-    for at, due_ms in fills:
-        content[at : at + len(_HOLE)] = b"%0*d" % (len(_HOLE), due_ms)
-    return bytes(content)
+    def fill(
+        self, payload: bytes, entries: list[Entry], holes: dict[int, Delayed]
+    ) -> tuple[bytes, list[Entry]]:
+        """The payload with due times written into the holes of the entries numbered, and the
+        entries with them. To be appended without a pause.
+        """
+        begun_ms = self._clock.delay_ms() + _WHOLE_MS
+        content, timed = bytearray(payload), list(entries)
+        for index, delayed in holes.items():
+            due_ms = begun_ms + delayed.delay_ms
+            content[delayed.hole_at : delayed.hole_at + len(_HOLE)] = b"%0*d" % (len(_HOLE), due_ms)
+            timed[index] = (*entries[index][:4], due_ms)
+        return bytes(content), timed
 
 
 def _refused(code: int) -> Delayed:
-    return Delayed(0, -1, code)
+    return Delayed(0, -1, 0, code)
 
 
 def _number(digits: bytes) -> int | None:

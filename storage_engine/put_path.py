@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 
 from storage_engine.config import StoreConfig
 from storage_engine.delay_clock import DelayClock
-from storage_engine.delayed_puts import DelayedPuts, filled
+from storage_engine.delayed_puts import Delayed, DelayedPuts
 from storage_engine.dispatcher import Dispatcher
 from storage_engine.errors import (
     BadRequest,
@@ -132,7 +132,7 @@ class PutPath:
         found = empty_batch()
         topic_hashes, keys, counts, _, _ = found
         refused: list[tuple[int, int]] = []  # (index of the record, code)
-        fills: list[tuple[int, int]] = []  # (where in the payload, due time)
+        holes: dict[int, Delayed] = {}  # by index in entries
         must_sync = False
         # What the last plain record had from its topic to its id: one that has the same bytes there
         # has the same route, tag and property names, and all its lengths fit.
@@ -216,7 +216,7 @@ class PutPath:
                 if delayed:
                     tag_hash = delayed.due_ms
                     if delayed.hole_at >= 0:
-                        fills.append((delayed.hole_at, tag_hash))
+                        holes[len(entries)] = delayed
                 elif payload.find(_TAG, properties_at, end) >= 0:
                     tag_hash = tag_hash_of(payload[properties_at:end])
                 entries.append((at, record_bytes, route.queues[queue_id], stamp_at, tag_hash))
@@ -248,8 +248,9 @@ class PutPath:
                 must_sync = must_sync or route.is_sync
             count += 1
             at = end
-        if fills:
-            payload = filled(payload, fills)
+        if holes:
+            self._commit_log.make_room(len(payload), entries)
+            payload, entries = self._delayed.fill(payload, entries, holes)
         if refused:
             return self._put_good_ones(payload, entries, found, refused, count, must_sync=must_sync)
         return self._append(payload, entries, found, must_sync=must_sync)
