@@ -10,7 +10,7 @@ from typing import Annotated, Final
 import typer
 import uvloop
 
-from bench import disk, engine, push, rest, scale
+from bench import disk, engine, push, rest, scale, schedule
 from bench.machine import find_machine
 from bench.measure import QUICK, MeasureFailed, Plan, Row, Skipped
 from bench.report import make_report, print_table, write_json
@@ -25,7 +25,7 @@ WORKLOADS: Final[dict[str, Callable[[Plan, Path], Awaitable[list[Row]]]]] = {
     "push": push.measure,
 }
 # Minutes and many GiB: only when asked for.
-LARGE: Final = {"scale": scale.measure}
+LARGE: Final = {"scale": scale.measure, "schedule": schedule.measure}
 
 
 def main(

@@ -25,6 +25,7 @@ from storage_engine.delivery.subscription import Delivered, Parked
 from storage_engine.engine_puts import EnginePuts
 from storage_engine.errors import GroupNotFound, TopicNotFound
 from storage_engine.group_progress import GroupProgress
+from storage_engine.groups.quick_due import QuickDue, quick_due
 from storage_engine.groups.retry_record import due_record
 from storage_engine.log.commit_log import CommitLog
 from storage_engine.moves import Mover, settling
@@ -34,6 +35,7 @@ from storage_engine.queues.consume_queue import ConsumeQueue
 from storage_engine.queues.consume_queues import ConsumeQueues
 from storage_engine.queues.min_offsets import MinOffsets
 from storage_engine.records.record_parts import parts_of, reconsume_times_of
+from storage_engine.records.settles import settles_value
 from storage_engine.retries import Retries
 from storage_engine.schedule.level_offsets import LevelOffsets
 from storage_engine.schedule.schedule import Schedule
@@ -149,15 +151,19 @@ class Consumption:
 
     def _due(self, progress: Progress, queue_offset: int, record: bytes) -> bytes:
         """The record that a scheduled one becomes; ``TopicNotFound``: it has nowhere to go."""
-        due = due_record(record, settles=settling(progress, queue_offset))
-        parts = parts_of(due)
-        topic = parts.topic.decode()
         if self.deletions.is_orphan(record):
-            raise TopicNotFound(f"{topic} is not the one that it was scheduled for")
+            raise TopicNotFound("the topic is not the one that it was scheduled for")
+        settles = settling(progress, queue_offset)
+        quick = quick_due(record, settles_value(settles).encode())
+        if quick is None:
+            due = due_record(record, settles=settles)
+            parts = parts_of(due)
+            quick = QuickDue(parts.topic, parts.queue_id, due)
+        topic = quick.topic.decode()
         queues = self._catalog.queues_of(topic) if topic in self._catalog.topics else []
-        if parts.queue_id >= len(queues):
-            raise TopicNotFound(f"{topic} has no queue {parts.queue_id}")
-        return due
+        if quick.queue_id >= len(queues):
+            raise TopicNotFound(f"{topic} has no queue {quick.queue_id}")
+        return quick.record
 
     def _retries_before(self, record: tuple[int, int]) -> int:
         return reconsume_times_of(self._commit_log.read_many([record]))

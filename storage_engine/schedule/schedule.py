@@ -44,6 +44,7 @@ SCHEDULE_GROUP: Final = "CID_RMQ_SYS_SCHEDULE"
 SILENCE_MS_MAX: Final = 3 * SECOND_MS
 _UNITS_A_TURN: Final = 200_000  # about 5 ms
 _BATCH_COUNT_MAX: Final = 500  # about 5 ms
+_GROWTH_BYTES: Final = 512  # at most, of a record that says what it settles
 _MOVING_COUNT_MAX: Final = 20_000  # appended and not durable yet; then it waits for the disk
 
 # Makes of a scheduled message the one to deliver; ``StoreError`` when there is no such place.
@@ -207,27 +208,18 @@ class Schedule:
         index, until_ms = waiting.index, waiting.until_ms
         if sum([len(source.moving) for source in self.sources]) > _MOVING_COUNT_MAX:
             return False  # ``_moved`` goes on
+        keys = self._taken(index, until_ms)
+        places = [self.sources[key.queue_id].queue.unit(key.queue_offset)[:2] for key in keys]
+        damaged = set(self._commit_log.damaged(places))
         moves: list[Move] = []
         taken: list[Key] = []
-        room = self.mover.batch_bytes_max
-        while len(taken) < _BATCH_COUNT_MAX:
-            key = index.peek()
-            if key is None or key.due_ms > until_ms:
-                break
-            index.pop()
-            if not self.sources[key.queue_id].is_pending(key.queue_offset):
-                continue
-            move = self._move_of(key)
-            if move is None:
-                continue
-            if moves and len(move.record) > room:
-                index.put_back([key])
-                break
-            room -= len(move.record)
-            moves.append(move)
-            taken.append(key)
+        for at, key in enumerate(keys):
+            move = self._move_of(key, places[at], is_damaged=at in damaged)
+            if move is not None:
+                moves.append(move)
+                taken.append(key)
         if not moves:
-            return False
+            return bool(keys)
         try:
             self.mover.move(moves, partial(self._moved, taken))
         except StoreError as exc:
@@ -241,11 +233,27 @@ class Schedule:
         first = index.peek()
         return first is not None and first.due_ms <= until_ms
 
-    def _move_of(self, key: Key) -> Move | None:
+    def _taken(self, index: DueIndex, until_ms: int) -> list[Key]:
+        """The first messages that are due, as many as one append takes."""
+        keys: list[Key] = []
+        room = self.mover.batch_bytes_max
+        while len(keys) < _BATCH_COUNT_MAX:
+            key = index.peek()
+            if key is None or key.due_ms > until_ms:
+                break
+            source = self.sources[key.queue_id]
+            if source.is_pending(key.queue_offset):
+                room -= source.queue.unit(key.queue_offset)[1] + _GROWTH_BYTES
+                if keys and room < 0:
+                    break
+                keys.append(key)
+            index.pop()
+        return keys
+
+    def _move_of(self, key: Key, place: tuple[int, int], *, is_damaged: bool) -> Move | None:
         """How the message gets to its topic; None when it cannot, and is settled."""
         source, queue_offset = self.sources[key.queue_id], key.queue_offset
-        place = source.queue.unit(queue_offset)[:2]
-        if self._commit_log.damaged([place]):
+        if is_damaged:
             reason, level = "damaged", logging.ERROR
         else:
             try:
