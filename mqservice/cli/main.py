@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from mqservice.cli import dlq, engine, group, group_settings, topic
+from mqservice.cli import dlq, engine, group, group_settings, scheduled, topic
 from mqservice.cli.browse import browse
 from mqservice.cli.consume import consume
 from mqservice.cli.produce import produce
@@ -29,6 +29,7 @@ app.add_typer(topic.app, name="topic")
 group.app.add_typer(group_settings.app)  # without a name: one set of commands
 app.add_typer(group.app, name="group")
 app.add_typer(dlq.app, name="dlq")
+app.add_typer(scheduled.app, name="scheduled")
 app.add_typer(engine.app, name="engine")
 
 if __name__ == "__main__":
