@@ -8,30 +8,17 @@ engine does not promise yet, or promises without a test, is said here as well.
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Final
 
-
-class Promise(NamedTuple):
-    """``tests`` are pytest's names; ``steps`` those of a release run."""
-
-    id: str
-    text: str
-    tests: tuple[str, ...]
-    steps: tuple[str, ...] = ()
-
-
-_ENGINE: Final = "tests/storage_engine"
-
-
-def _of(file: str, *names: str) -> tuple[str, ...]:
-    return tuple(f"{_ENGINE}/test_{file}.py::test_{name}" for name in names)
-
+from tests.torture.promise import Promise
+from tests.torture.promise import engine_tests as _of
+from tests.torture.schedule_promises import SCHEDULE
 
 _CRASH: Final = _of("crash_states", "a_power_cut_at_any_moment_keeps_every_promise")
 _CRASH_IN_RECOVERY: Final = _of("crash_states", "a_power_cut_inside_recovery_keeps_every_promise")
 _KILLS: Final = _of("kill_loop", "nothing_acknowledged_is_lost_in_sixty_kills")
 _PLANTED: Final = _of("planted_bugs", "a_planted_bug_is_caught")
-_MODEL: Final = (f"{_ENGINE}/test_delivery_model.py::TestDelivery",)
+_MODEL: Final = ("tests/storage_engine/test_delivery_model.py::TestDelivery",)
 
 DURABILITY: Final = (
     Promise(
@@ -364,7 +351,7 @@ STORE: Final = (
         ),
     ),
 )
-PROMISES: Final = (*DURABILITY, *ORDER, *STORE)
+PROMISES: Final = (*DURABILITY, *ORDER, *STORE, *SCHEDULE)
 
 # What somebody who knows such lists would look for, and does not find above.
 NOT_PROMISED: Final = (
