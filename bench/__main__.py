@@ -10,7 +10,19 @@ from typing import Annotated, Final
 import typer
 import uvloop
 
-from bench import backlog, disk, engine, idle, latency, offsets, push, rest, scale, sharing
+from bench import (
+    backlog,
+    disk,
+    engine,
+    idle,
+    latency,
+    offsets,
+    push,
+    rest,
+    scale,
+    schedule,
+    sharing,
+)
 from bench.machine import find_machine
 from bench.measure import QUICK, MeasureFailed, Plan, Row, Skipped
 from bench.report import make_report, print_table, write_json
@@ -32,6 +44,7 @@ LARGE: Final = {
     "scale": scale.measure,
     "backlog": backlog.measure,
     "offsets": offsets.measure,
+    "schedule": schedule.measure,
 }
 
 

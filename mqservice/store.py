@@ -92,6 +92,12 @@ from storage_engine.client import (
     RedriveRequest,
     ResetTo,
     RetryPolicy,
+    ScheduledCancelRequest,
+    ScheduledListHead,
+    ScheduledListRequest,
+    ScheduledOutcome,
+    ScheduledReply,
+    ScheduledSendRequest,
     SessionAbsentRequest,
     SessionKeepRequest,
     SessionTakeReply,
@@ -123,6 +129,7 @@ from storage_engine.client import (
     TraceReply,
     TraceRequest,
     TraceState,
+    Wait,
     dlq_topic_of,
     encode_record,
     error_from_code,
@@ -130,6 +137,7 @@ from storage_engine.client import (
     known_filter,
     new_message_id,
     retry_topic_of,
+    scheduled,
     shown_record,
 )
 
@@ -208,6 +216,12 @@ __all__ = [
     "RedriveRequest",
     "ResetTo",
     "RetryPolicy",
+    "ScheduledCancelRequest",
+    "ScheduledListHead",
+    "ScheduledListRequest",
+    "ScheduledOutcome",
+    "ScheduledReply",
+    "ScheduledSendRequest",
     "SessionAbsentRequest",
     "SessionKeepRequest",
     "SessionTakeReply",
@@ -240,6 +254,7 @@ __all__ = [
     "TraceRequest",
     "TraceState",
     "TracedGroup",
+    "Wait",
     "blocking_client",
     "close_store",
     "dlq_topic_of",
@@ -251,6 +266,7 @@ __all__ = [
     "known_filter",
     "new_message_id",
     "retry_topic_of",
+    "scheduled",
     "shown_record",
     "use_store",
 ]
@@ -277,6 +293,14 @@ class Store(Protocol):
     async def look_up(self, request: LookUpRequest) -> tuple[LookUpHead, list[Record]]: ...
 
     async def offset_at_time(self, request: OffsetAtTimeRequest) -> OffsetAtTimeReply: ...
+
+    async def scheduled_list(
+        self, request: ScheduledListRequest
+    ) -> tuple[ScheduledListHead, list[Record]]: ...
+
+    async def scheduled_cancel(self, request: ScheduledCancelRequest) -> ScheduledReply: ...
+
+    async def scheduled_send_now(self, request: ScheduledSendRequest) -> ScheduledReply: ...
 
     async def wait_connected(self, timeout_ms: int) -> None: ...
 

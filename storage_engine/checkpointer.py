@@ -32,7 +32,9 @@ log = logging.getLogger(__name__)
 
 
 class Checkpointer:
-    """See the module's docstring. ``durable_to`` waits until the log is durable up to an offset."""
+    """See the module's docstring. ``durable_to`` waits until the log is durable up to an offset;
+    ``levels`` takes down how far the delay levels are, and gives what writes it, on any thread.
+    """
 
     def __init__(
         self,
@@ -44,6 +46,7 @@ class Checkpointer:
         consumer_offsets: ConsumerOffsets,
         indexer: Indexer,
         durable_to: Callable[[int], Awaitable[None]],
+        levels: Callable[[], Callable[[], None]],
     ) -> None:
         self._files = files
         self._path = path
@@ -53,6 +56,7 @@ class Checkpointer:
         self._consumer_offsets = consumer_offsets
         self._indexer = indexer
         self._durable_to = durable_to
+        self._levels = levels
         self._running: asyncio.Task[CheckpointReply] | None = None
         self._is_derived_lost = False
         self._derived = 0, 0  # dispatched_offset and unit count that are durable
@@ -99,7 +103,7 @@ class Checkpointer:
         await self._durable_to(dispatched_offset)
         flushed_offset = self._commit_log.flushed_offset
         stamp = self._commit_log.store_timestamp_ms
-        taken = self._consumer_offsets.snapshot()
+        taken, write_levels = self._consumer_offsets.snapshot(), self._levels()
         loop = asyncio.get_running_loop()
         if not self._is_derived_lost:
             files = [file for queue, _ in dirty for file in queue.dirty_files()]
@@ -124,16 +128,17 @@ class Checkpointer:
             index_entry_count=index_entry_count,
             store_timestamp_ms=stamp,
         )
-        await loop.run_in_executor(None, self._write_offsets, taken)
+        await loop.run_in_executor(None, self._write_offsets, taken, write_levels)
         consumer_offset_count = self._consumer_offsets.finish(taken)
         await loop.run_in_executor(None, self._write_mark, mark)
         return CheckpointReply(
             flushed_offset=mark.flushed_offset, consumer_offset_count=consumer_offset_count
         )
 
-    def _write_offsets(self, taken: Snapshot) -> None:
+    def _write_offsets(self, taken: Snapshot, write_levels: Callable[[], None]) -> None:
         with _sync_failed("consumer offsets"):
             self._consumer_offsets.write(taken)
+            write_levels()
 
     def _write_mark(self, mark: Checkpoint) -> None:
         with _sync_failed("the checkpoint"):

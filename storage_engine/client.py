@@ -45,6 +45,7 @@ from storage_engine.records.delay_levels import DELAY_MS_MAX
 from storage_engine.records.message_id import new_message_id
 from storage_engine.records.record import Record, StoreMessage, encode_record
 from storage_engine.records.schedule_topic import SCHEDULE_TOPIC
+from storage_engine.records.scheduled_message import Wait, scheduled
 from storage_engine.system_properties import SYSTEM_PROPERTIES
 from storage_engine.topic_names import dlq_topic_of, retry_topic_of
 from storage_engine.wire.async_client import AsyncStoreClient
@@ -104,6 +105,14 @@ from storage_engine.wire.reads import (
     PullHead,
     PullRequest,
     PullStatus,
+)
+from storage_engine.wire.scheduled import (
+    ScheduledCancelRequest,
+    ScheduledListHead,
+    ScheduledListRequest,
+    ScheduledOutcome,
+    ScheduledReply,
+    ScheduledSendRequest,
 )
 from storage_engine.wire.sessions import (
     GoneLease,
@@ -206,6 +215,12 @@ __all__ = [
     "RedriveRequest",
     "ResetTo",
     "RetryPolicy",
+    "ScheduledCancelRequest",
+    "ScheduledListHead",
+    "ScheduledListRequest",
+    "ScheduledOutcome",
+    "ScheduledReply",
+    "ScheduledSendRequest",
     "SessionAbsentRequest",
     "SessionKeepRequest",
     "SessionTakeReply",
@@ -238,6 +253,7 @@ __all__ = [
     "TraceRequest",
     "TraceState",
     "TracedGroup",
+    "Wait",
     "dlq_topic_of",
     "encode_record",
     "error_from_code",
@@ -245,5 +261,6 @@ __all__ = [
     "known_filter",
     "new_message_id",
     "retry_topic_of",
+    "scheduled",
     "shown_record",
 ]

@@ -16,6 +16,7 @@ from storage_engine.catalog import Catalog
 from storage_engine.clock import Clock
 from storage_engine.config import StoreConfig
 from storage_engine.dead_letters import DeadLetters
+from storage_engine.delay_clock import DelayClock
 from storage_engine.deletions import Deletions
 from storage_engine.delivery.consumer_offsets import ConsumerOffsets
 from storage_engine.delivery.delivery import Delivery
@@ -25,6 +26,7 @@ from storage_engine.delivery.subscription import Delivered, Parked
 from storage_engine.engine_puts import EnginePuts
 from storage_engine.errors import GroupNotFound, TopicNotFound
 from storage_engine.group_progress import GroupProgress
+from storage_engine.groups.quick_due import QuickDue, quick_due
 from storage_engine.groups.retry_record import due_record
 from storage_engine.kept_sessions import KeptSessions
 from storage_engine.log.commit_log import CommitLog
@@ -36,8 +38,10 @@ from storage_engine.queues.consume_queue import ConsumeQueue
 from storage_engine.queues.consume_queues import ConsumeQueues
 from storage_engine.queues.min_offsets import MinOffsets
 from storage_engine.records.record_parts import HEAD_BYTES_MAX, parts_of, reconsume_times_of
+from storage_engine.records.settles import settles_value
 from storage_engine.retries import Retries
-from storage_engine.schedule import Schedule
+from storage_engine.schedule.level_offsets import LevelOffsets
+from storage_engine.schedule.schedule import Schedule
 from storage_engine.topic_names import retry_topic_of
 from storage_engine.wire.deliveries import (
     ReceiveRequest,
@@ -67,6 +71,8 @@ class Consumption:
         self,
         config: StoreConfig,
         clock: Clock,
+        delay_clock: DelayClock,
+        level_offsets: LevelOffsets,
         catalog: Catalog,
         commit_log: CommitLog,
         queues: ConsumeQueues,
@@ -86,6 +92,7 @@ class Consumption:
         self.mover = mover = Mover(puts, consumer_offsets)
         self.retries = Retries(
             clock,
+            delay_clock.delay_ms,
             catalog,
             commit_log,
             consumer_offsets,
@@ -123,7 +130,17 @@ class Consumption:
         catalog.queues_added = self.delivery.queues_added
         catalog.group_changed = self.delivery.group_changed
         self.dead_letters = DeadLetters(catalog, commit_log, queues, consumer_offsets, mover)
-        self.schedule = Schedule(clock, commit_log, queues, consumer_offsets, mover, self._due)
+        self.schedule = Schedule(
+            clock,
+            delay_clock,
+            commit_log,
+            queues,
+            consumer_offsets,
+            mover,
+            self._due,
+            level_offsets,
+            later,
+        )
         self.schedule.follow()
         self._progress = GroupProgress(
             commit_log, self.delivery, self.schedule, self.deletions.is_orphan
@@ -150,15 +167,19 @@ class Consumption:
 
     def _due(self, progress: Progress, queue_offset: int, record: bytes) -> bytes:
         """The record that a scheduled one becomes; ``TopicNotFound``: it has nowhere to go."""
-        due = due_record(record, settles=settling(progress, queue_offset))
-        parts = parts_of(due)
-        topic = parts.topic.decode()
         if self.deletions.is_orphan(record):
-            raise TopicNotFound(f"{topic} is not the one that it was scheduled for")
+            raise TopicNotFound("the topic is not the one that it was scheduled for")
+        settles = settling(progress, queue_offset)
+        quick = quick_due(record, settles_value(settles).encode())
+        if quick is None:
+            due = due_record(record, settles=settles)
+            parts = parts_of(due)
+            quick = QuickDue(parts.topic, parts.queue_id, due)
+        topic = quick.topic.decode()
         queues = self._catalog.queues_of(topic) if topic in self._catalog.topics else []
-        if parts.queue_id >= len(queues):
-            raise TopicNotFound(f"{topic} has no queue {parts.queue_id}")
-        return due
+        if quick.queue_id >= len(queues):
+            raise TopicNotFound(f"{topic} has no queue {quick.queue_id}")
+        return quick.record
 
     def _retries_before(self, record: tuple[int, int]) -> int:
         physical_offset, record_bytes = record
@@ -222,6 +243,11 @@ class Consumption:
         if group is None:
             raise GroupNotFound(f"group {name} does not exist")
         return group
+
+    def stop(self) -> None:
+        """Begin nothing any more by itself; the engine is stopping."""
+        self.delivery.looking.stop()
+        self.schedule.stop()
 
     def tick(self) -> None:
         """Leases and waits that end, what has failed, what is due."""

@@ -23,14 +23,19 @@ from storage_engine.catalog import Catalog
 from storage_engine.delivery.consumer_offsets import ConsumerOffsets
 from storage_engine.delivery.delivery import Delivery
 from storage_engine.errors import BadRequest, GroupNotFound, StoreError, TopicNotFound
-from storage_engine.groups.retry_record import REAL_TOPIC, RETRY_TOPIC
+from storage_engine.groups.retry_record import (
+    RETRY_TOPIC,
+)
 from storage_engine.log.commit_log import CommitLog
 from storage_engine.queues.consume_queue import ConsumeQueue
 from storage_engine.queues.consume_queues import ConsumeQueues
 from storage_engine.queues.min_offsets import MinOffsets
 from storage_engine.records.record import parse_head
 from storage_engine.records.record_draft import read_draft
-from storage_engine.records.schedule_topic import SCHEDULE_TOPIC
+from storage_engine.records.schedule_topic import (
+    REAL_TOPIC,
+    SCHEDULE_TOPIC,
+)
 from storage_engine.retries import Retries
 from storage_engine.topic_names import dlq_topic_of, is_of_group, retry_topic_of
 

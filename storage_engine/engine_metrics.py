@@ -12,41 +12,17 @@ from __future__ import annotations
 
 import os
 from importlib.metadata import PackageNotFoundError, version
-from typing import Final, NamedTuple
+from typing import Final
 
-from storage_engine.catalog import Catalog
 from storage_engine.clock import Clock
 from storage_engine.config import SECOND_MS, StoreConfig
-from storage_engine.delivery.delivery import Delivery
-from storage_engine.dispatcher import Dispatcher
-from storage_engine.errors import StoreError
-from storage_engine.index.indexer import Indexer
+from storage_engine.engine_stats import Watched
 from storage_engine.layout import CHECKPOINT_FILE
-from storage_engine.log.commit_log import CommitLog
-from storage_engine.log.durability import Durability
-from storage_engine.log.quarantine import Quarantine
 from storage_engine.metrics import COUNTER, GAUGE, Family, histogram, label, single
-from storage_engine.queues.consume_queues import ConsumeQueues
 from storage_engine.recovery.checkpoint import FORMAT_VERSION
-from storage_engine.retention import Retention
 from storage_engine.wire.protocol import StatsReply
 
 PREFIX: Final = "mq_engine_"
-
-
-class Watched(NamedTuple):
-    """The parts of a store whose numbers are shown; they are only read."""
-
-    commit_log: CommitLog
-    dispatcher: Dispatcher
-    queues: ConsumeQueues
-    delivery: Delivery
-    durability: Durability
-    indexer: Indexer
-    quarantine: Quarantine
-    retention: Retention
-    catalog: Catalog
-    refusal: StoreError | None  # why puts are refused
 
 
 def collect(config: StoreConfig, clock: Clock, watched: Watched, stats: StatsReply) -> list[Family]:
@@ -65,6 +41,14 @@ def collect(config: StoreConfig, clock: Clock, watched: Watched, stats: StatsRep
         "messages_skipped_total": (
             "Messages that a group's filter passed over.",
             watched.delivery.looking.skipped_count,
+        ),
+        "scheduled_delivered_total": (
+            "Scheduled messages and retries delivered to their topics.",
+            stats.scheduled_delivered_count,
+        ),
+        "scheduled_undeliverable_total": (
+            "Scheduled messages that had nowhere to go when they were due.",
+            watched.schedule.undeliverable_count,
         ),
         "deleted_segments_total": (
             "Segments deleted by retention.",
@@ -102,6 +86,18 @@ def collect(config: StoreConfig, clock: Clock, watched: Watched, stats: StatsRep
         "topics": ("Topics.", len(watched.catalog.topics)),
         "consumer_groups": ("Consumer groups.", len(watched.catalog.groups)),
         "inflight_messages": ("Messages under a lease.", watched.delivery.inflight_count),
+        "timing_messages": (
+            "Scheduled messages and retries that are still to come.",
+            stats.scheduled_count,
+        ),
+        "timing_messages_near": (
+            "Those of them held in memory because they are due soon.",
+            watched.schedule.near_count,
+        ),
+        "beat_degraded": (
+            "1 while nobody asks for what is due, so that the engine delivers by itself.",
+            int("beat" in stats.degraded),
+        ),
         "parked_polls": ("Receives that wait for a message.", stats.parked_count),
         "connections": ("Open connections of clients.", stats.connection_count),
         "disk_total_bytes": ("Size of the store's disk.", disk.f_frsize * disk.f_blocks),

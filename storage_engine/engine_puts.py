@@ -11,6 +11,7 @@ Loop thread only.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final
 
 from storage_engine.dispatcher import Dispatcher
 from storage_engine.log.commit_log import CommitLog, Entry
@@ -26,7 +27,9 @@ from storage_engine.records.record import (
     SYSFLAG_BORN_HOST_V6,
 )
 from storage_engine.records.record_parts import parts_of
-from storage_engine.records.schedule_topic import unit_tag_of
+from storage_engine.records.schedule_topic import SCHEDULE_TOPIC_BYTES, unit_tag_of
+
+_TAG_HEAD: Final = b"TAGS\x01"
 
 
 class EnginePuts:
@@ -60,7 +63,9 @@ class EnginePuts:
         while at < len(payload):
             parts = parts_of(payload, at)
             queue = self._queues.by_topic[parts.topic][parts.queue_id]
-            tag_hash = unit_tag_of(parts.topic, parts.tail[parts.properties_at :])
+            tag_hash = 0
+            if parts.topic == SCHEDULE_TOPIC_BYTES or _TAG_HEAD in parts.tail:
+                tag_hash = unit_tag_of(parts.topic, parts.tail[parts.properties_at :])
             entries.append((at, parts.record_bytes, queue, _stamp_at(payload, at), tag_hash))
             own = keys_of(parts.tail, parts.properties_at, len(parts.tail))
             keys.topic_hashes.append(topic_hash(parts.topic))

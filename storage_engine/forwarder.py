@@ -14,7 +14,8 @@ from typing import Final
 from storage_engine.groups.retry_record import forwarded_record
 from storage_engine.log.commit_log import CommitLog
 from storage_engine.moves import Move, Mover, settling
-from storage_engine.schedule import Schedule, Source
+from storage_engine.schedule.schedule import Schedule
+from storage_engine.schedule.source import Source
 
 _BATCH_COUNT_MAX: Final = 100
 

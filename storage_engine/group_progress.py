@@ -20,7 +20,7 @@ from storage_engine.groups.retry_record import scheduled_queue_of
 from storage_engine.log.commit_log import CommitLog
 from storage_engine.records.record import FIXED_BYTES, MAGIC_V1, MAGIC_V2, PEEK
 from storage_engine.records.record_parts import store_timestamp_of
-from storage_engine.schedule import Schedule
+from storage_engine.schedule.schedule import Schedule
 from storage_engine.topic_names import retry_topic_of
 from storage_engine.wire.groups import GroupQueueStats
 

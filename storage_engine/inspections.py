@@ -1,6 +1,6 @@
 """Requests that look into the engine for people: the road of a message, the members of a group.
 
-server ── op ──▶ [calls_of(store)] ──▶ tracing, members
+server ── op ──▶ [inspections(store)] ──▶ tracing, members
 
 They change nothing. Loop thread only.
 """
@@ -19,7 +19,7 @@ from storage_engine.wire.struct import Wire
 from storage_engine.wire.traces import TraceRequest
 
 
-def calls_of(store: Store) -> dict[int, Callable[[Wire], Wire]]:
+def inspections(store: Store) -> dict[int, Callable[[Wire], Wire]]:
     """What answers each of these requests; the store must be open."""
 
     def trace(request: Wire) -> Wire:

@@ -11,7 +11,7 @@ import os
 
 from storage_engine.config import StoreConfig
 from storage_engine.disk.disk_space import DiskSpace
-from storage_engine.engine_metrics import Watched
+from storage_engine.engine_stats import Watched
 from storage_engine.wire.observing import ObserveReply
 
 

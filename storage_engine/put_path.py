@@ -10,9 +10,12 @@ quotas are the caller's. Loop thread only.
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from storage_engine.config import StoreConfig
+from storage_engine.delay_clock import DelayClock
+from storage_engine.delayed_puts import Delayed, DelayedPuts
 from storage_engine.dispatcher import Dispatcher
 from storage_engine.errors import (
     BadRequest,
@@ -50,7 +53,7 @@ from storage_engine.records.record import (
     STORE_TIMESTAMP_AT,
     SYSFLAG_BORN_HOST_V6,
 )
-from storage_engine.records.schedule_topic import due_ms_of
+from storage_engine.records.schedule_topic import SCHEDULE_QUEUES, SCHEDULE_TOPIC_BYTES
 from storage_engine.records.settles import SETTLES_HEAD
 from storage_engine.records.tag_hash import tag_hash_of
 
@@ -98,13 +101,25 @@ class Appended(NamedTuple):
 
 
 class PutPath:
-    """See the module's docstring. ``routes`` is keyed by the topic's UTF-8 bytes."""
+    """See the module's docstring. ``routes`` is keyed by the topic's UTF-8 bytes.
 
-    def __init__(self, config: StoreConfig, commit_log: CommitLog, dispatcher: Dispatcher) -> None:
+    ``make_schedule()`` makes the schedule topic, when the first message for it comes.
+    """
+
+    def __init__(
+        self,
+        config: StoreConfig,
+        delay_clock: DelayClock,
+        commit_log: CommitLog,
+        dispatcher: Dispatcher,
+        make_schedule: Callable[[], object],
+    ) -> None:
         self._config = config
         self._commit_log = commit_log
         self._dispatcher = dispatcher
+        self._make_schedule = make_schedule
         self.routes: dict[bytes, Route] = {}
+        self._delayed = DelayedPuts(delay_clock, self._writable_count)
 
     def put(self, payload: bytes) -> Appended:
         """Append the records of a PUT frame.
@@ -117,6 +132,7 @@ class PutPath:
         found = empty_batch()
         topic_hashes, keys, counts, _, _ = found
         refused: list[tuple[int, int]] = []  # (index of the record, code)
+        holes: dict[int, Delayed] = {}  # by index in entries
         must_sync = False
         # What the last plain record had from its topic to its id: one that has the same bytes there
         # has the same route, tag and property names, and all its lengths fit.
@@ -171,6 +187,8 @@ class PutPath:
                 properties_at = topic_at + 4 + ((payload[topic_at] << 8) | payload[topic_at + 1])
                 topic = payload[topic_at + 2 : properties_at - 2]
             route = routes.get(topic)
+            if topic == SCHEDULE_TOPIC_BYTES:
+                route = self._schedule_route(queue_id)
             if (
                 sysflag not in _SYSFLAGS_ALLOWED
                 or magic not in _MAGICS_ALLOWED
@@ -187,10 +205,18 @@ class PutPath:
                 refused.append((count, TopicNotFound.code))
             elif not 0 <= queue_id < route.writable_count:
                 refused.append((count, QueueNotFound.code))
+            elif (
+                delayed := self._delayed.read(payload, properties_at, end)
+                if route.is_schedule
+                else None
+            ) and delayed.refusal:
+                refused.append((count, delayed.refusal))
             else:
                 tag_hash = 0
-                if route.is_schedule:
-                    tag_hash = due_ms_of(payload[properties_at:end])
+                if delayed:
+                    tag_hash = delayed.due_ms
+                    if delayed.hole_at >= 0:
+                        holes[len(entries)] = delayed
                 elif payload.find(_TAG, properties_at, end) >= 0:
                     tag_hash = tag_hash_of(payload[properties_at:end])
                 entries.append((at, record_bytes, route.queues[queue_id], stamp_at, tag_hash))
@@ -211,7 +237,7 @@ class PutPath:
                     # As ``keys_of`` would find it: most records have an id and no keys.
                     message_id = payload[id_at : end - ID_END_BACK]
                     keys.append(message_id)
-                    if not sysflag and _PAIR_ENDS not in message_id:
+                    if not sysflag and not delayed and _PAIR_ENDS not in message_id:
                         like = payload[topic_at:id_at]
                         like_magic, like_tag_hash, like_route = magic, tag_hash, route
                 else:
@@ -222,9 +248,24 @@ class PutPath:
                 must_sync = must_sync or route.is_sync
             count += 1
             at = end
+        if holes:
+            self._commit_log.make_room(len(payload), entries)
+            payload, entries = self._delayed.fill(payload, entries, holes)
         if refused:
             return self._put_good_ones(payload, entries, found, refused, count, must_sync=must_sync)
         return self._append(payload, entries, found, must_sync=must_sync)
+
+    def _writable_count(self, topic: bytes) -> int | None:
+        route = self.routes.get(topic)
+        return None if route is None else route.writable_count
+
+    def _schedule_route(self, queue_id: int) -> Route:
+        """With all its queues, if need be: an older store may have fewer of them."""
+        route = self.routes.get(SCHEDULE_TOPIC_BYTES)
+        if route is None or route.writable_count <= queue_id < SCHEDULE_QUEUES:
+            self._make_schedule()
+            route = self.routes[SCHEDULE_TOPIC_BYTES]
+        return route
 
     def _put_good_ones(
         self,

@@ -29,17 +29,19 @@ from storage_engine.groups.retry_record import dead_letter_record, retry_record
 from storage_engine.log.commit_log import CommitLog
 from storage_engine.moves import Move, Mover, settling
 from storage_engine.queues.consume_queue import ConsumeQueue
-from storage_engine.records.delay_levels import DELAY_LEVEL_MAX, DELAY_LEVELS_MS, DELAY_MS_MAX
+from storage_engine.records.delay_levels import DELAY_LEVELS_MS, DELAY_MS_MAX
 from storage_engine.records.record_parts import reconsume_times_of
-from storage_engine.records.schedule_topic import SCHEDULE_TOPIC
+from storage_engine.records.schedule_topic import (
+    DELAY_QUEUE,
+    SCHEDULE_QUEUES,
+    SCHEDULE_TOPIC,
+)
 from storage_engine.records.settles import Settles
 from storage_engine.topic_names import dlq_topic_of
 from storage_engine.wire.groups import GroupConfig
 
 log = logging.getLogger(__name__)
 
-ANY_TIME_QUEUE: Final = DELAY_LEVEL_MAX  # of the schedule topic; those before it are of a level
-SCHEDULE_QUEUES: Final = DELAY_LEVEL_MAX + 1
 # RocketMQ's bounds of how long an ordered queue is suspended after a failure.
 SUSPEND_MS: Final = 1_000
 SUSPEND_MS_MIN: Final = 10
@@ -65,6 +67,7 @@ class _Successor(NamedTuple):
 class Retries:
     """See the module's docstring.
 
+    ``delay_ms()`` is the time by which delays are measured.
     ``moved(failures)`` is called when they have their new place, ``retry_made(subscription,
     queue)`` when the first message of a subscription has failed, ``ready_at(process_queue, ms)``
     when one stays in its place.
@@ -73,6 +76,7 @@ class Retries:
     def __init__(
         self,
         clock: Clock,
+        delay_ms: Callable[[], int],
         catalog: Catalog,
         commit_log: CommitLog,
         consumer_offsets: ConsumerOffsets,
@@ -82,6 +86,7 @@ class Retries:
         ready_at: Callable[[ProcessQueue, int], None],
     ) -> None:
         self._clock = clock
+        self._delay_ms = delay_ms
         self._catalog = catalog
         self._commit_log = commit_log
         self._consumer_offsets = consumer_offsets
@@ -107,7 +112,8 @@ class Retries:
                 return
             failure = failure._replace(is_dead=True)
         process_queue.hold(failure.queue_offset)
-        self._waiting.append(failure)
+        # The wall clock may jump while it waits; its delay shall not.
+        self._waiting.append(failure._replace(failed_ms=self._delay_ms()))
 
     def forget(self, process_queues: Container[ProcessQueue]) -> None:
         """Their messages begin again: what has failed there and waits here is moved no more."""
@@ -244,7 +250,7 @@ class Retries:
         if delay_ms > 0:
             self._catalog.own_topic(SCHEDULE_TOPIC, SCHEDULE_QUEUES)
             level = DELAY_LEVELS_MS.index(delay_ms) + 1 if delay_ms in DELAY_LEVELS_MS else 0
-            schedule_queue_id = level - 1 if level else ANY_TIME_QUEUE
+            schedule_queue_id = level - 1 if level else DELAY_QUEUE
         return retry_record(
             record,
             group=group.group,

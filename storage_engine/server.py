@@ -13,25 +13,23 @@ import asyncio
 import logging
 import os
 from collections import deque
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Final, cast
 
+from storage_engine.calls import calls_of
 from storage_engine.delivery.subscription import Delivered, Parked
 from storage_engine.errors import BadFrame, BadRequest, StoreBusy, StoreError
-from storage_engine.inspections import calls_of
 from storage_engine.listening import Listening
 from storage_engine.observers import observers
 from storage_engine.put_path import holds_one_record
 from storage_engine.put_replies import PutReplies
-from storage_engine.store import STORE_HOST, Store
-from storage_engine.wire.dead_letters import PurgeRequest, RedriveReply, RedriveRequest
+from storage_engine.store import Store
+from storage_engine.wire.dead_letters import RedriveRequest
 from storage_engine.wire.deliveries import (
     LeaveRequest,
     ReceiveHead,
     ReceiveRequest,
-    SettleRequest,
     SubscribeRequest,
 )
 from storage_engine.wire.frames import (
@@ -43,13 +41,11 @@ from storage_engine.wire.frames import (
     encode_records_reply,
     encode_struct,
 )
-from storage_engine.wire.groups import GroupConfig, GroupList, GroupRef
-from storage_engine.wire.offsets import OffsetCommitRequest, OffsetResetRequest
-from storage_engine.wire.protocol import CancelRequest, Empty, HelloReply, HelloRequest, Op
-from storage_engine.wire.reads import LookUpRequest, OffsetAtTimeRequest, PullRequest
+from storage_engine.wire.protocol import CancelRequest, Empty, HelloRequest, Op
+from storage_engine.wire.reads import LookUpRequest, PullRequest
+from storage_engine.wire.scheduled import ScheduledListRequest, ScheduledSendRequest
 from storage_engine.wire.sessions import SessionTakeRequest
 from storage_engine.wire.struct import Wire
-from storage_engine.wire.topics import TopicConfig, TopicList, TopicRef
 
 log = logging.getLogger(__name__)
 
@@ -110,44 +106,16 @@ class _Connection(asyncio.BufferedProtocol):
         self._memberships: dict[_Membership, None] = {}  # the latest last
         self._is_waiting_for_disk = False
         self._is_waiting_for_client = False
-        self._calls: dict[int, Callable[[Wire], Wire]] = {
-            Op.HELLO: self._hello,
-            Op.PING: lambda request: Empty(),
-            Op.SETTLE: lambda request: self._store.consumption.settle(
-                cast("SettleRequest", request)
-            ),
-            Op.OFFSET_AT_TIME: lambda request: self._store.queries.offset_at_time(
-                cast("OffsetAtTimeRequest", request)
-            ),
-            Op.OFFSET_COMMIT: lambda request: self._store.consumption.offset_commit(
-                cast("OffsetCommitRequest", request)
-            ),
-            Op.OFFSET_RESET: lambda request: self._store.consumption.offset_reset(
-                cast("OffsetResetRequest", request)
-            ),
+        self._calls = calls_of(self._store) | {
             Op.SUBSCRIBE: self._subscribe,
             Op.LEAVE: self._leave,
-            Op.TOPIC_PUT: self._topic_put,
-            Op.TOPIC_LIST: lambda request: TopicList(topics=self._store.catalog.topic_list()),
-            Op.TOPIC_STATS: lambda request: self._store.topic_stats(
-                cast("TopicRef", request).topic
-            ),
-            Op.GROUP_PUT: self._group_put,
-            Op.GROUP_LIST: lambda request: GroupList(groups=self._store.catalog.group_list()),
-            Op.GROUP_STATS: lambda request: self._store.consumption.group_stats(
-                cast("GroupRef", request).group
-            ),
-            Op.TOPIC_DELETE: self._topic_delete,
-            Op.GROUP_DELETE: self._group_delete,
             Op.SESSION_KEEP: self._listening.keep,
             Op.SESSION_ABSENT: self._listening.absent,
-            Op.PURGE: lambda request: self._store.consumption.dead_letters.purge(
-                cast("PurgeRequest", request)
-            ),
             **self._server.observers,
             Op.STATS: lambda request: self._store.stats(len(self._server.connections)),
-            **calls_of(self._store),
         }
+        self._hello = self._calls[Op.HELLO]
+        self._calls[Op.HELLO] = self._greet
 
     # Transport ------------------------------------------------------------------------------
 
@@ -273,10 +241,15 @@ class _Connection(asyncio.BufferedProtocol):
             content = encode_records_reply(*self._store.queries.look_up(request))
             self._reply(op, request_id, content)
         elif isinstance(request, RedriveRequest):
-            answer = partial(self._redriven, request_id)
+            answer = partial(self._answered, op, request_id)
             self._store.consumption.dead_letters.redrive(request, answer)
         elif isinstance(request, SessionTakeRequest):
             self._listening.take(request_id, request)
+        elif isinstance(request, ScheduledListRequest):
+            content = encode_records_reply(*self._store.scheduled.page(request))
+            self._reply(op, request_id, content)
+        elif isinstance(request, ScheduledSendRequest):
+            self._store.scheduled.send(request, partial(self._answered, op, request_id))
         elif isinstance(request, CancelRequest):
             parked = self._parked.pop(request.request_id, None)
             if parked is not None:
@@ -325,6 +298,11 @@ class _Connection(asyncio.BufferedProtocol):
         if len(memberships) > _MEMBERSHIPS_MAX:
             del memberships[next(iter(memberships))]
 
+    def _greet(self, request: Wire) -> Wire:
+        if cast("HelloRequest", request).is_listening:
+            self._listening.begin()
+        return self._hello(request)
+
     def _leave(self, request: Wire) -> Wire:
         assert isinstance(request, LeaveRequest)
         membership = request.group, request.topic, request.member_id
@@ -332,8 +310,8 @@ class _Connection(asyncio.BufferedProtocol):
         self._store.consumption.delivery.leave(*membership)
         return Empty()
 
-    def _redriven(self, request_id: int, reply: RedriveReply) -> None:
-        self._reply(Op.REDRIVE, request_id, encode_struct(reply))
+    def _answered(self, op: int, request_id: int, reply: Wire) -> None:
+        self._reply(op, request_id, encode_struct(reply))
 
     async def _checkpoint(self, request_id: int) -> None:
         try:
@@ -341,35 +319,6 @@ class _Connection(asyncio.BufferedProtocol):
         except StoreError as exc:
             payload, status = encode_error(exc), exc.code
         self._reply(Op.CHECKPOINT, request_id, payload, status)
-
-    def _hello(self, request: Wire) -> Wire:
-        assert isinstance(request, HelloRequest)
-        config = self._store.config
-        if request.is_listening:
-            self._listening.begin()
-        return HelloReply(
-            broker=config.broker,
-            epoch=self._store.epoch,
-            frame_bytes_max=config.frame_bytes_max,
-            body_bytes_max=config.body_bytes_max,
-            store_host=STORE_HOST,
-        )
-
-    def _topic_put(self, request: Wire) -> Wire:
-        self._store.catalog.topic_put(cast("TopicConfig", request))
-        return Empty()
-
-    def _group_put(self, request: Wire) -> Wire:
-        self._store.catalog.group_put(cast("GroupConfig", request))
-        return Empty()
-
-    def _topic_delete(self, request: Wire) -> Wire:
-        self._store.consumption.deletions.topic_delete(cast("TopicRef", request).topic)
-        return Empty()
-
-    def _group_delete(self, request: Wire) -> Wire:
-        self._store.consumption.deletions.group_delete(cast("GroupRef", request).group)
-        return Empty()
 
 
 def _make_way(path: Path) -> None:

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 from collections.abc import Callable
 from functools import partial
 
@@ -23,14 +22,16 @@ from storage_engine.checkpointer import Checkpointer
 from storage_engine.clock import Clock
 from storage_engine.config import StoreConfig
 from storage_engine.consumption import Consumption
+from storage_engine.delay_clock import DelayClock
+from storage_engine.delivery.clamping import clamp_offsets
 from storage_engine.delivery.consumer_offsets import ConsumerOffsets
 from storage_engine.disk.disk_space import DiskSpace
 from storage_engine.disk.files import Files
 from storage_engine.disk.lock import StoreLock, next_epoch
 from storage_engine.disk.run_mark import RunMark
 from storage_engine.dispatcher import Dispatcher
-from storage_engine.engine_metrics import Watched
 from storage_engine.engine_puts import EnginePuts
+from storage_engine.engine_stats import Watched, stats_of
 from storage_engine.errors import (
     ShuttingDown,
     StoreBusy,
@@ -48,10 +49,13 @@ from storage_engine.put_path import Appended, PutPath
 from storage_engine.queries import Queries
 from storage_engine.queues.consume_queues import ConsumeQueues
 from storage_engine.queues.min_offsets import MinOffsets
+from storage_engine.records.schedule_topic import SCHEDULE_QUEUES, SCHEDULE_TOPIC
 from storage_engine.recovery.checkpoint import read_checkpoint, write_checkpoint
 from storage_engine.recovery.recovery import Recovered, recover
 from storage_engine.retention import Retention
 from storage_engine.retention_clock import RetentionClock
+from storage_engine.schedule.level_offsets import LevelOffsets
+from storage_engine.schedule.scheduled_messages import ScheduledMessages
 from storage_engine.wire.protocol import CheckpointReply, StatsReply
 from storage_engine.wire.reads import PullHead, PullRequest, PullStatus
 from storage_engine.wire.topics import QueueStats, TopicStats
@@ -85,7 +89,15 @@ class Store:
         self._engine_puts = EnginePuts(
             self._commit_log, self._dispatcher, self.durability, self._queues
         )
-        self._puts = PutPath(config, self._commit_log, self._dispatcher)
+        self._delay_clock = DelayClock(config, self._files, clock)
+        self._level_offsets = LevelOffsets(config, self._files)
+        self._puts = PutPath(
+            config,
+            self._delay_clock,
+            self._commit_log,
+            self._dispatcher,
+            lambda: self.catalog.own_topic(SCHEDULE_TOPIC, SCHEDULE_QUEUES),
+        )
         self.catalog = Catalog(config, self._files, clock, self._queues, self._puts.routes)
         self.queries = Queries(
             config,
@@ -97,6 +109,7 @@ class Store:
         )
         self.consumption: Consumption
         self.retention: Retention
+        self.scheduled: ScheduledMessages
         self._prefaulter: Prefaulter
         self._started_ms = clock.monotonic_ms()
         self._refusal: StoreError | None = ShuttingDown("the store is not open")
@@ -109,6 +122,7 @@ class Store:
             self._consumer_offsets,
             self.indexer,
             self.durability.durable_to,
+            lambda: self._level_offsets.writer(self.consumption.schedule.sources),
         )
         self.epoch = 0
         self.put_count = 0
@@ -152,16 +166,20 @@ class Store:
         self._consumer_offsets.load()
         if self._consumer_offsets.settle_recovered(recovered.settles):
             self._consumer_offsets.save()
-        self._clamp_offsets()
+        if clamp_offsets(self._consumer_offsets, self._queues):
+            self._consumer_offsets.save()
         # What a kill left in the page cache may be all that says which messages were moved.
         self._consumer_offsets.sync()
         self._checkpointer.write_first(recovered.end_offset)
         self.epoch = next_epoch(self._files, path, self._clock.now_ms())
         self._run_mark.set()
         self.catalog.route_all()
+        self._delay_clock.start(self._commit_log.store_timestamp_ms)
         self.consumption = Consumption(
             self.config,
             self._clock,
+            self._delay_clock,
+            self._level_offsets,
             self.catalog,
             self._commit_log,
             self._queues,
@@ -172,6 +190,14 @@ class Store:
             self.queries.queues_of,
             self._damaged,
             loop.call_soon,
+        )
+        self.scheduled = ScheduledMessages(
+            self.config,
+            self._clock,
+            self.consumption.schedule,
+            self._commit_log,
+            self._consumer_offsets,
+            self.queries,
         )
         self.retention = self._new_retention()
         self.retention.settle_expired()
@@ -220,28 +246,13 @@ class Store:
             lambda: self._dispatcher.dispatched_offset,
         )
 
-    def _clamp_offsets(self) -> None:
-        """Take back progress beyond the end of a queue.
-
-        A power cut may leave settles durable whose messages of an async topic were not; new
-        messages at those offsets must be delivered."""
-        changed = False
-        for progress in self._consumer_offsets:
-            queues = self._queues.by_topic.get(progress.topic.encode(), [])
-            has_queue = progress.queue_id < len(queues)
-            max_offset = queues[progress.queue_id].max_offset if has_queue else 0
-            changed = progress.clamp(max_offset) or changed
-        if changed:
-            log.warning("consumer offsets taken back", extra={"action": "offsets_clamped"})
-            self._consumer_offsets.save()
-
     async def close(self) -> None:
         """Flush, checkpoint, let go of the directory. Puts that still wait are answered first.
 
         Where there is no room for a checkpoint, the next start reads more.
         """
         self._refusal = ShuttingDown("the engine is stopping")
-        self.consumption.delivery.looking.stop()
+        self.consumption.stop()
         self._prefaulter.stop()
         try:
             is_durable = await self.durability.stop()
@@ -373,6 +384,7 @@ class Store:
             self._dispatcher,
             self._queues,
             self.consumption.delivery,
+            self.consumption.schedule,
             self.durability,
         )
         refusal = self._refusal or self.durability.refusal or self.disk.refusal
@@ -380,21 +392,8 @@ class Store:
         return Watched(*parts, *more, refusal)
 
     def stats(self, connection_count: int) -> StatsReply:
-        return StatsReply(
-            broker=self.config.broker,
-            epoch=self.epoch,
-            pid=os.getpid(),
-            uptime_ms=self._clock.monotonic_ms() - self._started_ms,
-            put_count=self.put_count,
-            put_bytes=self.put_bytes,
-            delivered_count=self.consumption.delivery.delivered_count,
-            acked_count=self.consumption.delivery.acked_count,
-            sync_count=self.durability.sync_count,
-            append_offset=self._commit_log.append_offset,
-            flushed_offset=self._commit_log.flushed_offset,
-            indexed_offset=self.indexer.indexed_offset,
-            segment_count=len(self._commit_log.segments()),
-            parked_count=self.consumption.delivery.parked_count,
-            connection_count=connection_count,
-            is_writable=not (self._refusal or self.durability.refusal or self.disk.refusal),
+        puts = self.put_count, self.put_bytes
+        uptime_ms = self._clock.monotonic_ms() - self._started_ms
+        return stats_of(
+            self.config.broker, self.epoch, uptime_ms, puts, connection_count, self.watched()
         )

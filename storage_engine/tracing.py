@@ -23,7 +23,6 @@ from storage_engine.errors import BadRequest, TopicNotFound
 from storage_engine.groups.retry_record import (
     DLQ_LAST_DELIVERY_MS,
     DLQ_REASON,
-    REAL_TOPIC,
     RETRY_DELIVERY_MS,
     RETRY_MEMBER,
     RETRY_REASON,
@@ -31,7 +30,11 @@ from storage_engine.groups.retry_record import (
 )
 from storage_engine.queries import Queries
 from storage_engine.records.record import Record, decode_records
-from storage_engine.records.schedule_topic import PROPERTY_DELIVER_AT, SCHEDULE_TOPIC
+from storage_engine.records.schedule_topic import (
+    PROPERTY_DELIVER_AT,
+    REAL_TOPIC,
+    SCHEDULE_TOPIC,
+)
 from storage_engine.records.settles import PROPERTY_SETTLES, parse_settles
 from storage_engine.topic_names import dlq_topic_of, retry_topic_of
 from storage_engine.wire.reads import LookUpRequest

@@ -28,6 +28,7 @@ from mqservice.cli.messages import (
     parse_browsed,
     parse_received,
     parse_stored,
+    raw_headers,
 )
 from mqservice.cli.progress import GroupLag, Sought
 from mqservice.cli.target import Target
@@ -43,12 +44,14 @@ PAGES_MAX: Final = 10_000
 
 
 class Stored(msgspec.Struct, kw_only=True):
-    """Where a produced message lies."""
+    """Where a produced message lies; one that is to come has a handle instead of an offset."""
 
     id: str
     queue: int
-    offset: int
+    offset: int | None
     stored_at: str = ""
+    deliver_at: str | None = None
+    recall_handle: str | None = None
 
 
 class Failed(msgspec.Struct, kw_only=True):
@@ -85,8 +88,10 @@ class _BatchItem(msgspec.Struct, kw_only=True):
     index: int
     id: str | None = None
     queue: int = -1
-    offset: int = -1
+    offset: int | None = None
     stored_at: str = ""
+    deliver_at: str | None = None
+    recall_handle: str | None = None
     code: str = ""
     detail: str = ""
     retryable: bool = False
@@ -195,15 +200,11 @@ class RestClient:
         The message must have no properties, and a tag, keys and message group of ASCII only,
         because they travel as header lines.
         """
-        headers = {"content-type": "application/octet-stream"}
-        if message.tag is not None:
-            headers["mq-tag"] = message.tag
-        if message.keys:
-            headers["mq-keys"] = ",".join(message.keys)
-        if message.message_group is not None:
-            headers["mq-message-group"] = message.message_group
         answer = await self._request(
-            "POST", self._messages_path(topic), content=message.body, headers=headers
+            "POST",
+            self._messages_path(topic),
+            content=message.body,
+            headers=raw_headers(message),
         )
         return _decode(answer, Stored)
 
@@ -366,7 +367,14 @@ def _decode(answer: httpx.Response, kind: type[Answer]) -> Answer:
 
 def _outcome(item: _BatchItem) -> Stored | Failed:
     if item.id is not None and not item.code:
-        return Stored(id=item.id, queue=item.queue, offset=item.offset, stored_at=item.stored_at)
+        return Stored(
+            id=item.id,
+            queue=item.queue,
+            offset=item.offset,
+            stored_at=item.stored_at,
+            deliver_at=item.deliver_at,
+            recall_handle=item.recall_handle,
+        )
     return Failed(
         code=item.code or "UNKNOWN",
         detail=item.detail,

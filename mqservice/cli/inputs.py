@@ -46,8 +46,13 @@ class Common(msgspec.Struct, frozen=True, kw_only=True):
     keys: list[str] = []
     message_group: str | None = None
     properties: dict[str, str] = {}
+    delay: str | None = None
+    delay_level: int | None = None
+    deliver_at: str | None = None
 
     def dress(self, message: Outgoing) -> Outgoing:
+        has_wait = (message.delay, message.delay_level, message.deliver_at) != (None, None, None)
+        wait = message if has_wait else self
         return Outgoing(
             body=message.body,
             tag=self.tag if message.tag is None else message.tag,
@@ -56,6 +61,9 @@ class Common(msgspec.Struct, frozen=True, kw_only=True):
                 self.message_group if message.message_group is None else message.message_group
             ),
             properties={**self.properties, **message.properties},
+            delay=wait.delay,
+            delay_level=wait.delay_level,
+            deliver_at=wait.deliver_at,
         )
 
 

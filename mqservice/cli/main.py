@@ -4,7 +4,16 @@ from __future__ import annotations
 
 import typer
 
-from mqservice.cli import dlq, engine, group, group_clients, group_settings, message, topic
+from mqservice.cli import (
+    dlq,
+    engine,
+    group,
+    group_clients,
+    group_settings,
+    message,
+    scheduled,
+    topic,
+)
 from mqservice.cli.browse import browse
 from mqservice.cli.consume import consume
 from mqservice.cli.produce import produce
@@ -31,6 +40,7 @@ group.app.add_typer(group_clients.app)
 app.add_typer(group.app, name="group")
 app.add_typer(message.app, name="message")
 app.add_typer(dlq.app, name="dlq")
+app.add_typer(scheduled.app, name="scheduled")
 app.add_typer(engine.app, name="engine")
 
 if __name__ == "__main__":

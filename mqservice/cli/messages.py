@@ -26,6 +26,9 @@ class Outgoing(msgspec.Struct, frozen=True, kw_only=True):
     keys: list[str] = []
     message_group: str | None = None
     properties: dict[str, str] = {}
+    delay: str | None = None
+    delay_level: int | None = None
+    deliver_at: str | None = None
 
 
 class Delivered(msgspec.Struct, frozen=True, kw_only=True):
@@ -57,6 +60,9 @@ class MessageForm(msgspec.Struct, kw_only=True, omit_defaults=True):
     keys: list[str] = []
     message_group: str | None = None
     properties: dict[str, str] = {}
+    delay: str | None = None
+    delay_level: int | None = None
+    deliver_at: str | None = None
 
 
 class LineForm(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -75,6 +81,9 @@ class LineForm(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unknown_
     keys: list[str] = []
     message_group: str | None = None
     properties: dict[str, str] = {}
+    delay: str | None = None
+    delay_level: int | None = None
+    deliver_at: str | None = None
 
 
 _form_encoder = msgspec.json.Encoder()
@@ -88,9 +97,26 @@ def encode_outgoing(message: Outgoing) -> bytes:
         keys=message.keys,
         message_group=message.message_group,
         properties=message.properties,
+        delay=message.delay,
+        delay_level=message.delay_level,
+        deliver_at=message.deliver_at,
     )
     form.body, form.body_b64 = split_body(message.body)
     return _form_encoder.encode(form)
+
+
+def raw_headers(message: Outgoing) -> dict[str, str]:
+    """The headers of a request whose body is the message's."""
+    headers = {
+        "content-type": "application/octet-stream",
+        "mq-tag": message.tag,
+        "mq-keys": ",".join(message.keys) or None,
+        "mq-message-group": message.message_group,
+        "mq-delay": message.delay,
+        "mq-delay-level": None if message.delay_level is None else str(message.delay_level),
+        "mq-deliver-at": message.deliver_at,
+    }
+    return {name: value for name, value in headers.items() if value is not None}
 
 
 def encode_line(message: Delivered, *, topic: str) -> bytes:
@@ -131,6 +157,9 @@ def parse_line(line: bytes, *, line_number: int) -> Outgoing:
         keys=form.keys,
         message_group=form.message_group,
         properties=form.properties,
+        delay=form.delay,
+        delay_level=form.delay_level,
+        deliver_at=form.deliver_at,
     )
 
 

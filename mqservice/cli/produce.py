@@ -59,6 +59,8 @@ class _ResultLine(msgspec.Struct, kw_only=True, omit_defaults=True):
     queue: int | None = None
     offset: int | None = None
     stored_at: str = ""
+    deliver_at: str | None = None
+    recall_handle: str | None = None
     code: str = ""
     detail: str = ""
 
@@ -91,6 +93,15 @@ def produce(
     properties: Annotated[
         list[str] | None,
         typer.Option("--property", "-p", metavar="NAME=VALUE", help="Property (repeatable)."),
+    ] = None,
+    delay: Annotated[
+        str | None, typer.Option("--delay", help="Deliver them later: 500ms, 30s, 15m, 12h, 7d.")
+    ] = None,
+    delay_level: Annotated[
+        int | None, typer.Option("--delay-level", help="Delay level of RocketMQ, 1 to 18.")
+    ] = None,
+    deliver_at: Annotated[
+        str | None, typer.Option("--deliver-at", metavar="TIME", help="Not before, in RFC 3339.")
     ] = None,
     batch: Annotated[
         int, typer.Option("--batch", min=1, max=BATCH_MESSAGES_MAX, help="Messages a request.")
@@ -125,6 +136,9 @@ def produce(
             keys=message_keys or [],
             message_group=message_group,
             properties=parse_properties(properties or []),
+            delay=delay,
+            delay_level=delay_level,
+            deliver_at=deliver_at,
         )
         source, total = _source(texts or [], files or [], form, common)
     except ClientError as exc:
@@ -282,6 +296,8 @@ def _result_line(item: Numbered, verdict: Verdict) -> _ResultLine:
             queue=verdict.queue,
             offset=verdict.offset,
             stored_at=verdict.stored_at,
+            deliver_at=verdict.deliver_at,
+            recall_handle=verdict.recall_handle,
         )
     outcome = "unknown" if verdict.stored is None else "failed"
     return _ResultLine(

@@ -234,6 +234,7 @@ def _failed(exc: Refused) -> Failed:
 def _fits_headers(message: Outgoing) -> bool:
     """Whether all but the body can travel as header lines unchanged."""
     texts = [message.tag or "", message.message_group or "", *message.keys]
+    texts += [message.delay or "", message.deliver_at or ""]
     return not message.properties and all(
         text.isascii() and text.isprintable() and text == text.strip() and "," not in text
         for text in texts

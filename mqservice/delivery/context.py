@@ -19,6 +19,7 @@ from mqservice.delivery.limits import (
     STALL_MS,
 )
 from mqservice.delivery.queues import QueueChooser
+from mqservice.delivery.recall_handles import RecallHandles
 from mqservice.delivery.receipts import Receipts
 from mqservice.delivery.resume_tokens import ResumeTokens
 from mqservice.delivery.sessions import Sessions, SocketLimits
@@ -47,6 +48,7 @@ class DeliveryContext:
     caches: Caches
     receipts: Receipts
     cursors: Cursors
+    recall_handles: RecallHandles
     queues: QueueChooser
     clock: Clock
     drain: Drain
@@ -64,6 +66,9 @@ def process_context() -> DeliveryContext:
             Signer(settings.SECRET_KEY, "receipt", settings.SECRET_KEY_FALLBACKS),
         ),
         cursors=Cursors(Signer(settings.SECRET_KEY, "cursor", settings.SECRET_KEY_FALLBACKS)),
+        recall_handles=RecallHandles(
+            Signer(settings.SECRET_KEY, "recall handle", settings.SECRET_KEY_FALLBACKS)
+        ),
         queues=QueueChooser(SystemRandom()),
         clock=SystemClock(),
         drain=Drain(),

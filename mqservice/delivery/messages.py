@@ -27,12 +27,15 @@ from mqservice.delivery.limits import (
     PROPERTY_COUNT_MAX,
     TAG_BYTES_MAX,
 )
+from mqservice.delivery.waits import check_far, is_to_come, wait_of
 from mqservice.store import (
     SYSTEM_PROPERTIES,
     RecordRefused,
     StoreMessage,
+    Wait,
     encode_record,
     new_message_id,
+    scheduled,
 )
 from mqservice.topics.routes import TopicRoute
 
@@ -52,12 +55,23 @@ class ProduceMessage(msgspec.Struct, frozen=True, forbid_unknown_fields=True, gc
     message_group: str | None = None
     properties: dict[str, str] = {}
     queue: int | None = None
+    delay_level: int | None = None
+    delay: str | None = None
+    delay_ms: int | None = None
+    deliver_at: str | None = None
 
     def offer(self) -> Offer:
-        """Raises Fault unless there is exactly one body."""
+        """Raises Fault unless there is exactly one body, and for a time that is none."""
         body, is_json = self._body()
         return Offer(
-            body, is_json, self.tag, self.keys, self.message_group, self.properties, self.queue
+            body,
+            is_json,
+            self.tag,
+            self.keys,
+            self.message_group,
+            self.properties,
+            self.queue,
+            wait_of(self.delay_level, self.delay, self.delay_ms, self.deliver_at),
         )
 
     def _body(self) -> tuple[bytes, bool]:
@@ -97,16 +111,27 @@ class PackedMessage(msgspec.Struct, frozen=True, array_like=True, forbid_unknown
     message_group: str | None = None
     properties: dict[str, str] = {}
     queue: int | None = None
+    delay_level: int | None = None
+    delay: str | None = None
+    delay_ms: int | None = None
+    deliver_at: str | None = None
 
     def offer(self) -> Offer:
         """The counterpart of ``ProduceMessage.offer``."""
         return Offer(
-            self.body, False, self.tag, self.keys, self.message_group, self.properties, self.queue
+            self.body,
+            False,
+            self.tag,
+            self.keys,
+            self.message_group,
+            self.properties,
+            self.queue,
+            wait_of(self.delay_level, self.delay, self.delay_ms, self.deliver_at),
         )
 
 
 class Offer(msgspec.Struct, frozen=True, gc=False):
-    """A message on its way in, whatever road it came by."""
+    """A message on its way in, whatever road it came by. ``wait``: when it is to be delivered."""
 
     body: bytes
     is_json: bool
@@ -115,6 +140,7 @@ class Offer(msgspec.Struct, frozen=True, gc=False):
     message_group: str | None
     properties: dict[str, str]
     queue: int | None
+    wait: Wait | None
 
 
 def check_offer(offer: Offer, route: TopicRoute) -> None:
@@ -142,6 +168,11 @@ def check_offer(offer: Offer, route: TopicRoute) -> None:
             "BAD_REQUEST",
             f"{route.name} has queues 0 to {route.queue_count - 1}, found {offer.queue}",
         )
+    if route.message_type != "mixed":
+        _check_type(offer, route)
+
+
+def _check_type(offer: Offer, route: TopicRoute) -> None:
     if route.message_type == "fifo" and offer.message_group is None:
         raise Fault(
             "/message_group", "MESSAGE_TYPE_CONFLICT", "a message of a fifo topic needs a group"
@@ -149,6 +180,19 @@ def check_offer(offer: Offer, route: TopicRoute) -> None:
     if route.message_type == "normal" and offer.message_group is not None:
         raise Fault(
             "/message_group", "MESSAGE_TYPE_CONFLICT", "a normal topic takes no message group"
+        )
+    if route.message_type == "delay":
+        if offer.wait is None:
+            raise Fault(
+                "",
+                "MESSAGE_TYPE_CONFLICT",
+                "a message of a delay topic needs one of delay_level, delay, delay_ms, deliver_at",
+            )
+    elif offer.wait is not None:
+        raise Fault(
+            "",
+            "MESSAGE_TYPE_CONFLICT",
+            f"a {route.message_type} topic takes no message that waits; delay and mixed topics do",
         )
 
 
@@ -158,27 +202,30 @@ def encode_offer(
     """The message's new id and its record.
 
     Raises:
-        Fault: properties, tag and keys together are more than a record holds.
+        Fault: properties, tag and keys together are more than a record holds; the time of delivery
+            is too far ahead.
     """
     message_id = new_message_id()
     properties = offer.properties
     if offer.is_json:
         properties = {**properties, JSON_PROPERTY: JSON_VALUE}
+    message = StoreMessage(
+        topic=route.engine_name,
+        queue_id=queue_id,
+        body=offer.body,
+        message_id=message_id,
+        born_timestamp_ms=born_ms,
+        born_host=born_host,
+        tag=offer.tag,
+        keys=offer.keys,
+        message_group=offer.message_group,
+        properties=properties,
+    )
+    if offer.wait is not None and is_to_come(offer.wait, born_ms):
+        check_far(offer.wait, born_ms)
+        message = scheduled(message, offer.wait)
     try:
-        return message_id, encode_record(
-            StoreMessage(
-                topic=route.engine_name,
-                queue_id=queue_id,
-                body=offer.body,
-                message_id=message_id,
-                born_timestamp_ms=born_ms,
-                born_host=born_host,
-                tag=offer.tag,
-                keys=offer.keys,
-                message_group=offer.message_group,
-                properties=properties,
-            )
-        )
+        return message_id, encode_record(message)
     except RecordRefused as exc:
         raise Fault("/properties", "PROPERTIES_TOO_LARGE", str(exc)) from exc
 

@@ -31,6 +31,11 @@ from mqservice.delivery.produce import produce_batch, produce_one
 from mqservice.delivery.reading.browse import browse_messages, read_message
 from mqservice.delivery.reading.dead_letters import browse_dead_letters, read_dead_letter
 from mqservice.delivery.reading.pull import pull_messages, read_offset_at_time
+from mqservice.delivery.reading.scheduled import (
+    cancel_scheduled,
+    list_scheduled,
+    send_scheduled,
+)
 from mqservice.delivery.receive import receive_messages
 from mqservice.delivery.settle import settle_messages
 from mqservice.errors import problem_from_store
@@ -44,7 +49,9 @@ _PATH: Final = re.compile(
     r"(?:topics/(?P<topic>[^/:]+)/"
     r"(?:messages(?P<batch>:batch|/(?P<message_id>[^/:]+))?"
     r"|groups/(?P<reader>[^/:]+):(?P<receive>receive)"
+    r"|(?P<waiting>scheduled)"
     r"|queues/(?P<queue>[^/:]+)/(?P<what>messages|offset))"
+    r"|scheduled/(?P<handle>[^/:]+)(?P<send>:send)?"
     r"|groups/(?P<group>[^/:]+)(?::(?P<settle>settle)|/(?P<dlq>dlq)(?:/(?P<dead_id>[^/:]+))?))"
 )
 _MATCHES_MAX: Final = 10_000
@@ -57,6 +64,9 @@ RECEIVE: Final = "receive"
 SETTLE: Final = "settle"
 DEAD_LETTERS: Final = "dead_letters"
 DEAD_LETTER: Final = "dead_letter"
+SCHEDULED: Final = "scheduled"
+SCHEDULED_ONE: Final = "scheduled_one"
+SCHEDULED_SEND: Final = "scheduled_send"
 
 Handler = Callable[[DeliveryContext, Request], Awaitable[None]]
 HANDLERS: Final[dict[str, dict[str, Handler]]] = {
@@ -69,6 +79,9 @@ HANDLERS: Final[dict[str, dict[str, Handler]]] = {
     SETTLE: {"POST": settle_messages},
     DEAD_LETTERS: {"GET": browse_dead_letters},
     DEAD_LETTER: {"GET": read_dead_letter},
+    SCHEDULED: {"GET": list_scheduled},
+    SCHEDULED_ONE: {"DELETE": cancel_scheduled},
+    SCHEDULED_SEND: {"POST": send_scheduled},
 }
 _PRODUCES: Final = frozenset({MESSAGES, MESSAGES_BATCH})
 
@@ -91,6 +104,10 @@ def find_match(path: str) -> Match | None:
         operation = RECEIVE
     elif found["queue"]:
         operation = QUEUE_MESSAGES if found["what"] == "messages" else QUEUE_OFFSET
+    elif found["handle"]:
+        operation = SCHEDULED_SEND if found["send"] else SCHEDULED_ONE
+    elif found["waiting"]:
+        operation = SCHEDULED
     elif found["message_id"]:
         operation = MESSAGE
     else:
@@ -100,10 +117,10 @@ def find_match(path: str) -> Match | None:
         found["ns"] or "-",
         found["topic"] or "",
         found["reader"] or found["group"] or "",
-        found["message_id"] or found["dead_id"] or "",
+        found["message_id"] or found["dead_id"] or found["handle"] or "",
         found["queue"] or "",
     )
-    if operation in (MESSAGE, DEAD_LETTER):
+    if operation in (MESSAGE, DEAD_LETTER, SCHEDULED_ONE, SCHEDULED_SEND):
         return match  # seldom asked for twice; it would only push out the others
     if len(_matches) >= _MATCHES_MAX:
         _matches.clear()

@@ -10,8 +10,8 @@ of it is stored. What the engine refuses after that shows in the message's own r
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Callable, Sequence
+from typing import Any, Final, TypeVar
 
 import msgspec
 
@@ -34,24 +34,31 @@ from mqservice.delivery.messages import (
     check_offer,
     encode_offer,
 )
+from mqservice.delivery.recall_handles import RecallHandle
+from mqservice.delivery.waits import is_to_come, level_of_header, told_as_time, wait_of
 from mqservice.errors import problem_from_store
 from mqservice.lib.names import name_fault
 from mqservice.lib.problem import Problem
 from mqservice.lib.timestamps import rfc3339
-from mqservice.store import StoreError
+from mqservice.store import PutResult, StoreError, Wait
 from mqservice.topics.routes import TopicRoute
+
+T = TypeVar("T")
 
 _PROPERTY_HEADER: Final = b"mq-prop-"
 _QUEUE_DIGITS_MAX: Final = 9
 
 
 class StoredAnswer(msgspec.Struct, frozen=True, gc=False):
-    """Answer to one stored message. The last four belong to capabilities that come later."""
+    """Answer to one stored message. The last two belong to capabilities that come later.
+
+    One that is to come has no offset yet, but ``deliver_at`` and ``recall_handle``.
+    """
 
     id: str
     topic: str
     queue: int
-    offset: int
+    offset: int | None
     stored_at: str
     durability: str
     deliver_at: str | None = None
@@ -61,16 +68,18 @@ class StoredAnswer(msgspec.Struct, frozen=True, gc=False):
 
 
 class StoredResult(msgspec.Struct, frozen=True, gc=False):
-    """Result of one stored message of a batch."""
+    """Result of one stored message of a batch; see ``StoredAnswer``."""
 
     index: int
     status: int
     id: str
     queue: int
-    offset: int
+    offset: int | None
     stored_at: str
     durability: str
     duplicate: bool = False
+    deliver_at: str | None = None
+    recall_handle: str | None = None
 
 
 class RefusedResult(msgspec.Struct, frozen=True):
@@ -101,36 +110,32 @@ async def produce_one(context: DeliveryContext, request: Request) -> None:
     route = await topic_route(context, request)
     if request.media_type == JSON_TYPE:
         body = await read_body(request, JSON_GROWTH * route.body_bytes_max + JSON_FIELDS_BYTES)
-        offer = decode(_decode_message, body).offer()
+        offer = _decoded(_decode_message, body).offer()
     else:
         body = await read_body(request, route.body_bytes_max)
         offer = raw_offer(request, body)
     check_offer(offer, route)
     queue_id = context.queues.choose(route, offer.message_group, offer.queue)
+    born_ms = context.clock.now_ms()
     message_id, record = encode_offer(
-        offer,
-        route,
-        queue_id=queue_id,
-        born_ms=context.clock.now_ms(),
-        born_host=request.client,
+        offer, route, queue_id=queue_id, born_ms=born_ms, born_host=request.client
     )
     result = (await context.store.put([record]))[0]
     if result.error is not None:
         raise result.error
-    await answer(
-        request,
-        201,
-        _encode(
-            StoredAnswer(
-                message_id,
-                route.name,
-                queue_id,
-                result.queue_offset,
-                rfc3339(result.store_timestamp_ms),
-                durability_of(route),
-            )
-        ),
+    stored = StoredAnswer(
+        message_id,
+        route.name,
+        queue_id,
+        result.queue_offset,
+        rfc3339(result.store_timestamp_ms),
+        durability_of(route),
     )
+    if offer.wait is not None and is_to_come(offer.wait, born_ms):
+        stored = msgspec.structs.replace(
+            stored, **waiting(context, route, message_id, offer.wait, result)
+        )
+    await answer(request, 201, _encode(stored))
 
 
 async def produce_batch(context: DeliveryContext, request: Request) -> None:
@@ -142,7 +147,7 @@ async def produce_batch(context: DeliveryContext, request: Request) -> None:
             "UNSUPPORTED_MEDIA_TYPE", "a batch is application/json or application/x-ndjson"
         )
     body = await read_body(request, REQUEST_BYTES_MAX)
-    messages = decode(_decode_array, body) if media_type == JSON_TYPE else decode_lines(body)
+    messages = _decoded(_decode_array, body) if media_type == JSON_TYPE else decode_lines(body)
     offers = check_batch(messages, route)
     status, results = await PendingPut(context, route, offers, request.client).results()
     await answer(request, status, _encode(BatchAnswer(results)))
@@ -169,6 +174,29 @@ def durability_of(route: TopicRoute) -> str:
     return "synced" if route.durability == "sync" else "buffered"
 
 
+def waiting(
+    context: DeliveryContext, route: TopicRoute, message_id: str, wait: Wait, result: PutResult
+) -> dict[str, Any]:  # Any: fields of an answer, as ``replace`` takes them
+    """What the answer says of a message that is to come. The schedule is always durable."""
+    place = wait.queue_id, result.queue_offset
+    return {
+        "offset": None,
+        "durability": "synced",
+        "deliver_at": rfc3339(wait.due_ms(result.store_timestamp_ms)),
+        "recall_handle": context.recall_handles.write(
+            RecallHandle(route.engine_name, message_id, *place)
+        ),
+    }
+
+
+def _decoded(decoder: Callable[[bytes], T], body: bytes) -> T:
+    """See ``decode``."""
+    try:
+        return decode(decoder, body)
+    except Fault as fault:
+        raise told_as_time(fault) from None
+
+
 def raw_offer(request: Request, body: bytes) -> Offer:
     """The message of a raw request: the body as it is, all else in ``mq-`` headers.
 
@@ -176,7 +204,9 @@ def raw_offer(request: Request, body: bytes) -> Offer:
         Fault: an ``mq-`` header that is unknown, given twice, or not UTF-8.
     """
     tag = message_group = None
+    delay = deliver_at = None
     queue: int | None = None
+    delay_level: int | None = None
     keys: list[str] = []
     properties: dict[str, str] = {}
     seen: set[bytes] = set()
@@ -201,17 +231,24 @@ def raw_offer(request: Request, body: bytes) -> Offer:
             if not value.isdigit() or len(value) > _QUEUE_DIGITS_MAX:
                 raise Fault("/queue", "BAD_REQUEST", "header mq-queue is not a queue number")
             queue = int(value)
+        elif name == b"mq-delay":
+            delay = text
+        elif name == b"mq-delay-level":
+            delay_level = level_of_header(text)
+        elif name == b"mq-deliver-at":
+            deliver_at = text
         elif name.startswith(_PROPERTY_HEADER):
             properties[shown[len(_PROPERTY_HEADER) :]] = text
         else:
             raise Fault("", "BAD_REQUEST", f"header {shown} is not known")
-    return Offer(body, False, tag, keys, message_group, properties, queue)
+    wait = wait_of(delay_level, delay, None, deliver_at)
+    return Offer(body, False, tag, keys, message_group, properties, queue, wait)
 
 
 def decode_lines(body: bytes) -> list[ProduceMessage]:
     """The messages of an NDJSON body; a fault's pointer begins with the message's index."""
     try:
-        return decode(_decode_lines, body)
+        return _decoded(_decode_lines, body)
     except Fault as fault:
         if fault.pointer:
             raise
@@ -220,7 +257,7 @@ def decode_lines(body: bytes) -> list[ProduceMessage]:
     messages = []
     for index, line in enumerate(lines):
         try:
-            messages.append(decode(_decode_message, line))
+            messages.append(_decoded(_decode_message, line))
         except Fault as fault:
             raise fault.under(f"/{index}") from None
     return messages
@@ -276,7 +313,13 @@ class PendingPut:
         """Raises Problem, with nothing stored, when a message does not fit a record."""
         born_ms = context.clock.now_ms()
         choose = context.queues.choose
+        self._context, self._route = context, route
         self._durability = durability_of(route)
+        self._waits = {
+            index: offer.wait
+            for index, offer in enumerate(offers)
+            if offer.wait is not None and is_to_come(offer.wait, born_ms)
+        }
         self._queue_ids = [choose(route, o.message_group, o.queue) for o in offers]
         self._message_ids: list[str] = []
         records: list[bytes] = []
@@ -315,9 +358,14 @@ class PendingPut:
                 continue
             if at_ms != stored_ms:  # messages of one frame are stored at one time
                 stored_ms, stored_at = at_ms, rfc3339(at_ms)
-            results.append(
-                StoredResult(index, 201, message_id, queue_id, queue_offset, stored_at, durability)
+            stored = StoredResult(
+                index, 201, message_id, queue_id, queue_offset, stored_at, durability
             )
+            if index in self._waits:
+                wait = self._waits[index]
+                more = waiting(self._context, self._route, message_id, wait, outcome)
+                stored = msgspec.structs.replace(stored, **more)
+            results.append(stored)
         return (207 if refused_count else 201), results
 
 

@@ -9,7 +9,6 @@ says so then.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from typing import Final
 
 from mqservice.lib.durations import SECOND_MS
@@ -28,18 +27,8 @@ def tick_engine(client: StoreClient) -> None:
     One call and at most one statement a second. Raises ``StoreError`` or ``DatabaseError``.
     """
     global _noted_ms
-    deliver_due = find_deliver_due(client)
-    if deliver_due is None:
-        client.ping()
-    else:
-        deliver_due()
+    client.deliver_due()
     now_ms = time.monotonic_ns() // 1_000_000
     if now_ms - _noted_ms >= _NOTED_MS_MIN:
         record_heartbeat(TICK)
         _noted_ms = now_ms
-
-
-def find_deliver_due(client: StoreClient) -> Callable[[], object] | None:
-    """What asks the engine to deliver; None where the engine always does so by itself."""
-    found: Callable[[], object] | None = getattr(client, "deliver_due", None)
-    return found

@@ -44,7 +44,14 @@ import msgspec
 from storage_engine.errors import RecordRefused, StoreCorrupt
 from storage_engine.records.record import PROPERTIES_BYTES_MAX, Record
 from storage_engine.records.record_draft import INT_MAX, PAIR_BYTES, RecordDraft, read_draft
-from storage_engine.records.schedule_topic import PROPERTY_DELIVER_AT, SCHEDULE_TOPIC_BYTES
+from storage_engine.records.schedule_topic import (
+    DELAY_LEVEL,
+    DELAY_MS,
+    PROPERTY_DELIVER_AT,
+    REAL_QUEUE_ID,
+    REAL_TOPIC,
+    SCHEDULE_TOPIC_BYTES,
+)
 from storage_engine.records.settles import PROPERTY_SETTLES, Settles, settles_value
 from storage_engine.topic_names import dlq_topic_of, retry_topic_of
 
@@ -54,9 +61,6 @@ FIRST_DELIVERY_MS: Final = "1ST_POP_TIME"
 RETRY_DELIVERY_MS: Final = "RETRY_DELIVERY_MS"
 RETRY_MEMBER: Final = "RETRY_MEMBER"
 RETRY_REASON: Final = "RETRY_REASON"
-REAL_TOPIC: Final = "REAL_TOPIC"
-REAL_QUEUE_ID: Final = "REAL_QID"
-DELAY_LEVEL: Final = "DELAY"
 DLQ_ORIGIN_TOPIC: Final = "DLQ_ORIGIN_TOPIC"
 DLQ_ORIGIN_MESSAGE_ID: Final = "DLQ_ORIGIN_MESSAGE_ID"
 DLQ_LAST_DELIVERY_MS: Final = "DLQ_LAST_DELIVERY_MS"
@@ -69,7 +73,7 @@ SCHEDULE_PROPERTIES: Final = frozenset(
         REAL_QUEUE_ID,
         PROPERTY_DELIVER_AT,
         DELAY_LEVEL,
-        "TIMER_DELAY_MS",
+        DELAY_MS,
         "TIMER_DELAY_SEC",
     }
 )

@@ -105,10 +105,7 @@ class CommitLog:
             raise StoreReadOnly(f"a sync failed and is not mended yet: {self._failed_sync}")
         # Whatever can fail comes before the first byte: a refused record must never be found in the
         # log, not even after a power cut.
-        count = len(entries)
-        for queue in {entry[2] for entry in entries}:
-            if queue.unit_at + count * UNIT_BYTES > queue.unit_room:
-                queue.reserve(count)
+        self._reserve_units(entries)
         batch_bytes = len(payload)
         segment, position = self._room_for(batch_bytes)
         view = segment.view
@@ -148,6 +145,21 @@ class CommitLog:
             self._prefault_next = self.append_offset + self._config.prefault_bytes // 2
             self.prefault_wanted()
         return results
+
+    def make_room(self, batch_bytes: int, entries: list[Entry]) -> None:
+        """Do now what may take long of an ``append``, which must follow at once.
+
+        Raises ``DiskFull``; nothing was appended, no offset was used.
+        """
+        self._reserve_units(entries)
+        if batch_bytes <= self.batch_bytes_max:
+            self._room_for(batch_bytes)
+
+    def _reserve_units(self, entries: list[Entry]) -> None:
+        count = len(entries)
+        for queue in {entry[2] for entry in entries}:
+            if queue.unit_at + count * UNIT_BYTES > queue.unit_room:
+                queue.reserve(count)
 
     @property
     def batch_bytes_max(self) -> int:

@@ -10,11 +10,22 @@ from __future__ import annotations
 
 from typing import Final
 
+from storage_engine.records.delay_levels import DELAY_LEVEL_MAX
 from storage_engine.records.tag_hash import tag_hash_of
 
 SCHEDULE_TOPIC: Final = "SCHEDULE_TOPIC_XXXX"
 SCHEDULE_TOPIC_BYTES: Final = SCHEDULE_TOPIC.encode()
+# Queues of the topic; those before them are of a delay level each, which ``level - 1`` numbers.
+DELAY_QUEUE: Final = DELAY_LEVEL_MAX  # any other delay
+MOMENT_QUEUE: Final = DELAY_QUEUE + 1  # until a moment that the producer has named
+SCHEDULE_QUEUES: Final = MOMENT_QUEUE + 1
+REAL_TOPIC: Final = "REAL_TOPIC"  # where it goes when it is due
+REAL_QUEUE_ID: Final = "REAL_QID"
+DELAY_LEVEL: Final = "DELAY"
 PROPERTY_DELIVER_AT: Final = "TIMER_DELIVER_MS"
+# What a producer writes who asks for a delay: the engine writes the due time over it.
+DUE_HOLE: Final = "0" * 13
+DELAY_MS: Final = "TIMER_DELAY_MS"
 _DELIVER_AT: Final = f"{PROPERTY_DELIVER_AT}\x01".encode()
 
 

@@ -19,7 +19,12 @@ from storage_engine.wire.deliveries import (
     SubscribeReply,
     SubscribeRequest,
 )
-from storage_engine.wire.frames import decode_look_up_reply, decode_pull_reply, decode_reply
+from storage_engine.wire.frames import (
+    decode_look_up_reply,
+    decode_pull_reply,
+    decode_reply,
+    decode_scheduled_reply,
+)
 from storage_engine.wire.groups import GroupConfig, GroupList, GroupRef, GroupStats
 from storage_engine.wire.members import GroupMembers
 from storage_engine.wire.offsets import (
@@ -36,6 +41,13 @@ from storage_engine.wire.reads import (
     OffsetAtTimeRequest,
     PullHead,
     PullRequest,
+)
+from storage_engine.wire.scheduled import (
+    ScheduledCancelRequest,
+    ScheduledListHead,
+    ScheduledListRequest,
+    ScheduledReply,
+    ScheduledSendRequest,
 )
 from storage_engine.wire.sessions import (
     SessionAbsentRequest,
@@ -140,6 +152,26 @@ class AsyncCalls(abc.ABC):
     async def purge(self, request: PurgeRequest) -> PurgeReply:
         """Drop dead letters."""
         return await self._ask(Op.PURGE, request, PurgeReply)
+
+    async def deliver_due(self) -> None:
+        """Have the scheduled messages delivered that are due by now."""
+        await self._ask(Op.DELIVER_DUE, Empty(), Empty)
+
+    async def scheduled_list(
+        self, request: ScheduledListRequest
+    ) -> tuple[ScheduledListHead, list[Record]]:
+        """One page of a topic's messages that are still to come."""
+        payload = await self._request(Op.SCHEDULED_LIST, request)
+        head, at = decode_scheduled_reply(payload)
+        return head, decode_records(payload, at)
+
+    async def scheduled_cancel(self, request: ScheduledCancelRequest) -> ScheduledReply:
+        """Deliver a message never; durable when it is answered."""
+        return await self._ask(Op.SCHEDULED_CANCEL, request, ScheduledReply)
+
+    async def scheduled_send_now(self, request: ScheduledSendRequest) -> ScheduledReply:
+        """Deliver a message now; durable when it is answered."""
+        return await self._ask(Op.SCHEDULED_SEND_NOW, request, ScheduledReply)
 
     async def checkpoint(self) -> CheckpointReply:
         return await self._ask(Op.CHECKPOINT, Empty(), CheckpointReply)

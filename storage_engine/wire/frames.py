@@ -29,6 +29,7 @@ from storage_engine.wire.protocol import (
     Op,
 )
 from storage_engine.wire.reads import LookUpHead, PullHead
+from storage_engine.wire.scheduled import ScheduledListHead
 from storage_engine.wire.struct import Wire
 
 # A connection that sends little needs little; one that fills its buffer gets a larger one.
@@ -141,6 +142,7 @@ _error_decoder = msgspec.msgpack.Decoder(ErrorReply)
 _receive_head_decoder = msgspec.msgpack.Decoder(ReceiveHead)
 _pull_head_decoder = msgspec.msgpack.Decoder(PullHead)
 _look_up_head_decoder = msgspec.msgpack.Decoder(LookUpHead)
+_scheduled_head_decoder = msgspec.msgpack.Decoder(ScheduledListHead)
 
 encode_struct = _encoder.encode
 
@@ -196,9 +198,11 @@ def decode_put_reply(payload: bytes) -> tuple[int, list[tuple[int, int]]]:
     return store_timestamp_ms, list(zip(offsets[::2], offsets[1::2], strict=True))
 
 
-def encode_records_reply(head: ReceiveHead | PullHead | LookUpHead, records: bytes) -> bytes:
-    """Reply of RECEIVE, PULL and LOOK_UP: the head, its length before it, and the records as they
-    are stored.
+def encode_records_reply(
+    head: ReceiveHead | PullHead | LookUpHead | ScheduledListHead, records: bytes
+) -> bytes:
+    """Reply of RECEIVE, PULL, LOOK_UP and SCHEDULED_LIST: the head, its length before it, and the
+    records as they are stored.
     """
     encoded = _encoder.encode(head)
     return b"".join((len(encoded).to_bytes(4), encoded, records))
@@ -214,6 +218,12 @@ def decode_pull_reply(payload: bytes) -> tuple[PullHead, int]:
     """(head, position of the first record in ``payload``)."""
     at = 4 + LENGTH_4.unpack_from(payload)[0]
     return _pull_head_decoder.decode(memoryview(payload)[4:at]), at
+
+
+def decode_scheduled_reply(payload: bytes) -> tuple[ScheduledListHead, int]:
+    """(head, position of the first record in ``payload``)."""
+    at = 4 + LENGTH_4.unpack_from(payload)[0]
+    return _scheduled_head_decoder.decode(memoryview(payload)[4:at]), at
 
 
 def decode_look_up_reply(payload: bytes) -> tuple[LookUpHead, int]:

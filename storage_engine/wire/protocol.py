@@ -21,6 +21,7 @@ RECEIVE reply   u32 length, MessagePack ``ReceiveHead``, then the records back t
 PULL reply      u32 length, MessagePack ``PullHead``, then the records back to back.
 LOOK_UP reply   u32 length, MessagePack ``LookUpHead``, then the records back to back.
 NOTICE          from the engine, unasked, to clients that listen; there is no request of it.
+SCHEDULED_LIST  reply: u32 length, MessagePack ``ScheduledListHead``, then the records.
 all others      one MessagePack struct each way, as listed in ``REQUEST_TYPES`` and ``REPLY_TYPES``.
 error reply     MessagePack ``ErrorReply``.
 
@@ -33,6 +34,8 @@ from __future__ import annotations
 import enum
 import struct
 from typing import Final
+
+import msgspec
 
 from storage_engine.wire.dead_letters import PurgeReply, PurgeRequest, RedriveReply, RedriveRequest
 from storage_engine.wire.deliveries import (
@@ -62,6 +65,12 @@ from storage_engine.wire.reads import (
     OffsetAtTimeReply,
     OffsetAtTimeRequest,
     PullRequest,
+)
+from storage_engine.wire.scheduled import (
+    ScheduledCancelRequest,
+    ScheduledListRequest,
+    ScheduledReply,
+    ScheduledSendRequest,
 )
 from storage_engine.wire.sessions import (
     SessionAbsentRequest,
@@ -116,6 +125,10 @@ class Op(enum.IntEnum):
     REDRIVE = 56
     PURGE = 57
     STATS = 49
+    DELIVER_DUE = 60
+    SCHEDULED_LIST = 61
+    SCHEDULED_CANCEL = 62
+    SCHEDULED_SEND_NOW = 63
 
 
 class HelloRequest(Wire, frozen=True, kw_only=True):
@@ -155,7 +168,10 @@ class CheckpointReply(Wire, frozen=True, kw_only=True):
 
 
 class StatsReply(Wire, frozen=True, kw_only=True):
-    """Counters since the engine started, and where its log stands."""
+    """Counters since the engine started, and where its log stands.
+
+    ``degraded``: what the engine does by itself because nobody asks it to, by who should: ``beat``.
+    """
 
     broker: str
     epoch: int
@@ -173,6 +189,9 @@ class StatsReply(Wire, frozen=True, kw_only=True):
     parked_count: int
     connection_count: int
     is_writable: bool
+    scheduled_count: int = 0
+    scheduled_delivered_count: int = 0
+    degraded: list[str] = msgspec.field(default_factory=list)
 
 
 class ErrorReply(Wire, frozen=True, kw_only=True):
@@ -211,6 +230,10 @@ REQUEST_TYPES: Final[dict[Op, type[Wire]]] = {
     Op.SESSION_KEEP: SessionKeepRequest,
     Op.SESSION_TAKE: SessionTakeRequest,
     Op.SESSION_ABSENT: SessionAbsentRequest,
+    Op.DELIVER_DUE: Empty,
+    Op.SCHEDULED_LIST: ScheduledListRequest,
+    Op.SCHEDULED_CANCEL: ScheduledCancelRequest,
+    Op.SCHEDULED_SEND_NOW: ScheduledSendRequest,
 }
 REPLY_TYPES: Final[dict[Op, type[Wire]]] = {
     Op.HELLO: HelloReply,
@@ -242,4 +265,7 @@ REPLY_TYPES: Final[dict[Op, type[Wire]]] = {
     Op.SESSION_KEEP: Empty,
     Op.SESSION_TAKE: SessionTakeReply,
     Op.SESSION_ABSENT: Empty,
+    Op.DELIVER_DUE: Empty,
+    Op.SCHEDULED_CANCEL: ScheduledReply,
+    Op.SCHEDULED_SEND_NOW: ScheduledReply,
 }

@@ -31,6 +31,7 @@ from storage_engine.wire.frames import (
     decode_put_reply,
     decode_receive_reply,
     decode_reply,
+    decode_scheduled_reply,
     encode_frame,
     encode_struct,
 )
@@ -62,6 +63,13 @@ from storage_engine.wire.reads import (
     OffsetAtTimeRequest,
     PullHead,
     PullRequest,
+)
+from storage_engine.wire.scheduled import (
+    ScheduledCancelRequest,
+    ScheduledListHead,
+    ScheduledListRequest,
+    ScheduledReply,
+    ScheduledSendRequest,
 )
 from storage_engine.wire.struct import Wire
 from storage_engine.wire.topics import TopicConfig, TopicList, TopicRef, TopicStats
@@ -171,6 +179,24 @@ class StoreClient:
 
     def purge(self, request: PurgeRequest) -> PurgeReply:
         return self._ask(Op.PURGE, request, PurgeReply)
+
+    def deliver_due(self) -> None:
+        """Have the scheduled messages delivered that are due by now."""
+        self._ask(Op.DELIVER_DUE, Empty(), Empty)
+
+    def scheduled_list(
+        self, request: ScheduledListRequest
+    ) -> tuple[ScheduledListHead, list[Record]]:
+        """One page of a topic's messages that are still to come."""
+        payload = self._request(Op.SCHEDULED_LIST, encode_struct(request))
+        head, at = decode_scheduled_reply(payload)
+        return head, decode_records(payload, at)
+
+    def scheduled_cancel(self, request: ScheduledCancelRequest) -> ScheduledReply:
+        return self._ask(Op.SCHEDULED_CANCEL, request, ScheduledReply)
+
+    def scheduled_send_now(self, request: ScheduledSendRequest) -> ScheduledReply:
+        return self._ask(Op.SCHEDULED_SEND_NOW, request, ScheduledReply)
 
     def checkpoint(self) -> CheckpointReply:
         return self._ask(Op.CHECKPOINT, Empty(), CheckpointReply)

@@ -18,8 +18,7 @@ from storage_engine.groups.retry_policy import LevelDelays, ListDelays
 from storage_engine.groups.retry_record import DeadLetter, find_dead_letter, shown_record
 from storage_engine.records.delay_levels import DAY_MS, DELAY_LEVELS_MS, HOUR_MS
 from storage_engine.records.record import Record, decode_records
-from storage_engine.records.schedule_topic import PROPERTY_DELIVER_AT, SCHEDULE_TOPIC
-from storage_engine.retries import ANY_TIME_QUEUE
+from storage_engine.records.schedule_topic import DELAY_QUEUE, PROPERTY_DELIVER_AT, SCHEDULE_TOPIC
 from storage_engine.wire.deliveries import (
     Extend,
     LeaseRef,
@@ -174,7 +173,7 @@ class DeliveryMachine(RuleBasedStateMachine):
             queue_offset=place.offset, delay_ms=delay_ms, reason=reason, is_dead=is_dead,
         )  # fmt: skip
         reply = self._settle(SettleRequest(group="g", nacks=[nack]))
-        now_ms = self.clock.now_ms()
+        now_ms = self.delay_ms()
         is_mine = self.model.nack(receipt, delay_ms, reason, now_ms, is_dead=is_dead)
         counts = reply.nacked_count, reply.dead_lettered_count
         assert counts == (is_mine and not is_dead, is_mine and is_dead)
@@ -196,6 +195,10 @@ class DeliveryMachine(RuleBasedStateMachine):
         assert len(reply.failures) == (not is_mine)
 
     # Time -------------------------------------------------------------------------------------
+
+    def delay_ms(self) -> int:
+        """What time it is for delays; ``test_delay_clock`` has that clock's own tests."""
+        return self.store.store._delay_clock.delay_ms()
 
     @rule(by_ms=times, wall_by_ms=st.sampled_from([0, 0, 0, -5_000, HOUR_MS, DAY_MS]))
     def time_passes_unseen(self, by_ms: int, wall_by_ms: int) -> None:
@@ -220,7 +223,7 @@ class DeliveryMachine(RuleBasedStateMachine):
         """One tick of both; something is appended when, and only when, messages move."""
         before = self._append_offset()
         self.store.store.tick()
-        moves = self.model.tick(self.clock.monotonic_ms(), self.clock.now_ms())
+        moves = self.model.tick(self.clock.monotonic_ms(), self.delay_ms())
         assert (self._append_offset() > before) == moves
         assert self.store.store.consumption.retries.waiting_count == 0
         return moves
@@ -269,7 +272,7 @@ class DeliveryMachine(RuleBasedStateMachine):
                 )
             case State.DELAYED:
                 is_level = known.delay_ms in DELAY_LEVELS_MS
-                queue_id = DELAY_LEVELS_MS.index(known.delay_ms) if is_level else ANY_TIME_QUEUE
+                queue_id = DELAY_LEVELS_MS.index(known.delay_ms) if is_level else DELAY_QUEUE
                 assert (record.topic, record.queue_id) == (SCHEDULE_TOPIC, queue_id)
                 assert record.properties[PROPERTY_DELIVER_AT] == str(known.due_ms)
             case _:

@@ -27,15 +27,23 @@ ID = "01" * 17
 CRAFTED_IDS = [b"\x02TAGS\x01c\x02".ljust(34, b"."), b"\x02KEYS\x01k\x02".ljust(34, b".")]
 
 PLAIN = message(b"a")
+DESTINATION = {"REAL_TOPIC": "u", "REAL_QID": "1"}
 FIELDS: dict[str, list[object]] = {
-    "topic": ["t", "u", LONG_TOPIC, SCHEDULE_TOPIC, "none"],
+    "topic": ["t", "u", LONG_TOPIC, SCHEDULE_TOPIC, SCHEDULE_TOPIC, "none"],
     "queue_id": [1, 9, -1],
     "body": [b"", b"b" * 100, b"c" * 3_000],
     "message_id": ["02" * 17, "short"],
     "born_host": [("2001:db8::1", 5)],
     "tag": ["a", "b"],
     "keys": [["k"], ["k", "l"]],
-    "properties": [{"p": "1"}, {"TIMER_DELIVER_MS": "1700000009000"}],
+    "properties": [
+        {"p": "1"},
+        {"TIMER_DELIVER_MS": "1700000009000"},
+        {"TIMER_DELIVER_MS": "1700000009000", **DESTINATION},
+        {"TIMER_DELIVER_MS": "0" * 13, "TIMER_DELAY_MS": "5000", **DESTINATION},
+        {**DESTINATION, "DELAY": "99", "TIMER_DELIVER_MS": "0" * 13},
+        {"TIMER_DELIVER_MS": "0" * 13, **DESTINATION},
+    ],
 }
 # Each is of a byte that the engine checks or does not mind, never of a length: the last one, in the
 # digits, in the name of the CRC property, before it, in the id, in its name, in MAGICCODE, SYSFLAG.

@@ -320,7 +320,8 @@ def queue_of(store: OpenStore, topic: str) -> ConsumeQueue:
 def scheduled(bodies: Iterable[bytes], due_ms: int) -> list[StoreMessage]:
     return [
         msgspec.structs.replace(
-            message(body, topic=SCHEDULE_TOPIC), properties={"TIMER_DELIVER_MS": str(due_ms)}
+            message(body, topic=SCHEDULE_TOPIC),
+            properties={"REAL_TOPIC": "t", "REAL_QID": "0", "TIMER_DELIVER_MS": str(due_ms)},
         )
         for body in bodies
     ]

@@ -112,7 +112,11 @@ async def test_a_damaged_message_that_retention_deletes_does_not_stop_the_schedu
         store.topic(SCHEDULE_TOPIC)
         to_come = msgspec.structs.replace(
             message(b"to come", topic=SCHEDULE_TOPIC),
-            properties={PROPERTY_DELIVER_AT: str(BORN_MS + 30 * DAY_MS)},
+            properties={
+                "REAL_TOPIC": "t",
+                "REAL_QID": "0",
+                PROPERTY_DELIVER_AT: str(BORN_MS + 30 * DAY_MS),
+            },
         )
         for _ in range(3):
             await store.put(to_come)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from storage_engine.errors import DiskFull
-from storage_engine.records.schedule_topic import SCHEDULE_TOPIC
+from storage_engine.records.schedule_topic import SCHEDULE_QUEUES, SCHEDULE_TOPIC
 from storage_engine.wire.topics import Durability, TopicConfig
 from tests.storage_engine.doubles import SEGMENT_BYTES
 from tests.storage_engine.model.group_model import Receipt
@@ -67,7 +67,7 @@ class StoreMachine(RuleBasedStateMachine):
         topic = TopicConfig(topic="a", queue_count=QUEUES_MAX, durability=durability)
         self.both.topic_put(topic)
         self.both.topic_put(TopicConfig(topic="c", queue_count=1))
-        self.both.topic_put(TopicConfig(topic=SCHEDULE_TOPIC, queue_count=1))
+        self.both.topic_put(TopicConfig(topic=SCHEDULE_TOPIC, queue_count=SCHEDULE_QUEUES))
         self.both.tick()  # the schedule follows its queues from here on
         for group in sorted(GROUPS) if has_begun else ():
             self.both.receive(group, "a", 1, LEASES_MS[0])

@@ -10,8 +10,7 @@ import pytest
 
 from storage_engine import schedule
 from storage_engine.errors import BadRequest, QueueNotFound, TopicNotFound
-from storage_engine.records.schedule_topic import SCHEDULE_TOPIC
-from storage_engine.retries import SCHEDULE_QUEUES
+from storage_engine.records.schedule_topic import SCHEDULE_QUEUES, SCHEDULE_TOPIC
 from storage_engine.wire.groups import Dispatch, GroupConfig
 from storage_engine.wire.topics import Durability
 from tests.storage_engine.deleting import (

@@ -12,7 +12,14 @@ from pathlib import Path
 from typing import Final
 
 from tests.torture.evidence import Evidence, Step
-from tests.torture.promises import DURABILITY, NOT_PROMISED, ORDER, STORE, Promise
+from tests.torture.order_promises import ORDER
+from tests.torture.promise import Promise
+from tests.torture.promises import (
+    DURABILITY,
+    NOT_PROMISED,
+    STORE,
+)
+from tests.torture.schedule_promises import SCHEDULE
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 EVIDENCE: Final = ROOT / "evidence" / "storage_engine.json"
@@ -98,6 +105,7 @@ def render(evidence: Evidence) -> str:
             _promises("Durability", DURABILITY),
             _promises("Order and offsets", ORDER),
             _promises("Store and recovery", STORE),
+            _promises("Scheduled messages", SCHEDULE),
             "\n## Not promised, or not tested\n\n",
             *(f"* {text}\n" for text in NOT_PROMISED),
             _measured(evidence),

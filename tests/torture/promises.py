@@ -8,39 +8,23 @@ engine does not promise yet, or promises without a test, is said here as well.
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Final
 
+from tests.torture.order_promises import ORDER
+from tests.torture.promise import CRASH, KILLS, Promise
+from tests.torture.promise import engine_tests as _of
+from tests.torture.schedule_promises import SCHEDULE
 
-class Promise(NamedTuple):
-    """``tests`` are pytest's names; ``steps`` those of a release run."""
-
-    id: str
-    text: str
-    tests: tuple[str, ...]
-    steps: tuple[str, ...] = ()
-
-
-_ENGINE: Final = "tests/storage_engine"
-
-
-def _of(file: str, *names: str) -> tuple[str, ...]:
-    return tuple(f"{_ENGINE}/test_{file}.py::test_{name}" for name in names)
-
-
-_CRASH: Final = _of("crash_states", "a_power_cut_at_any_moment_keeps_every_promise")
 _CRASH_IN_RECOVERY: Final = _of("crash_states", "a_power_cut_inside_recovery_keeps_every_promise")
-_KILLS: Final = _of("kill_loop", "nothing_acknowledged_is_lost_in_sixty_kills")
 _PLANTED: Final = _of("planted_bugs", "a_planted_bug_is_caught")
-_MODEL: Final = (f"{_ENGINE}/test_delivery_model.py::TestDelivery",)
-
 DURABILITY: Final = (
     Promise(
         "D1",
         "No acknowledged message is lost by `kill -9` of the engine, at any instant, and in topics "
         "of both kinds.",
         (
-            *_KILLS,
-            *_CRASH,
+            *KILLS,
+            *CRASH,
             *_of(
                 "engine_process", "kill_9_in_the_middle_of_puts_loses_nothing_and_reuses_no_offset"
             ),
@@ -53,7 +37,7 @@ DURABILITY: Final = (
         "D2",
         "No acknowledged message of a `sync` topic is lost when the power fails, whichever part of "
         "what was not synced reached the disk, in whichever order, torn at any sector.",
-        (*_CRASH, *_of("real_faults", "no_power_cut_takes_a_sync_message")),
+        (*CRASH, *_of("real_faults", "no_power_cut_takes_a_sync_message")),
         ("crash_states", "power_cuts"),
     ),
     Promise(
@@ -61,7 +45,7 @@ DURABILITY: Final = (
         "A power failure takes from an `async` topic only the end of each queue, messages that "
         "were acknowledged in the last 200 ms (and while the sync after them ran).",
         (
-            *_CRASH,
+            *CRASH,
             *_of(
                 "real_faults",
                 "a_power_cut_takes_only_the_youngest_messages_of_an_async_topic",
@@ -105,7 +89,7 @@ DURABILITY: Final = (
                 "a_disk_that_fails_loses_nothing_acknowledged",
                 "after_one_failed_sync_the_engine_goes_on_by_itself",
             ),
-            *_CRASH,
+            *CRASH,
         ),
         ("crash_states", "injured_system_calls"),
     ),
@@ -121,7 +105,7 @@ DURABILITY: Final = (
                 "a_full_disk_in_the_middle_of_a_large_frame_stores_what_it_says",
             ),
             *_of("real_faults", "a_full_disk_refuses_puts_and_heals_by_itself"),
-            *_CRASH,
+            *CRASH,
         ),
         ("crash_states", "kills", "full_disks"),
     ),
@@ -144,7 +128,7 @@ DURABILITY: Final = (
             *_of("store", "a_segment_whose_directory_could_not_be_synced_is_made_again"),
             *_of("offset_journal", "a_journal_whose_name_is_not_durable_is_not_synced"),
             *_of("recovery", "a_file_whose_making_was_interrupted_does_not_stop_the_start"),
-            *_CRASH,
+            *CRASH,
         ),
         ("crash_states",),
     ),
@@ -160,121 +144,9 @@ DURABILITY: Final = (
                 "a_tail_torn_at_every_byte_keeps_the_whole_entries_and_is_cut_off",
                 "a_kill_anywhere_in_a_save_changes_nothing",
             ),
-            *_CRASH,
+            *CRASH,
         ),
         ("crash_states", "kills", "power_cuts"),
-    ),
-)
-ORDER: Final = (
-    Promise(
-        "O1",
-        "An offset of a `sync` topic names one message for ever, for every reader, after any "
-        "crash.",
-        (
-            *_CRASH,
-            *_of(
-                "engine_process", "kill_9_in_the_middle_of_puts_loses_nothing_and_reuses_no_offset"
-            ),
-            *_of(
-                "retention",
-                "offsets_go_on_after_everything_expired_and_the_consume_queues_were_deleted",
-            ),
-            *_of("verify", "a_queue_offset_given_twice_is_found"),
-        ),
-        ("crash_states", "kills", "power_cuts"),
-    ),
-    Promise(
-        "O2",
-        "Of two messages of one queue, the one that was acknowledged before the other was sent has "
-        "the lower offset.",
-        (
-            *_KILLS,
-            *_of("store", "many_waiting_puts_share_a_sync_and_are_answered_in_order"),
-        ),
-        ("kills", "injured_system_calls", "power_cuts"),
-    ),
-    Promise(
-        "O3",
-        "What one producer sends to one queue, one after the other, stays in that order.",
-        (*_KILLS, *_CRASH),
-        ("crash_states", "kills"),
-    ),
-    Promise(
-        "O4",
-        "An ordered group gets the messages of a queue (exclusive dispatch), or of each message "
-        "group in it (shared), in their order, over failures, leases that end, resets and restarts "
-        "too. A message that always fails becomes a dead letter, though the engine is restarted in "
-        "between.",
-        (
-            f"{_ENGINE}/test_ordered_model.py::TestOrdered",
-            f"{_ENGINE}/test_ordered_model.py::TestFiltered",
-            f"{_ENGINE}/test_ordered_model.py::TestChanged",
-            *_of(
-                "message_group_changes",
-                "after_a_restart_what_was_in_flight_comes_again_in_order",
-                "a_message_that_always_fails_is_dead_though_the_engine_restarts_each_time",
-            ),
-        ),
-    ),
-    Promise(
-        "O5",
-        "Offsets of a queue have no gaps, but for what retention removed at its beginning and "
-        "records that the disk damaged, and those are reported.",
-        (
-            *_CRASH,
-            *_of(
-                "store",
-                "a_full_consume_queue_disk_refuses_the_whole_put_and_leaves_no_hole",
-                "any_error_while_a_queue_grows_leaves_no_hole",
-            ),
-            *_of("damaged_reads", "readers_pass_over_a_damaged_record_and_an_alarm_stays"),
-            *_of("retention", "deleting_is_interrupted_anywhere_and_nothing_is_lost_or_comes_back"),
-        ),
-        ("crash_states", "kills"),
-    ),
-    Promise(
-        "O6",
-        "The consumer offset moves only forward, over what was settled without a gap. An offset "
-        "out of range is answered with the range, never with a silent jump.",
-        (
-            *_MODEL,
-            *_of("delivery", "the_consumer_offset_moves_only_over_the_settled_prefix"),
-            *_of("offset_journal", "progress_is_the_settled_prefix_whatever_the_order"),
-            *_of("store", "pull_names_the_range_when_the_offset_is_outside"),
-        ),
-        ("delivery_model",),
-    ),
-    Promise(
-        "O7",
-        "Nobody reads from a `sync` topic what a power failure could still take back.",
-        (
-            *_of(
-                "store",
-                "a_sync_message_is_invisible_until_the_disk_has_it",
-                "async_behind_sync_becomes_visible_in_log_order",
-            ),
-            *_of("index_file", "only_visible_messages_are_in_the_index"),
-            *_of("real_faults", "no_power_cut_takes_a_sync_message"),
-        ),
-        ("power_cuts",),
-    ),
-    Promise(
-        "O8",
-        "A receive that is repeated gives out no message a second time to anybody else while it is "
-        "leased, and an ack of all up to a message settles what came in the same answer and "
-        "nothing else.",
-        (
-            *_of(
-                "receive_attempts",
-                "a_repeat_gets_the_same_messages_and_a_lease_that_begins_anew",
-                "the_release_of_a_lost_answer_takes_nothing_from_the_repeat",
-            ),
-            *_of(
-                "ack_up_to",
-                "it_covers_no_message_of_another_answer",
-                "nobody_knows_the_batch_after_a_restart_and_each_message_can_be_acked",
-            ),
-        ),
     ),
 )
 STORE: Final = (
@@ -291,7 +163,7 @@ STORE: Final = (
             *_of("record", "every_flipped_bit_is_refused", "every_truncation_is_refused"),
             *_of("recovery", "no_torn_record_comes_back_after_appends_and_another_crash"),
             *_PLANTED,
-            *_CRASH,
+            *CRASH,
         ),
         ("crash_states", "planted_bugs"),
     ),
@@ -304,7 +176,7 @@ STORE: Final = (
             *_of("index_recovery", "index_that_was_deleted_comes_back_with_the_same_bytes"),
             *_of("large_store", "every_consume_queue_leads_to_its_records_in_order"),
             *_of("verify", "a_start_mends_derived_files"),
-            *_CRASH,
+            *CRASH,
         ),
         ("crash_states",),
     ),
@@ -319,7 +191,7 @@ STORE: Final = (
                 "entries_above_the_checkpoint_are_not_believed",
                 "slots_and_header_torn_by_a_power_cut_are_made_anew",
             ),
-            *_CRASH,
+            *CRASH,
         ),
         ("crash_states",),
     ),
@@ -412,7 +284,7 @@ STORE: Final = (
         ),
     ),
 )
-PROMISES: Final = (*DURABILITY, *ORDER, *STORE)
+PROMISES: Final = (*DURABILITY, *ORDER, *STORE, *SCHEDULE)
 
 # What somebody who knows such lists would look for, and does not find above.
 NOT_PROMISED: Final = (

@@ -61,6 +61,7 @@ _PUSHES: dict[int, tuple[str, list[str]]] = {
 _MESSAGE = ["t", "id", "q", "o", "s", "a", "tag", "keys", "g", "p", "b"]
 _RESUME = ["session", "token", "have"]
 _OFFER = ["body", "tag", "keys", "message_group", "properties", "queue"]
+_OFFER += ["delay_level", "delay", "delay_ms", "deliver_at"]
 _DEFAULTS: Json = {"keys": [], "properties": {}, "drain": False}
 
 

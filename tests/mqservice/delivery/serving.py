@@ -19,6 +19,7 @@ from mqservice.delivery.context import DeliveryContext, SessionTimes
 from mqservice.delivery.cursors import Cursors
 from mqservice.delivery.drain import Drain
 from mqservice.delivery.queues import QueueChooser
+from mqservice.delivery.recall_handles import RecallHandles
 from mqservice.delivery.receipts import Receipts
 from mqservice.delivery.resume_tokens import ResumeTokens
 from mqservice.delivery.sessions import Sessions, SocketLimits
@@ -55,6 +56,9 @@ class Server:
             caches=caches,
             receipts=Receipts(Signer("a secret of at least 32 characters", "receipt")),
             cursors=Cursors(Signer("a secret of at least 32 characters", "cursor")),
+            recall_handles=RecallHandles(
+                Signer("a secret of at least 32 characters", "recall handle")
+            ),
             queues=QueueChooser(Random(7)),
             clock=SystemClock(),
             drain=Drain(),

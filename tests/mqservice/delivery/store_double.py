@@ -29,6 +29,11 @@ from mqservice.store import (
     ReceiveHead,
     ReceiveRequest,
     Record,
+    ScheduledCancelRequest,
+    ScheduledListHead,
+    ScheduledListRequest,
+    ScheduledReply,
+    ScheduledSendRequest,
     SessionAbsentRequest,
     SessionKeepRequest,
     SessionTakeReply,
@@ -289,6 +294,17 @@ class StoreDouble:
         if not self.is_connected:
             raise StoreUnavailable("no engine answers")
         return self.queues.get((topic, queue_id), [])
+
+    async def scheduled_list(
+        self, request: ScheduledListRequest
+    ) -> tuple[ScheduledListHead, list[Record]]:
+        raise StoreUnavailable("the double keeps no schedule: ask the real engine")
+
+    async def scheduled_cancel(self, request: ScheduledCancelRequest) -> ScheduledReply:
+        raise StoreUnavailable("the double keeps no schedule: ask the real engine")
+
+    async def scheduled_send_now(self, request: ScheduledSendRequest) -> ScheduledReply:
+        raise StoreUnavailable("the double keeps no schedule: ask the real engine")
 
     async def wait_connected(self, timeout_ms: int) -> None:
         if not self.is_connected:

@@ -28,11 +28,20 @@ import asyncio
 from pathlib import Path
 from typing import Final
 
+import msgspec
+
 from storage_engine.delivery.subscription import Delivered
 from storage_engine.errors import StoreError
-from storage_engine.groups.retry_record import REAL_TOPIC, RETRY_TOPIC
+from storage_engine.groups.retry_record import (
+    RETRY_TOPIC,
+)
+from storage_engine.records.delay_levels import DELAY_MS_MAX
 from storage_engine.records.record import Record, decode_records, verify_record
-from storage_engine.records.schedule_topic import SCHEDULE_TOPIC
+from storage_engine.records.schedule_topic import (
+    REAL_TOPIC,
+    SCHEDULE_TOPIC,
+)
+from storage_engine.records.scheduled_message import Wait, scheduled
 from storage_engine.topic_names import dlq_topic_of, retry_topic_of
 from storage_engine.wire.deliveries import ReceiveRequest
 from storage_engine.wire.reads import PullRequest
@@ -289,9 +298,13 @@ async def _check_use(store: OpenStore, promises: Promises) -> None:
     """One more message to every topic's first queue: it gets the next offset and can be read."""
     for topic in promises.topics:
         end = store.store.topic_stats(topic).queues[0].max_offset
+        one = message(b"after the crash", topic=topic)
+        if topic == SCHEDULE_TOPIC:
+            plain = message(b"after the crash", topic=next(iter(promises.topics)))
+            one = msgspec.structs.replace(scheduled(plain, Wait(delay_ms=DELAY_MS_MAX)), queue_id=0)
         try:
             async with asyncio.timeout(10):
-                put = await store.put(message(b"after the crash", topic=topic))
+                put = await store.put(one)
         except StoreError as exc:
             raise Violation("unusable", f"{topic}: {exc!r}") from exc
         if put.error is not None or put.offsets[0][0] != end:

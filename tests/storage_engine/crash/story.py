@@ -105,7 +105,11 @@ class Story:
             self.recorder.told(Sent((topic, queue_id), body))
         messages = [message(body, topic=topic, queue_id=queue_id, tag=tag) for body in bodies]
         if topic == SCHEDULE_TOPIC:
-            due = {PROPERTY_DELIVER_AT: str(self.clock.now_ms() + YEAR_MS)}
+            due = {
+                "REAL_TOPIC": "t",
+                "REAL_QID": "0",
+                PROPERTY_DELIVER_AT: str(self.clock.now_ms() + YEAR_MS),
+            }
             messages = [msgspec.structs.replace(one, properties=due) for one in messages]
         try:
             future = self.store.start_put(messages)

@@ -13,8 +13,7 @@ from typing import NamedTuple
 
 from storage_engine.groups.retry_policy import RECONSUME_FOR_EVER
 from storage_engine.records.delay_levels import DELAY_LEVELS_MS
-from storage_engine.records.schedule_topic import SCHEDULE_TOPIC
-from storage_engine.retries import ANY_TIME_QUEUE
+from storage_engine.records.schedule_topic import DELAY_QUEUE, SCHEDULE_TOPIC
 from storage_engine.topic_names import dlq_topic_of, retry_topic_of
 from storage_engine.wire.groups import GroupConfig, StartFrom
 from tests.storage_engine.model.store_model import Queue, Stored, StoreModel
@@ -227,7 +226,7 @@ class GroupModel:
         if not delay_ms:
             return Move(target, record)
         is_level = delay_ms in DELAY_LEVELS_MS
-        queue_id = DELAY_LEVELS_MS.index(delay_ms) if is_level else ANY_TIME_QUEUE
+        queue_id = DELAY_LEVELS_MS.index(delay_ms) if is_level else DELAY_QUEUE
         waiting = record._replace(due_ms=failed.failed_ms + delay_ms, target=target)
         return Move((SCHEDULE_TOPIC, queue_id), waiting)
 

@@ -103,7 +103,7 @@ class ConsumedStore(MovedStore):
             queue_offset=place.offset, delay_ms=delay_ms, reason=reason, is_dead=is_dead,
         )  # fmt: skip
         reply = self._settle(SettleRequest(group=group_name, nacks=[nack]))
-        group, now_ms = self.groups[group_name], self.clock.now_ms()
+        group, now_ms = self.groups[group_name], self.delay_ms()
         is_held = group.nack(receipt, delay_ms, reason, now_ms, is_dead=is_dead)
         counts = reply.nacked_count, reply.dead_lettered_count
         assert counts == (is_held and not is_dead, is_held and is_dead)

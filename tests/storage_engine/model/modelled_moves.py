@@ -14,18 +14,21 @@ from typing import Final
 
 from storage_engine.errors import SyncFailed
 from storage_engine.groups.retry_record import (
-    REAL_QUEUE_ID,
-    REAL_TOPIC,
     RETRY_TOPIC,
     DeadLetter,
     find_dead_letter,
 )
 from storage_engine.records.record import Record, decode_records
 from storage_engine.records.record_parts import parts_of
-from storage_engine.records.schedule_topic import PROPERTY_DELIVER_AT, SCHEDULE_TOPIC
+from storage_engine.records.schedule_topic import (
+    PROPERTY_DELIVER_AT,
+    REAL_QUEUE_ID,
+    REAL_TOPIC,
+    SCHEDULE_QUEUES,
+    SCHEDULE_TOPIC,
+)
 from storage_engine.records.settles import settles_of
-from storage_engine.retries import SCHEDULE_QUEUES
-from storage_engine.schedule import SCHEDULE_GROUP
+from storage_engine.schedule.schedule import SCHEDULE_GROUP
 from storage_engine.wire.reads import PullRequest
 from tests.storage_engine.model.group_model import Move, Place
 from tests.storage_engine.model.modelled_store import ModelledStore
@@ -40,6 +43,10 @@ class MovedStore(ModelledStore):
 
     # What must move ---------------------------------------------------------------------------
 
+    def delay_ms(self) -> int:
+        """What time it is for delays; ``test_delay_clock`` has that clock's own tests."""
+        return self.store._delay_clock.delay_ms()
+
     def _failed(self) -> dict[Source, Move]:
         return {
             (name, place): move
@@ -51,7 +58,7 @@ class MovedStore(ModelledStore):
         found: dict[Source, Move] = {}
         for place in self.scheduled():
             one = self.model.queues[place.queue].records[place.offset]
-            if one.due_ms <= self.clock.now_ms():
+            if one.due_ms <= self.delay_ms():
                 assert one.target is not None
                 record = one._replace(due_ms=0, target=None, physical_offset=-1)
                 found[SCHEDULE_GROUP, place] = Move(one.target, record)
@@ -88,7 +95,7 @@ class MovedStore(ModelledStore):
         idle_count = 0
         while idle_count < _IDLE_TICKS:
             for group in self.groups.values():
-                group.tick(self.clock.monotonic_ms(), self.clock.now_ms())
+                group.tick(self.clock.monotonic_ms(), self.delay_ms())
             before = self.store.stats(0).append_offset
             self.store.tick()
             self.run(self.arrived())

@@ -19,9 +19,13 @@ from typing import Final, NamedTuple, TypeVar
 import msgspec
 
 from storage_engine import errors
-from storage_engine.groups.retry_record import REAL_QUEUE_ID, REAL_TOPIC
 from storage_engine.records.record import StoreMessage, decode_records, encode_record
-from storage_engine.records.schedule_topic import PROPERTY_DELIVER_AT, SCHEDULE_TOPIC
+from storage_engine.records.schedule_topic import (
+    PROPERTY_DELIVER_AT,
+    REAL_QUEUE_ID,
+    REAL_TOPIC,
+    SCHEDULE_TOPIC,
+)
 from storage_engine.wire.groups import GroupConfig, StartFrom
 from storage_engine.wire.reads import OffsetAtTimeRequest, PullRequest
 from storage_engine.wire.topics import TopicConfig

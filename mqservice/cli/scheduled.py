@@ -1,0 +1,142 @@
+"""``mqservice scheduled``: look at messages that are to come, cancel them, or send them at once.
+
+list          GET …/scheduled, page by page ─▶ stdout: a line a message, or NDJSON
+cancel, send  DELETE or POST …/scheduled/{recall handle} ─▶ whether it won
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated, Final
+from urllib.parse import quote, urlencode
+
+import msgspec
+import typer
+
+from mqservice.cli import screen
+from mqservice.cli.client import RestClient
+from mqservice.cli.errors import ClientError
+from mqservice.cli.target import BaseUrlOption, KeyOption, NamespaceOption, Target, find_target
+
+app = typer.Typer(no_args_is_help=True, help="Look at scheduled messages, cancel or send them.")
+
+LIMIT_DEFAULT: Final = 32
+PAGE_MESSAGES_MAX: Final = 256
+BODY_CHARS_MAX: Final = 80
+
+HandlesArgument = Annotated[
+    list[str], typer.Argument(metavar="HANDLE...", help="Recall handles, as produce and list tell.")
+]
+
+
+class _Page(msgspec.Struct):
+    messages: list[msgspec.Raw]
+    next_cursor: str | None = None
+
+
+class _Scheduled(msgspec.Struct, kw_only=True):
+    id: str
+    deliver_at: str
+    recall_handle: str
+    body: str | None = None
+    body_json: msgspec.Raw = msgspec.Raw()
+    body_b64: str | None = None
+
+
+class _Done(msgspec.Struct):
+    id: str
+    state: str
+
+
+@app.command("list")
+def list_scheduled(
+    topic: Annotated[str, typer.Argument(help="Topic that they go to.")],
+    limit: Annotated[
+        int, typer.Option("--limit", "-c", min=1, help="Stop after so many messages.")
+    ] = LIMIT_DEFAULT,
+    as_json: Annotated[bool, typer.Option("--json", help="NDJSON with all fields.")] = False,
+    base_url: BaseUrlOption = None,
+    key: KeyOption = None,
+    namespace: NamespaceOption = None,
+) -> None:
+    """Show the messages that are to come: when, which, the recall handle, and the body."""
+    screen.run(_list(_target(base_url, key, namespace), topic, limit, as_json=as_json))
+
+
+@app.command("cancel")
+def cancel(
+    handles: HandlesArgument,
+    base_url: BaseUrlOption = None,
+    key: KeyOption = None,
+    namespace: NamespaceOption = None,
+) -> None:
+    """Deliver messages never; those that were delivered before are told, and the exit code is 1."""
+    screen.run(_each(_target(base_url, key, namespace), handles, "DELETE", ""))
+
+
+@app.command("send")
+def send(
+    handles: HandlesArgument,
+    base_url: BaseUrlOption = None,
+    key: KeyOption = None,
+    namespace: NamespaceOption = None,
+) -> None:
+    """Deliver messages now."""
+    screen.run(_each(_target(base_url, key, namespace), handles, "POST", ":send"))
+
+
+def _target(base_url: str | None, key: str | None, namespace: str | None) -> Target:
+    try:
+        return find_target(base_url, key, namespace)
+    except ClientError as exc:
+        screen.fail(exc)
+
+
+async def _list(target: Target, topic: str, limit: int, *, as_json: bool) -> int:
+    left = limit
+    query: dict[str, str] = {}
+    async with RestClient(target) as client:
+        while True:
+            asked = urlencode({**query, "limit": str(min(left, PAGE_MESSAGES_MAX))})
+            page = await client.call(
+                "GET", f"topics/{quote(topic, safe='')}/scheduled?{asked}", _Page
+            )
+            for message in page.messages:
+                line = bytes(message) if as_json else _line(bytes(message))
+                sys.stdout.buffer.write(line + b"\n")
+            sys.stdout.buffer.flush()
+            left -= len(page.messages)
+            if page.next_cursor is None:
+                break
+            if left <= 0:
+                screen.notice(f"there may be more than these {limit:,}; --limit shows more of them")
+                return 0
+            query = {"cursor": page.next_cursor}
+    if left == limit:
+        screen.notice("no scheduled messages")
+    return 0
+
+
+async def _each(target: Target, handles: list[str], method: str, verb: str) -> int:
+    failed = 0
+    async with RestClient(target) as client:
+        for handle in handles:
+            path = f"scheduled/{quote(handle, safe='')}{verb}"
+            try:
+                done = await client.call(method, path, _Done)
+            except ClientError as exc:
+                if len(handles) == 1:
+                    raise
+                screen.warn(f"{handle}: {exc}")
+                failed += 1
+            else:
+                typer.echo(screen.harmless(f"{done.id} {done.state}"))
+    return 1 if failed else 0
+
+
+def _line(document: bytes) -> bytes:
+    message = msgspec.json.decode(document, type=_Scheduled)
+    body = message.body or bytes(message.body_json).decode() or message.body_b64 or ""
+    shown = body if len(body) <= BODY_CHARS_MAX else body[: BODY_CHARS_MAX - 1] + "…"
+    parts = (message.deliver_at, message.id, message.recall_handle, screen.harmless(shown))
+    return "  ".join(parts).encode("utf-8", "backslashreplace")

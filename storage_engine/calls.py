@@ -1,0 +1,77 @@
+"""The requests that one call of the store answers at once, whoever asks.
+
+    server ── request ──▶ [calls_of] ── call ──▶ Store ── reply ──▶ server
+
+What concerns a connection, or is answered later, is the server's own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import cast
+
+from storage_engine.inspections import inspections
+from storage_engine.store import STORE_HOST, Store
+from storage_engine.wire.dead_letters import PurgeRequest
+from storage_engine.wire.deliveries import SettleRequest
+from storage_engine.wire.groups import GroupConfig, GroupList, GroupRef
+from storage_engine.wire.offsets import OffsetCommitRequest, OffsetResetRequest
+from storage_engine.wire.protocol import Empty, HelloReply, Op
+from storage_engine.wire.reads import OffsetAtTimeRequest
+from storage_engine.wire.scheduled import ScheduledCancelRequest
+from storage_engine.wire.struct import Wire
+from storage_engine.wire.topics import TopicConfig, TopicList, TopicRef
+
+
+def calls_of(store: Store) -> dict[int, Callable[[Wire], Wire]]:
+    """By opcode; each raises what the store does. The store must be open."""
+    consumption, catalog = store.consumption, store.catalog
+
+    def hello(_: Wire) -> Wire:
+        return HelloReply(
+            broker=store.config.broker,
+            epoch=store.epoch,
+            frame_bytes_max=store.config.frame_bytes_max,
+            body_bytes_max=store.config.body_bytes_max,
+            store_host=STORE_HOST,
+        )
+
+    def done(call: Callable[[Wire], None]) -> Callable[[Wire], Wire]:
+        def answer(request: Wire) -> Wire:
+            call(request)
+            return Empty()
+
+        return answer
+
+    return {
+        Op.HELLO: hello,
+        Op.PING: lambda _: Empty(),
+        Op.SETTLE: lambda request: consumption.settle(cast("SettleRequest", request)),
+        Op.OFFSET_AT_TIME: lambda request: store.queries.offset_at_time(
+            cast("OffsetAtTimeRequest", request)
+        ),
+        Op.OFFSET_COMMIT: lambda request: consumption.offset_commit(
+            cast("OffsetCommitRequest", request)
+        ),
+        Op.OFFSET_RESET: lambda request: consumption.offset_reset(
+            cast("OffsetResetRequest", request)
+        ),
+        Op.TOPIC_PUT: done(lambda request: catalog.topic_put(cast("TopicConfig", request))),
+        Op.TOPIC_LIST: lambda _: TopicList(topics=catalog.topic_list()),
+        Op.TOPIC_STATS: lambda request: store.topic_stats(cast("TopicRef", request).topic),
+        Op.TOPIC_DELETE: done(
+            lambda request: consumption.deletions.topic_delete(cast("TopicRef", request).topic)
+        ),
+        Op.GROUP_PUT: done(lambda request: catalog.group_put(cast("GroupConfig", request))),
+        Op.GROUP_LIST: lambda _: GroupList(groups=catalog.group_list()),
+        Op.GROUP_STATS: lambda request: consumption.group_stats(cast("GroupRef", request).group),
+        Op.GROUP_DELETE: done(
+            lambda request: consumption.deletions.group_delete(cast("GroupRef", request).group)
+        ),
+        Op.PURGE: lambda request: consumption.dead_letters.purge(cast("PurgeRequest", request)),
+        Op.DELIVER_DUE: done(lambda _: consumption.schedule.deliver_due()),
+        Op.SCHEDULED_CANCEL: lambda request: store.scheduled.cancel(
+            cast("ScheduledCancelRequest", request)
+        ),
+        **inspections(store),
+    }

@@ -1,0 +1,291 @@
+"""Delivers scheduled messages when they are due: appends each to the topic that it names.
+
+    SCHEDULE_TOPIC_XXXX ── units: due time of each ──▶ [Schedule] ── due ──▶ moves ──▶ its topic
+    deliver_due, every second ─────────────────────────────┘
+
+Queue ``level - 1`` holds the messages of a delay level of RocketMQ, the one after these those of
+any other delay, the last those that wait for a moment. Delays and moments are measured on clocks
+of their own (``delay_clock.py``). What has been delivered is settled by an internal group, like any
+message by its own.
+
+Celery beat says when to deliver. While it is silent for three seconds the engine does so itself at
+each of its ticks, and says that it is degraded. One turn delivers a batch; where more is due, the
+next turn comes after whatever else waits for the loop. Loop thread only.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from functools import partial
+from typing import Final
+
+from storage_engine.clock import Clock
+from storage_engine.config import SECOND_MS
+from storage_engine.delay_clock import DelayClock
+from storage_engine.delivery.consumer_offsets import ConsumerOffsets
+from storage_engine.delivery.progress import Progress
+from storage_engine.errors import StoreError, TopicNotFound
+from storage_engine.log.commit_log import CommitLog
+from storage_engine.moves import Move, Mover
+from storage_engine.queues.consume_queues import ConsumeQueues
+from storage_engine.records.schedule_topic import (
+    MOMENT_QUEUE,
+    SCHEDULE_TOPIC,
+    SCHEDULE_TOPIC_BYTES,
+)
+from storage_engine.schedule.due_index import DueIndex, Key
+from storage_engine.schedule.level_offsets import LevelOffsets
+from storage_engine.schedule.source import Source
+
+log = logging.getLogger(__name__)
+
+SCHEDULE_GROUP: Final = "CID_RMQ_SYS_SCHEDULE"
+SILENCE_MS_MAX: Final = 3 * SECOND_MS
+_UNITS_A_TURN: Final = 200_000  # about 5 ms
+_BATCH_COUNT_MAX: Final = 500  # about 5 ms
+_GROWTH_BYTES: Final = 512  # at most, of a record that says what it settles
+_MOVING_COUNT_MAX: Final = 20_000  # appended and not durable yet; then it waits for the disk
+
+# Makes of a scheduled message the one to deliver; ``StoreError`` when there is no such place.
+Due = Callable[[Progress, int, bytes], bytes]
+
+
+class _Waiting:
+    """Messages that wait by the same clock; those due by ``until_ms`` are to be delivered."""
+
+    __slots__ = ("index", "now_ms", "until_ms")
+
+    def __init__(self, now_ms: Callable[[], int]) -> None:
+        self.index = DueIndex()
+        self.now_ms = now_ms
+        self.until_ms = 0
+
+
+class Schedule:
+    """See the module's docstring. ``later`` has something done in the next turn of the loop."""
+
+    def __init__(
+        self,
+        clock: Clock,
+        delay_clock: DelayClock,
+        commit_log: CommitLog,
+        queues: ConsumeQueues,
+        consumer_offsets: ConsumerOffsets,
+        mover: Mover,
+        due: Due,
+        level_offsets: LevelOffsets,
+        later: Callable[[Callable[[], None]], object],
+    ) -> None:
+        self._clock = clock
+        self.clock = delay_clock
+        self._commit_log = commit_log
+        self._queues = queues
+        self._consumer_offsets = consumer_offsets
+        self.mover = mover
+        self._due = due
+        self._level_offsets = level_offsets
+        self._later = later
+        self.sources: list[Source] = []
+        self._delays = _Waiting(delay_clock.delay_ms)
+        self._moments = _Waiting(delay_clock.time_ms)
+        self._has_turn = False
+        self._is_stopped = False
+        self._asked_ms = clock.monotonic_ms()
+        self._is_asked = False
+        self.delivered_count = 0
+        self.undeliverable_count = 0
+
+    def follow(self) -> None:
+        """Deliver what queues hold that the schedule topic has got since.
+
+        Raises ``DiskFull``, ``SyncFailed``.
+        """
+        queues = self._queues.by_topic.get(SCHEDULE_TOPIC_BYTES, [])
+        if len(queues) == len(self.sources):
+            return
+        self.clock.keep()
+        offsets = self._consumer_offsets
+        fresh = queues[len(self.sources) :]
+        positions = {
+            queue.queue_id: self._level_offsets.first_of(queue)
+            for queue in fresh
+            if offsets.find(SCHEDULE_GROUP, SCHEDULE_TOPIC, queue.queue_id) is None
+        }
+        if positions:
+            offsets.begin(SCHEDULE_GROUP, SCHEDULE_TOPIC, positions)
+        for queue in fresh:
+            progress = offsets.find(SCHEDULE_GROUP, SCHEDULE_TOPIC, queue.queue_id)
+            assert progress is not None
+            source = Source(queue, progress)
+            self.sources.append(source)
+            index = self._waiting(queue.queue_id).index
+            index.follow(queue.queue_id, source)
+            queue.arrivals.append(partial(index.arrived, queue.queue_id))
+
+    def _waiting(self, queue_id: int) -> _Waiting:
+        return self._moments if queue_id == MOMENT_QUEUE else self._delays
+
+    def now_ms(self, queue_id: int) -> int:
+        """What time it is for the messages of a queue of the schedule."""
+        return self._waiting(queue_id).now_ms()
+
+    @property
+    def pending_count(self) -> int:
+        """Messages that are still to come; costs a look at every queue."""
+        return sum([source.pending_count for source in self.sources])
+
+    @property
+    def near_count(self) -> int:
+        """Messages that are held in memory because they are due soon."""
+        return self._delays.index.near_count + self._moments.index.near_count
+
+    # Time -----------------------------------------------------------------------------------
+
+    @property
+    def is_degraded(self) -> bool:
+        """Nobody has asked for what is due for too long: the engine delivers by itself."""
+        return self._clock.monotonic_ms() - self._asked_ms > SILENCE_MS_MAX
+
+    def deliver_due(self) -> None:
+        """Deliver what is due by now; Celery beat asks for it."""
+        self._asked_ms = self._clock.monotonic_ms()
+        self._is_asked = True
+        self._begin_delivery()
+
+    def tick(self) -> None:
+        """Look ahead, and deliver what is due when nobody else says so."""
+        try:
+            self.follow()
+        except StoreError as exc:  # tried again at the next tick; the queues known go on
+            log.warning(
+                "not followed yet", extra={"action": "schedule_put_off", "reason": str(exc)}
+            )
+        self._pass_over_expired()
+        if not self._is_asked or self.is_degraded:
+            self._begin_delivery()
+        else:
+            self._turn()
+
+    def stop(self) -> None:
+        """Deliver nothing any more."""
+        self._is_stopped = True
+
+    def _begin_delivery(self) -> None:
+        for waiting in (self._delays, self._moments):
+            waiting.until_ms = waiting.now_ms()
+        self._turn()
+
+    def _turn(self) -> None:
+        """Deliver a batch; go on in the next turn of the loop when more is due by then."""
+        if self._is_stopped:
+            return
+        has_more = False
+        for waiting in (self._delays, self._moments):
+            has_more |= waiting.index.look_ahead(waiting.now_ms(), _UNITS_A_TURN)
+            has_more |= self._deliver_some(waiting)
+        if has_more and not self._has_turn:
+            self._has_turn = True
+            self._later(self._next_turn)
+
+    def _next_turn(self) -> None:
+        self._has_turn = False
+        self._turn()
+
+    def _pass_over_expired(self) -> None:
+        """Settle what retention could not append again, which is damaged.
+
+        Else all that is settled behind it would be kept one by one, for ever.
+        """
+        for source in self.sources:
+            first = source.progress.consumer_offset
+            count = source.queue.min_offset - first
+            if count > 0:
+                self._consumer_offsets.settle_moved(source.progress, [(first, count)])
+
+    def _deliver_some(self, waiting: _Waiting) -> bool:
+        """One append of what is due; False when nothing more is, or it must be tried again."""
+        index, until_ms = waiting.index, waiting.until_ms
+        if sum([len(source.moving) for source in self.sources]) > _MOVING_COUNT_MAX:
+            return False  # ``_moved`` goes on
+        keys = self._taken(index, until_ms)
+        places = [self.sources[key.queue_id].queue.unit(key.queue_offset)[:2] for key in keys]
+        damaged = set(self._commit_log.damaged(places))
+        moves: list[Move] = []
+        taken: list[Key] = []
+        for at, key in enumerate(keys):
+            move = self._move_of(key, places[at], is_damaged=at in damaged)
+            if move is not None:
+                moves.append(move)
+                taken.append(key)
+        if not moves:
+            return bool(keys)
+        try:
+            self.mover.move(moves, partial(self._moved, taken))
+        except StoreError as exc:
+            log.warning(
+                "due messages wait", extra={"action": "schedule_stalled", "reason": str(exc)}
+            )
+            index.put_back(taken)
+            return False
+        for _, queue_id, queue_offset in taken:
+            self.sources[queue_id].moving.add(queue_offset)
+        first = index.peek()
+        return first is not None and first.due_ms <= until_ms
+
+    def _taken(self, index: DueIndex, until_ms: int) -> list[Key]:
+        """The first messages that are due, as many as one append takes."""
+        keys: list[Key] = []
+        room = self.mover.batch_bytes_max
+        while len(keys) < _BATCH_COUNT_MAX:
+            key = index.peek()
+            if key is None or key.due_ms > until_ms:
+                break
+            source = self.sources[key.queue_id]
+            if source.is_pending(key.queue_offset):
+                room -= source.queue.unit(key.queue_offset)[1] + _GROWTH_BYTES
+                if keys and room < 0:
+                    break
+                keys.append(key)
+            index.pop()
+        return keys
+
+    def _move_of(self, key: Key, place: tuple[int, int], *, is_damaged: bool) -> Move | None:
+        """How the message gets to its topic; None when it cannot, and is settled."""
+        source, queue_offset = self.sources[key.queue_id], key.queue_offset
+        if is_damaged:
+            reason, level = "damaged", logging.ERROR
+        else:
+            try:
+                record = self.due_record(source, queue_offset, self._commit_log.read_many([place]))
+            except TopicNotFound as exc:
+                reason, level = str(exc), logging.INFO
+            except StoreError as exc:
+                reason, level = str(exc), logging.ERROR
+            else:
+                return Move(record, source.progress, queue_offset)
+        self._drop(source.progress, queue_offset, reason, level)
+        return None
+
+    def due_record(self, source: Source, queue_offset: int, record: bytes) -> bytes:
+        """What a message becomes when it is delivered; raises ``StoreError``: it cannot be."""
+        return self._due(source.progress, queue_offset, record)
+
+    def _drop(self, progress: Progress, queue_offset: int, reason: str, level: int) -> None:
+        """Settle a message that has nowhere to go, as after its topic was deleted."""
+        log.log(
+            level,
+            "scheduled message cannot be delivered",
+            extra={"action": "undeliverable", "offset": queue_offset, "reason": reason},
+        )
+        self.undeliverable_count += 1
+        self._consumer_offsets.settle_moved(progress, [(queue_offset, 1)])
+
+    def _moved(self, taken: list[Key]) -> None:
+        was_full = sum([len(source.moving) for source in self.sources]) > _MOVING_COUNT_MAX
+        self.delivered_count += len(taken)
+        for _, queue_id, queue_offset in taken:
+            self.sources[queue_id].moving.discard(queue_offset)
+        if was_full and not self._has_turn:
+            self._has_turn = True
+            self._later(self._next_turn)

@@ -1,0 +1,227 @@
+"""Scheduled messages, one by one: which there are for a topic, never one of them, or one at once.
+
+    page ◀── units and records of SCHEDULE_TOPIC_XXXX
+    cancel ──▶ settled, and durable before the answer         both win only while it is to come;
+    send ──▶ moved to its topic, and durable before the answer   so does the schedule itself
+
+A message is found at the place where it was stored; after retention has appended it again, by its
+id in the key index. Loop thread only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Final, NamedTuple
+
+from storage_engine.clock import Clock
+from storage_engine.config import MIB, StoreConfig
+from storage_engine.delivery.consumer_offsets import ConsumerOffsets
+from storage_engine.errors import BadRequest, StoreBusy, TopicNotFound
+from storage_engine.groups.retry_record import scheduled_queue_of
+from storage_engine.log.commit_log import CommitLog
+from storage_engine.moves import Move
+from storage_engine.queries import Queries
+from storage_engine.records.record import Record, decode_records
+from storage_engine.records.schedule_topic import (
+    MOMENT_QUEUE,
+    REAL_TOPIC,
+    SCHEDULE_TOPIC,
+)
+from storage_engine.schedule.schedule import Schedule
+from storage_engine.schedule.source import Source
+from storage_engine.wire.reads import LookUpRequest
+from storage_engine.wire.scheduled import (
+    ScheduledListHead,
+    ScheduledListRequest,
+    ScheduledOutcome,
+    ScheduledRef,
+    ScheduledReply,
+)
+
+_LOOKED_AT_MAX: Final = 4_000  # messages in one page, of any topic; about 10 ms
+_READ_BYTES_MAX: Final = 8 * MIB
+_SAME_ID_MAX: Final = 32  # records of one id; retention appends a message again and again
+
+
+class _Found(NamedTuple):
+    source: Source
+    queue_offset: int
+
+
+class ScheduledMessages:
+    """See the module's docstring."""
+
+    def __init__(
+        self,
+        config: StoreConfig,
+        clock: Clock,
+        schedule: Schedule,
+        commit_log: CommitLog,
+        consumer_offsets: ConsumerOffsets,
+        queries: Queries,
+    ) -> None:
+        self._config = config
+        self._clock = clock
+        self._schedule = schedule
+        self._commit_log = commit_log
+        self._consumer_offsets = consumer_offsets
+        self._queries = queries
+        self.cancelled_count = 0
+
+    def page(self, request: ScheduledListRequest) -> tuple[ScheduledListHead, bytes]:
+        """A page, and its records back to back. Raises ``TopicNotFound``, ``BadRequest``."""
+        self._queries.queues_of(request.topic)
+        if not 1 <= request.messages_max <= self._config.receive_messages_max:
+            raise BadRequest(
+                f"messages_max is {request.messages_max}, "
+                f"1 to {self._config.receive_messages_max} is allowed"
+            )
+        if request.queue_id < 0 or request.queue_offset < 0:
+            raise BadRequest(f"there is no place {request.queue_offset} of {request.queue_id}")
+        self._schedule.follow()
+        needle = f"\x02{REAL_TOPIC}\x01{request.topic}\x02".encode()
+        due_ms: list[int] = []
+        records: list[bytes] = []
+        room, left = min(request.bytes_max, self._config.receive_bytes_max), _LOOKED_AT_MAX
+        at, place = request.queue_id, request.queue_offset
+        for source in self._schedule.sources[at:]:
+            place = max(place, source.start)
+            for physical_offset, record_bytes, due in source.queue.units(place, left):
+                unit = physical_offset, record_bytes
+                if (
+                    source.is_pending(place)
+                    and needle in b"\x02" + (self._commit_log.properties(*unit) or b"")
+                    and not self._commit_log.damaged([unit])
+                ):
+                    if records and (record_bytes > room or len(records) == request.messages_max):
+                        return self._until(due_ms, records, source, place)
+                    room -= record_bytes
+                    records.append(self._commit_log.read_many([unit]))
+                    due_ms.append(self._shown_ms(source, due))
+                place += 1
+                left -= 1
+            if left <= 0:
+                return self._until(due_ms, records, source, place)
+            place = 0
+        head = ScheduledListHead(due_ms=due_ms, queue_id=0, queue_offset=0, is_end=True)
+        return head, b"".join(records)
+
+    def _until(
+        self, due_ms: list[int], records: list[bytes], source: Source, place: int
+    ) -> tuple[ScheduledListHead, bytes]:
+        head = ScheduledListHead(
+            due_ms=due_ms,
+            queue_id=source.queue.queue_id,
+            queue_offset=place,
+            is_end=False,
+        )
+        return head, b"".join(records)
+
+    def _shown_ms(self, source: Source, due_ms: int) -> int:
+        """When that is by the wall clock, if it goes on as it does now."""
+        queue_id = source.queue.queue_id
+        if queue_id == MOMENT_QUEUE:
+            return due_ms
+        return self._clock.now_ms() + due_ms - self._schedule.now_ms(queue_id)
+
+    def cancel(self, request: ScheduledRef) -> ScheduledReply:
+        """Deliver a message never; durable on return (one fdatasync) when that is still possible.
+
+        Raises:
+            StoreBusy: it is on its way just now; ask again.
+            DiskFull: nothing was changed.
+            SyncFailed: it is cancelled, which a power cut may undo.
+        """
+        found = self._find(request)
+        if isinstance(found, ScheduledOutcome):
+            return ScheduledReply(outcome=found)
+        self._consumer_offsets.settle([(found.source.progress, [(found.queue_offset, 1)])])
+        self._consumer_offsets.sync()
+        self.cancelled_count += 1
+        return ScheduledReply(outcome=ScheduledOutcome.DONE)
+
+    def send(self, request: ScheduledRef, answer: Callable[[ScheduledReply], None]) -> None:
+        """Deliver a message now; ``answer`` comes when it is durable in its topic.
+
+        Raises ``StoreBusy``, ``DiskFull``, ``StoreReadOnly``: nothing was changed; and
+        ``TopicNotFound``: there is nowhere to deliver it.
+        """
+        found = self._find(request)
+        if isinstance(found, ScheduledOutcome):
+            answer(ScheduledReply(outcome=found))
+            return
+        source, queue_offset = found
+        unit = source.queue.unit(queue_offset)[:2]
+        record = self._schedule.due_record(source, queue_offset, self._commit_log.read_many([unit]))
+        move = Move(record, source.progress, queue_offset)
+        self._schedule.mover.move([move], partial(self._sent, found, answer))
+        source.moving.add(queue_offset)
+
+    def _sent(self, found: _Found, answer: Callable[[ScheduledReply], None]) -> None:
+        found.source.moving.discard(found.queue_offset)
+        self._schedule.delivered_count += 1
+        answer(ScheduledReply(outcome=ScheduledOutcome.DONE))
+
+    # Finding ----------------------------------------------------------------------------------
+
+    def _find(self, request: ScheduledRef) -> _Found | ScheduledOutcome:
+        """Where the message waits, or why it does not."""
+        self._schedule.follow()
+        places = [(request.queue_id, request.queue_offset)]
+        found = self._waiting(places, request)
+        if found is not None:
+            return found
+        found = self._waiting(
+            [(each.queue_id, each.queue_offset) for each in self._by_id(SCHEDULE_TOPIC, request)],
+            request,
+        )
+        if found is not None:
+            return found
+        if self._by_id(request.topic, request):
+            return ScheduledOutcome.DELIVERED
+        return ScheduledOutcome.GONE
+
+    def _waiting(self, places: list[tuple[int, int]], request: ScheduledRef) -> _Found | None:
+        for queue_id, queue_offset in places:
+            if not 0 <= queue_id < len(self._schedule.sources):
+                continue
+            source = self._schedule.sources[queue_id]
+            if not source.start <= queue_offset < source.end:
+                continue
+            unit = source.queue.unit(queue_offset)[:2]
+            if self._commit_log.damaged([unit]):
+                continue
+            content = self._commit_log.read_many([unit])
+            (record,) = decode_records(content)
+            if (
+                record.message_id != request.message_id
+                or scheduled_queue_of(content, request.topic) is None
+            ):
+                continue
+            if queue_offset in source.moving:
+                raise StoreBusy(f"message {request.message_id} is on its way; ask again")
+            if source.is_pending(queue_offset):
+                return _Found(source, queue_offset)
+        return None
+
+    def _by_id(self, topic: str, request: ScheduledRef) -> list[Record]:
+        """Records of the message in a topic, newest first.
+
+        Raises ``StoreBusy`` while the index does not know.
+        """
+        try:
+            head, content = self._queries.look_up(
+                LookUpRequest(
+                    topic=topic,
+                    key=request.message_id,
+                    messages_max=_SAME_ID_MAX,
+                    bytes_max=_READ_BYTES_MAX,
+                )
+            )
+        except TopicNotFound:
+            return []
+        found = decode_records(content)
+        if not found and not head.is_complete:
+            raise StoreBusy("the index of keys is behind; ask again")
+        return found

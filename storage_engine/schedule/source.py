@@ -1,0 +1,51 @@
+"""One queue of the schedule topic, and how far its messages have been delivered."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from storage_engine.delivery.progress import Progress
+from storage_engine.queues.consume_queue import ConsumeQueue
+
+
+class Source:
+    """See the module's docstring. ``moving``: queue offsets of messages on their way."""
+
+    __slots__ = ("moving", "progress", "queue")
+
+    def __init__(self, queue: ConsumeQueue, progress: Progress) -> None:
+        self.queue = queue
+        self.progress = progress
+        self.moving: set[int] = set()
+
+    @property
+    def start(self) -> int:
+        """The first message that may still be to come."""
+        return max(self.progress.consumer_offset, self.queue.min_offset)
+
+    @property
+    def end(self) -> int:
+        return self.queue.max_offset
+
+    @property
+    def pending_count(self) -> int:
+        """Messages that are still to come."""
+        start, settled = self.start, self.progress.settled
+        above = len(settled)
+        if self.progress.consumer_offset < start:
+            above = sum([queue_offset >= start for queue_offset in settled])
+        return self.queue.max_offset - start - above
+
+    def is_pending(self, queue_offset: int) -> bool:
+        return (
+            queue_offset >= self.start
+            and queue_offset not in self.moving
+            and not self.progress.is_settled(queue_offset)
+        )
+
+    def due_times(self, start: int, stop: int) -> Iterator[tuple[int, NDArray[np.int64]]]:
+        """See ``ConsumeQueue.tag_fields``; what is due when is what a unit here says instead."""
+        return self.queue.tag_fields(max(start, self.queue.min_offset), stop)

@@ -1,0 +1,65 @@
+"""Scheduled messages on the engine's socket: listed, cancelled, sent at once."""
+
+from __future__ import annotations
+
+import enum
+
+from storage_engine.wire.struct import Wire
+
+
+class ScheduledListRequest(Wire, frozen=True, kw_only=True):
+    """Messages of a topic that are still to come, from a place of the schedule on.
+
+    They come in the order of the schedule's queues, and in each as they were stored.
+    """
+
+    topic: str
+    queue_id: int = 0
+    queue_offset: int = 0
+    messages_max: int
+    bytes_max: int
+
+
+class ScheduledListHead(Wire, frozen=True, kw_only=True):
+    """``due_ms`` of each record. The next page begins at the place given, unless ``is_end``; before
+    the end a page may be short, or empty.
+    """
+
+    due_ms: list[int]
+    queue_id: int
+    queue_offset: int
+    is_end: bool
+
+
+class ScheduledRef(Wire, frozen=True, kw_only=True):
+    """One message for ``topic``: its id, and its place in the schedule when it was stored.
+
+    It may stand elsewhere by now; ``queue_id`` -1 says that the place is not known.
+    """
+
+    topic: str
+    message_id: str
+    queue_id: int = -1
+    queue_offset: int = 0
+
+
+class ScheduledCancelRequest(ScheduledRef, frozen=True, kw_only=True):
+    """Deliver it never."""
+
+
+class ScheduledSendRequest(ScheduledRef, frozen=True, kw_only=True):
+    """Deliver it now."""
+
+
+class ScheduledOutcome(enum.StrEnum):
+    """DONE: it was still to come, and now it is cancelled, or delivered, for good.
+    DELIVERED: it had been delivered before. GONE: nobody knows it, as when it was cancelled before.
+    """
+
+    DONE = "done"
+    DELIVERED = "delivered"
+    GONE = "gone"
+
+
+class ScheduledReply(Wire, frozen=True, kw_only=True):
+    outcome: ScheduledOutcome

@@ -1,0 +1,183 @@
+"""Scheduled messages one by one: listed, cancelled, sent at once; who wins, and for how long."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from storage_engine.errors import (
+    DiskFull,
+    TopicNotFound,
+)
+from storage_engine.records.record import decode_records
+from storage_engine.records.schedule_topic import SCHEDULE_TOPIC
+from storage_engine.wire.scheduled import (
+    ScheduledCancelRequest,
+    ScheduledListRequest,
+    ScheduledOutcome,
+    ScheduledReply,
+    ScheduledSendRequest,
+)
+from storage_engine.wire.topics import TopicRef
+from tests.storage_engine.delaying import delayed, numbered, put_delayed
+from tests.storage_engine.doubles import OpenStore, copy_store
+
+DAY_MS = 86_400_000
+
+
+def cancelled(store: OpenStore, number: int, **place: int) -> ScheduledOutcome:
+    request = ScheduledCancelRequest(topic="t", message_id=numbered(number), **place)
+    return store.store.scheduled.cancel(request).outcome
+
+
+async def sent(store: OpenStore, number: int) -> ScheduledOutcome:
+    replies: list[ScheduledReply] = []
+    request = ScheduledSendRequest(topic="t", message_id=numbered(number))
+    store.store.scheduled.send(request, replies.append)
+    await store.store.durability.durable_to(store.store.stats(0).append_offset)
+    await store.settled()
+    (reply,) = replies
+    return reply.outcome
+
+
+def listed(store: OpenStore, *, messages_max: int = 100) -> list[tuple[bytes, int]]:
+    """(body, due time) of all pages."""
+    found: list[tuple[bytes, int]] = []
+    queue_id = queue_offset = 0
+    while True:
+        head, content = store.store.scheduled.page(
+            ScheduledListRequest(
+                topic="t", queue_id=queue_id, queue_offset=queue_offset,
+                messages_max=messages_max, bytes_max=1 << 20,
+            )
+        )  # fmt: skip
+        bodies = [record.body for record in decode_records(content)]
+        assert len(bodies) <= messages_max
+        found += zip(bodies, head.due_ms, strict=True)
+        if head.is_end:
+            return found
+        queue_id, queue_offset = head.queue_id, head.queue_offset
+
+
+async def test_what_is_to_come_is_listed_page_by_page_for_its_topic_alone(tmp_path: Path) -> None:
+    async with OpenStore(tmp_path) as store:
+        store.topic()
+        store.topic("other")
+        now_ms = store.clock.now_ms()
+        expected = []
+        for number in range(7):
+            await store.put(delayed(b"%d" % number, number, delay_ms=999 + number))
+            await store.put(delayed(b"x", 50 + number, delay_ms=1_000, topic="other"))
+            expected.append((b"%d" % number, now_ms + 1_000 + number))
+        await store.put(delayed(b"level", 8, level=3), delayed(b"t", 9, deliver_at_ms=now_ms + 9))
+        expected = [(b"level", now_ms + 10_001), *expected, (b"t", now_ms + 9)]
+        for messages_max in (1, 2, 100):
+            assert listed(store, messages_max=messages_max) == expected
+        cancelled(store, 3)
+        await store.pass_time(9)
+        expected = [each for each in expected if each[0] not in (b"3", b"t")]
+        assert listed(store) == expected
+        store.clock.wall_ms += DAY_MS  # shown as the wall clock will have it, if it goes on so
+        assert listed(store) == [(body, due_ms + DAY_MS) for body, due_ms in expected]
+        with pytest.raises(TopicNotFound):
+            store.store.scheduled.page(
+                ScheduledListRequest(topic="none", messages_max=1, bytes_max=1)
+            )
+
+
+async def test_a_cancel_wins_or_says_that_it_did_not(tmp_path: Path) -> None:
+    async with OpenStore(tmp_path) as store:
+        store.topic()
+        await put_delayed(store, *[delayed(b"%d" % n, n, delay_ms=1_000) for n in range(4)])
+        assert cancelled(store, 1, queue_id=18, queue_offset=1) is ScheduledOutcome.DONE
+        assert cancelled(store, 1, queue_id=18, queue_offset=1) is ScheduledOutcome.GONE
+        assert cancelled(store, 2, queue_id=18, queue_offset=0) is ScheduledOutcome.DONE
+        assert cancelled(store, 3, queue_id=99, queue_offset=-5) is ScheduledOutcome.DONE
+        assert cancelled(store, 77) is ScheduledOutcome.GONE
+        await store.pass_time(1_000)
+        assert store.pull_bodies() == [b"0"]
+        assert cancelled(store, 0, queue_id=18, queue_offset=0) is ScheduledOutcome.DELIVERED
+        await store.pass_time(DAY_MS)
+        assert store.pull_bodies() == [b"0"]
+
+
+async def test_another_topics_message_is_not_found(tmp_path: Path) -> None:
+    async with OpenStore(tmp_path) as store:
+        store.topic()
+        store.topic("other")
+        await put_delayed(store, delayed(b"x", 1, delay_ms=1_000, topic="other"))
+        assert cancelled(store, 1, queue_id=18, queue_offset=0) is ScheduledOutcome.GONE
+        assert await sent(store, 1) is ScheduledOutcome.GONE
+
+
+@pytest.mark.parametrize("is_cancelled", [True, False])
+async def test_what_won_stays_so_over_a_power_cut_that_comes_with_the_answer(
+    tmp_path: Path, is_cancelled: bool
+) -> None:
+    async with OpenStore(tmp_path / "a") as store:
+        store.topic()
+        await put_delayed(store, delayed(b"a", 1, delay_ms=1_000), delayed(b"b", 2, delay_ms=1_000))
+        won = cancelled(store, 1) if is_cancelled else await sent(store, 1)
+        assert won is ScheduledOutcome.DONE
+        copied = copy_store(tmp_path / "a", tmp_path / "b")
+        clock = store.clock
+    async with OpenStore(copied, clock=clock) as store:
+        await store.pass_time(1_000)
+        expected = [b"b"] if is_cancelled else [b"a", b"b"]
+        assert store.pull_bodies() == expected
+
+
+async def test_a_message_is_sent_at_once_and_only_once(tmp_path: Path) -> None:
+    async with OpenStore(tmp_path) as store:
+        store.topic()
+        await put_delayed(store, delayed(b"a", 1, delay_ms=DAY_MS))
+        assert await sent(store, 1) is ScheduledOutcome.DONE
+        assert await sent(store, 1) is ScheduledOutcome.DELIVERED
+        assert cancelled(store, 1) is ScheduledOutcome.DELIVERED
+        await store.pass_time(DAY_MS)
+        assert store.pull_bodies() == [b"a"]
+
+
+async def test_a_cancel_that_finds_no_room_has_cancelled_nothing(tmp_path: Path) -> None:
+    async with OpenStore(tmp_path) as store:
+        store.topic()
+        await put_delayed(store, delayed(b"a", 1, delay_ms=1_000))
+        await store.settled()
+        store.files.full.add("append")
+        with pytest.raises(DiskFull):
+            cancelled(store, 1)
+        store.files.full.clear()
+        await store.pass_time(1_000)
+        assert store.pull_bodies() == [b"a"]
+
+
+async def test_a_message_that_retention_moved_is_still_cancelled_by_its_first_place(
+    tmp_path: Path,
+) -> None:
+    limits = {"retention_bytes": 2 * 4_096}
+    async with OpenStore(tmp_path, limits=limits) as store:
+        store.topic()
+        await put_delayed(
+            store, delayed(b"a", 1, delay_ms=DAY_MS), delayed(b"b", 2, delay_ms=DAY_MS)
+        )
+        await store.put_bodies(*[bytes(1_000)] * 14)
+        await store.store.retention.run()
+        assert store.store.queries.queues_of(SCHEDULE_TOPIC)[18].min_offset == 2
+        assert cancelled(store, 1, queue_id=18, queue_offset=0) is ScheduledOutcome.DONE
+        await store.pass_time(DAY_MS)
+        assert store.pull_bodies(queue_offset=14) == [b"b"]
+
+
+async def test_a_deleted_topics_messages_are_not_delivered_to_its_successor(
+    tmp_path: Path,
+) -> None:
+    async with OpenStore(tmp_path) as store:
+        store.topic()
+        await put_delayed(store, delayed(b"old", 1, delay_ms=1_000))
+        store.store.consumption.deletions.topic_delete(TopicRef(topic="t").topic)
+        store.topic()
+        await put_delayed(store, delayed(b"new", 2, delay_ms=1_000))
+        await store.pass_time(1_000)
+        assert store.pull_bodies() == [b"new"]
+        assert store.store.consumption.schedule.pending_count == 0

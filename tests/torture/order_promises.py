@@ -1,0 +1,121 @@
+"""What is promised of the order of messages and of offsets, and who tries to break it."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tests.torture.promise import CRASH, ENGINE, KILLS, MODEL, Promise
+from tests.torture.promise import engine_tests as _of
+
+ORDER: Final = (
+    Promise(
+        "O1",
+        "An offset of a `sync` topic names one message for ever, for every reader, after any "
+        "crash.",
+        (
+            *CRASH,
+            *_of(
+                "engine_process", "kill_9_in_the_middle_of_puts_loses_nothing_and_reuses_no_offset"
+            ),
+            *_of(
+                "retention",
+                "offsets_go_on_after_everything_expired_and_the_consume_queues_were_deleted",
+            ),
+            *_of("verify", "a_queue_offset_given_twice_is_found"),
+        ),
+        ("crash_states", "kills", "power_cuts"),
+    ),
+    Promise(
+        "O2",
+        "Of two messages of one queue, the one that was acknowledged before the other was sent has "
+        "the lower offset.",
+        (
+            *KILLS,
+            *_of("store", "many_waiting_puts_share_a_sync_and_are_answered_in_order"),
+        ),
+        ("kills", "injured_system_calls", "power_cuts"),
+    ),
+    Promise(
+        "O3",
+        "What one producer sends to one queue, one after the other, stays in that order.",
+        (*KILLS, *CRASH),
+        ("crash_states", "kills"),
+    ),
+    Promise(
+        "O4",
+        "An ordered group gets the messages of a queue (exclusive dispatch), or of each message "
+        "group in it (shared), in their order, over failures, leases that end, resets and restarts "
+        "too. A message that always fails becomes a dead letter, though the engine is restarted in "
+        "between.",
+        (
+            f"{ENGINE}/test_ordered_model.py::TestOrdered",
+            f"{ENGINE}/test_ordered_model.py::TestFiltered",
+            f"{ENGINE}/test_ordered_model.py::TestChanged",
+            *_of(
+                "message_group_changes",
+                "after_a_restart_what_was_in_flight_comes_again_in_order",
+                "a_message_that_always_fails_is_dead_though_the_engine_restarts_each_time",
+            ),
+        ),
+    ),
+    Promise(
+        "O5",
+        "Offsets of a queue have no gaps, but for what retention removed at its beginning and "
+        "records that the disk damaged, and those are reported.",
+        (
+            *CRASH,
+            *_of(
+                "store",
+                "a_full_consume_queue_disk_refuses_the_whole_put_and_leaves_no_hole",
+                "any_error_while_a_queue_grows_leaves_no_hole",
+            ),
+            *_of("damaged_reads", "readers_pass_over_a_damaged_record_and_an_alarm_stays"),
+            *_of("retention", "deleting_is_interrupted_anywhere_and_nothing_is_lost_or_comes_back"),
+        ),
+        ("crash_states", "kills"),
+    ),
+    Promise(
+        "O6",
+        "The consumer offset moves only forward, over what was settled without a gap. An offset "
+        "out of range is answered with the range, never with a silent jump.",
+        (
+            *MODEL,
+            *_of("delivery", "the_consumer_offset_moves_only_over_the_settled_prefix"),
+            *_of("offset_journal", "progress_is_the_settled_prefix_whatever_the_order"),
+            *_of("store", "pull_names_the_range_when_the_offset_is_outside"),
+        ),
+        ("delivery_model",),
+    ),
+    Promise(
+        "O7",
+        "Nobody reads from a `sync` topic what a power failure could still take back.",
+        (
+            *_of(
+                "store",
+                "a_sync_message_is_invisible_until_the_disk_has_it",
+                "async_behind_sync_becomes_visible_in_log_order",
+            ),
+            *_of("index_file", "only_visible_messages_are_in_the_index"),
+            *_of("real_faults", "no_power_cut_takes_a_sync_message"),
+        ),
+        ("power_cuts",),
+    ),
+    Promise(
+        "O8",
+        "A receive that is repeated gives out no message a second time to anybody else while it is "
+        "leased, and an ack of all up to a message settles what came in the same answer and "
+        "nothing else.",
+        (
+            *_of(
+                "receive_attempts",
+                "a_repeat_gets_the_same_messages_and_a_lease_that_begins_anew",
+                "the_release_of_a_lost_answer_takes_nothing_from_the_repeat",
+            ),
+            *_of(
+                "ack_up_to",
+                "it_covers_no_message_of_another_answer",
+                "nobody_knows_the_batch_after_a_restart_and_each_message_can_be_acked",
+            ),
+        ),
+    ),
+)

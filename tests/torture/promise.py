@@ -1,0 +1,26 @@
+"""One promise of the engine, and how the tests that try to break it are named."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+
+class Promise(NamedTuple):
+    """``tests`` are pytest's names; ``steps`` those of a release run."""
+
+    id: str
+    text: str
+    tests: tuple[str, ...]
+    steps: tuple[str, ...] = ()
+
+
+ENGINE: Final = "tests/storage_engine"
+
+
+def engine_tests(file: str, *names: str) -> tuple[str, ...]:
+    return tuple(f"{ENGINE}/test_{file}.py::test_{name}" for name in names)
+
+
+CRASH: Final = engine_tests("crash_states", "a_power_cut_at_any_moment_keeps_every_promise")
+KILLS: Final = engine_tests("kill_loop", "nothing_acknowledged_is_lost_in_sixty_kills")
+MODEL: Final = ("tests/storage_engine/test_delivery_model.py::TestDelivery",)
