@@ -23,22 +23,20 @@ from storage_engine.delivery.delivery import Delivery
 from storage_engine.delivery.progress import Progress
 from storage_engine.delivery.receiving import Receiving
 from storage_engine.delivery.subscription import Delivered, Parked
+from storage_engine.due_moves import DueMoves
 from storage_engine.engine_puts import EnginePuts
-from storage_engine.errors import GroupNotFound, TopicNotFound
+from storage_engine.errors import GroupNotFound
 from storage_engine.group_progress import GroupProgress
-from storage_engine.groups.quick_due import QuickDue, quick_due
-from storage_engine.groups.retry_record import due_record
 from storage_engine.kept_sessions import KeptSessions
 from storage_engine.log.commit_log import CommitLog
-from storage_engine.moves import Mover, settling
+from storage_engine.moves import Mover
 from storage_engine.notices import Notices
 from storage_engine.offset_at_time import offset_at_time
 from storage_engine.offset_changes import OffsetChanges
 from storage_engine.queues.consume_queue import ConsumeQueue
 from storage_engine.queues.consume_queues import ConsumeQueues
 from storage_engine.queues.min_offsets import MinOffsets
-from storage_engine.records.record_parts import HEAD_BYTES_MAX, parts_of, reconsume_times_of
-from storage_engine.records.settles import settles_value
+from storage_engine.records.record_parts import HEAD_BYTES_MAX, reconsume_times_of
 from storage_engine.retries import Retries
 from storage_engine.schedule.level_offsets import LevelOffsets
 from storage_engine.schedule.schedule import Schedule
@@ -137,7 +135,7 @@ class Consumption:
             queues,
             consumer_offsets,
             mover,
-            self._due,
+            DueMoves(catalog, self.deletions.is_orphan).move,
             level_offsets,
             later,
         )
@@ -164,22 +162,6 @@ class Consumption:
             queues = self._catalog.queues_of(progress.topic)
             retry_queue = self._catalog.known_retry_queue(group, progress.topic)
             self.delivery.restore(group, progress.topic, queues, retry_queue)
-
-    def _due(self, progress: Progress, queue_offset: int, record: bytes) -> bytes:
-        """The record that a scheduled one becomes; ``TopicNotFound``: it has nowhere to go."""
-        if self.deletions.is_orphan(record):
-            raise TopicNotFound("the topic is not the one that it was scheduled for")
-        settles = settling(progress, queue_offset)
-        quick = quick_due(record, settles_value(settles).encode())
-        if quick is None:
-            due = due_record(record, settles=settles)
-            parts = parts_of(due)
-            quick = QuickDue(parts.topic, parts.queue_id, due)
-        topic = quick.topic.decode()
-        queues = self._catalog.queues_of(topic) if topic in self._catalog.topics else []
-        if quick.queue_id >= len(queues):
-            raise TopicNotFound(f"{topic} has no queue {quick.queue_id}")
-        return quick.record
 
     def _retries_before(self, record: tuple[int, int]) -> int:
         physical_offset, record_bytes = record

@@ -10,12 +10,13 @@ Loop thread only.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Callable, Sequence
+from typing import Final, NamedTuple
 
 from storage_engine.dispatcher import Dispatcher
 from storage_engine.log.commit_log import CommitLog, Entry
 from storage_engine.log.durability import Durability
+from storage_engine.queues.consume_queue import ConsumeQueue
 from storage_engine.queues.consume_queues import ConsumeQueues
 from storage_engine.records.key_hash import topic_hash
 from storage_engine.records.message_keys import empty_batch, keys_of
@@ -30,6 +31,15 @@ from storage_engine.records.record_parts import parts_of
 from storage_engine.records.schedule_topic import SCHEDULE_TOPIC_BYTES, unit_tag_of
 
 _TAG_HEAD: Final = b"TAGS\x01"
+
+
+class Target(NamedTuple):
+    """Where a record goes, as read from it before; its hosts are IPv4."""
+
+    queue: ConsumeQueue
+    tag_hash: int  # of its unit
+    topic_hash: int
+    keys: list[bytes]
 
 
 class EnginePuts:
@@ -48,8 +58,15 @@ class EnginePuts:
         self._queues = queues
         self.batch_bytes_max = commit_log.batch_bytes_max
 
-    def append(self, payload: bytes, published: Callable[[], None] | None = None) -> list[int]:
+    def append(
+        self,
+        payload: bytes,
+        published: Callable[[], None] | None = None,
+        targets: Sequence[Target | None] = (),
+    ) -> list[int]:
         """Append records that stand back to back; returns their queue offsets.
+
+        ``targets``: of the first records, those that are known.
 
         ``published`` is called once they are durable and visible; never when the engine stops
         before. Raises, with nothing appended: ``DiskFull``; ``StoreReadOnly`` while segments are
@@ -59,8 +76,20 @@ class EnginePuts:
             raise self._durability.refusal
         entries: list[Entry] = []
         keys = empty_batch()
-        at = 0
+        at, known = 0, iter(targets)
         while at < len(payload):
+            target = next(known, None)
+            if target is not None:
+                record_bytes = int.from_bytes(payload[at : at + 4])
+                entries.append(
+                    (at, record_bytes, target.queue, STORE_TIMESTAMP_AT, target.tag_hash)
+                )
+                keys.topic_hashes.append(target.topic_hash)
+                keys.keys.extend(target.keys)
+                if len(target.keys) != 1:
+                    keys.counts.append((len(entries) - 1, len(target.keys)))
+                at += record_bytes
+                continue
             parts = parts_of(payload, at)
             queue = self._queues.by_topic[parts.topic][parts.queue_id]
             tag_hash = 0

@@ -18,7 +18,7 @@ from storage_engine.config import MIB
 from storage_engine.delivery.consumer_offsets import ConsumerOffsets
 from storage_engine.delivery.offset_runs import runs_of
 from storage_engine.delivery.progress import Progress
-from storage_engine.engine_puts import EnginePuts
+from storage_engine.engine_puts import EnginePuts, Target
 from storage_engine.errors import RecordRefused
 from storage_engine.records.settles import Settles
 
@@ -26,11 +26,15 @@ _BATCH_BYTES_MAX: Final = 4 * MIB  # appended without a pause
 
 
 class Move(NamedTuple):
-    """``record`` takes the place of one message; ``settling`` of that is one of its properties."""
+    """``record`` takes the place of one message; ``settling`` of that is one of its properties.
+
+    ``target``: what is known of where the record goes, so that it need not be read again.
+    """
 
     record: bytes
     progress: Progress
     queue_offset: int
+    target: Target | None = None
 
 
 class Mover:
@@ -68,7 +72,8 @@ class Mover:
                 self._consumer_offsets.settle_moved(progress, runs_of(sorted(queue_offsets)))
             moved()
 
-        return self._puts.append(b"".join([move.record for move in moves]), published)
+        targets = [move.target for move in moves]
+        return self._puts.append(b"".join([move.record for move in moves]), published, targets)
 
 
 def settling(progress: Progress, queue_offset: int) -> Settles:

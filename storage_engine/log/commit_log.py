@@ -295,6 +295,25 @@ class CommitLog:
                 found.append(index)
         return found
 
+    def read_whole(self, records: list[tuple[int, int]]) -> list[bytes | None]:
+        """Each of the records given by (physical_offset, record_bytes), verified; None for one that
+        cannot be read as written.
+        """
+        found: list[bytes | None] = []
+        base_offset = end_offset = -1
+        for physical_offset, record_bytes in records:
+            if not base_offset <= physical_offset < end_offset:
+                segment = self._run.find(physical_offset)
+                if segment is None:
+                    found.append(None)
+                    continue
+                base_offset, view = segment.base_offset, segment.view
+                end_offset = base_offset + segment.size_bytes
+            at = physical_offset - base_offset
+            whole = is_whole(view, at, record_bytes, physical_offset)
+            found.append(bytes(view[at : at + record_bytes]) if whole else None)
+        return found
+
     def properties(self, physical_offset: int, record_bytes: int) -> bytes | None:
         """The encoded property list of a record, not verified; None when it cannot be one."""
         segment = self._run.find(physical_offset)

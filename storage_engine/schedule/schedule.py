@@ -48,7 +48,7 @@ _GROWTH_BYTES: Final = 512  # at most, of a record that says what it settles
 _MOVING_COUNT_MAX: Final = 20_000  # appended and not durable yet; then it waits for the disk
 
 # Makes of a scheduled message the one to deliver; ``StoreError`` when there is no such place.
-Due = Callable[[Progress, int, bytes], bytes]
+Due = Callable[[Progress, int, bytes], Move]
 
 
 class _Waiting:
@@ -208,13 +208,11 @@ class Schedule:
         index, until_ms = waiting.index, waiting.until_ms
         if sum([len(source.moving) for source in self.sources]) > _MOVING_COUNT_MAX:
             return False  # ``_moved`` goes on
-        keys = self._taken(index, until_ms)
-        places = [self.sources[key.queue_id].queue.unit(key.queue_offset)[:2] for key in keys]
-        damaged = set(self._commit_log.damaged(places))
+        keys, places = self._taken(index, until_ms)
         moves: list[Move] = []
         taken: list[Key] = []
-        for at, key in enumerate(keys):
-            move = self._move_of(key, places[at], is_damaged=at in damaged)
+        for key, record in zip(keys, self._commit_log.read_whole(places), strict=True):
+            move = self._move_of(key, record)
             if move is not None:
                 moves.append(move)
                 taken.append(key)
@@ -233,9 +231,10 @@ class Schedule:
         first = index.peek()
         return first is not None and first.due_ms <= until_ms
 
-    def _taken(self, index: DueIndex, until_ms: int) -> list[Key]:
-        """The first messages that are due, as many as one append takes."""
+    def _taken(self, index: DueIndex, until_ms: int) -> tuple[list[Key], list[tuple[int, int]]]:
+        """The first messages that are due, as many as one append takes, and where they stand."""
         keys: list[Key] = []
+        places: list[tuple[int, int]] = []
         room = self.mover.batch_bytes_max
         while len(keys) < _BATCH_COUNT_MAX:
             key = index.peek()
@@ -243,31 +242,34 @@ class Schedule:
                 break
             source = self.sources[key.queue_id]
             if source.is_pending(key.queue_offset):
-                room -= source.queue.unit(key.queue_offset)[1] + _GROWTH_BYTES
+                physical_offset, record_bytes, _ = source.queue.unit(key.queue_offset)
+                room -= record_bytes + _GROWTH_BYTES
                 if keys and room < 0:
                     break
                 keys.append(key)
+                places.append((physical_offset, record_bytes))
             index.pop()
-        return keys
+        return keys, places
 
-    def _move_of(self, key: Key, place: tuple[int, int], *, is_damaged: bool) -> Move | None:
-        """How the message gets to its topic; None when it cannot, and is settled."""
+    def _move_of(self, key: Key, record: bytes | None) -> Move | None:
+        """How the message gets to its topic; None when it cannot, and is settled.
+
+        ``record``: None for a damaged one.
+        """
         source, queue_offset = self.sources[key.queue_id], key.queue_offset
-        if is_damaged:
+        if record is None:
             reason, level = "damaged", logging.ERROR
         else:
             try:
-                record = self.due_record(source, queue_offset, self._commit_log.read_many([place]))
+                return self.due_move(source, queue_offset, record)
             except TopicNotFound as exc:
                 reason, level = str(exc), logging.INFO
             except StoreError as exc:
                 reason, level = str(exc), logging.ERROR
-            else:
-                return Move(record, source.progress, queue_offset)
         self._drop(source.progress, queue_offset, reason, level)
         return None
 
-    def due_record(self, source: Source, queue_offset: int, record: bytes) -> bytes:
+    def due_move(self, source: Source, queue_offset: int, record: bytes) -> Move:
         """What a message becomes when it is delivered; raises ``StoreError``: it cannot be."""
         return self._due(source.progress, queue_offset, record)
 

@@ -20,7 +20,6 @@ from storage_engine.delivery.consumer_offsets import ConsumerOffsets
 from storage_engine.errors import BadRequest, StoreBusy, TopicNotFound
 from storage_engine.groups.retry_record import scheduled_queue_of
 from storage_engine.log.commit_log import CommitLog
-from storage_engine.moves import Move
 from storage_engine.queries import Queries
 from storage_engine.records.record import Record, decode_records
 from storage_engine.records.schedule_topic import (
@@ -153,8 +152,7 @@ class ScheduledMessages:
             return
         source, queue_offset = found
         unit = source.queue.unit(queue_offset)[:2]
-        record = self._schedule.due_record(source, queue_offset, self._commit_log.read_many([unit]))
-        move = Move(record, source.progress, queue_offset)
+        move = self._schedule.due_move(source, queue_offset, self._commit_log.read_many([unit]))
         self._schedule.mover.move([move], partial(self._sent, found, answer))
         source.moving.add(queue_offset)
 
