@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import struct
 from pathlib import Path
 
@@ -46,7 +47,10 @@ async def test_collected_keys_are_those_read_from_the_log(
     """One store collects them while it puts, another indexes the log it finds."""
     async with OpenStore(tmp_path) as store:
         store.topic()
-        store.store.put(_with_properties(message(b"x"), properties), lambda *_: None)
+        answered: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        put = _with_properties(message(b"x"), properties)
+        store.store.put(put, lambda *_: answered.set_result(None))
+        await answered  # visible from then on
         await store.store.checkpoint()
         store.store.tick()
         found = [path.read_bytes() for path in _files(tmp_path)]

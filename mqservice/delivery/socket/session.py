@@ -199,6 +199,8 @@ class Session:
         task = asyncio.get_running_loop().create_task(self._run(work))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        # One that is cancelled before its first step has never come to its work.
+        task.add_done_callback(lambda _: work.close())
         return task
 
     async def _run(self, work: Coroutine[Any, Any, None]) -> None:

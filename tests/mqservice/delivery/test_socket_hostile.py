@@ -111,7 +111,9 @@ async def test_sockets_that_vanish_leave_their_messages_to_others_and_nothing_el
 
     assert await asyncio.to_thread(consume) == set(bodies)
     await asyncio.to_thread(wait_until, lambda: server.context.sessions.socket_count == 0)
-    assert (living(Session), living(Subscription)) == before[:2]
+    await asyncio.to_thread(
+        wait_until, lambda: (living(Session), living(Subscription)) == before[:2], 30
+    )
     assert descriptor_count() <= before[2] + 5
 
 
