@@ -23,7 +23,12 @@ from storage_engine.queues.consume_queues import ConsumeQueues
 from storage_engine.records.key_hash import topic_hash
 from storage_engine.records.schedule_topic import SCHEDULE_TOPIC
 from storage_engine.topic_names import check_group_name, check_topic_name, retry_topic_of
-from storage_engine.wire.groups import Dispatch, GroupConfig
+from storage_engine.wire.groups import (
+    CONSUME_TIMEOUT_MS_MAX,
+    CONSUME_TIMEOUT_MS_MIN,
+    Dispatch,
+    GroupConfig,
+)
 from storage_engine.wire.topics import Durability, TopicConfig
 
 # The others need rooms or a list of queues.
@@ -123,6 +128,11 @@ class Catalog:
             raise BadRequest(
                 f"max_reconsume_times is {config.max_reconsume_times}, "
                 f"{RECONSUME_FOR_EVER} or more is allowed"
+            )
+        if not CONSUME_TIMEOUT_MS_MIN <= config.consume_timeout_ms <= CONSUME_TIMEOUT_MS_MAX:
+            raise BadRequest(
+                f"consume_timeout_ms is {config.consume_timeout_ms}, "
+                f"{CONSUME_TIMEOUT_MS_MIN} to {CONSUME_TIMEOUT_MS_MAX} is allowed"
             )
         if config.strategy not in _STRATEGIES:
             raise BadRequest(f"strategy {config.strategy.value} needs more than a group says")

@@ -20,7 +20,7 @@ from storage_engine.errors import StoreCorrupt
 from storage_engine.groups.assignment import Strategy
 from storage_engine.groups.retry_policy import LevelDelays, RetryPolicy
 from storage_engine.layout import CONFIG_DIR, GROUPS_FILE, TOPICS_FILE
-from storage_engine.wire.groups import Dispatch, GroupConfig, StartFrom
+from storage_engine.wire.groups import CONSUME_TIMEOUT_MS, Dispatch, GroupConfig, StartFrom
 from storage_engine.wire.topics import Durability, TopicConfig
 
 _PERM_READ_WRITE: Final = 6
@@ -29,6 +29,7 @@ _RETENTION_MS: Final = "reserve.time"  # RocketMQ 5 knows it from tiered storage
 _START_FROM: Final = "mq.start_from"
 _START_MS: Final = "mq.start_ms"
 _LEASE_MS: Final = "mq.lease_ms"
+_CONSUME_TIMEOUT_MS: Final = "mq.consume_timeout_ms"
 _RETRY: Final = "mq.retry"
 _DISPATCH: Final = "mq.dispatch"
 _STRATEGY: Final = "mq.strategy"
@@ -161,6 +162,7 @@ class GroupTable:
                 start_from=StartFrom(row.attributes.get(_START_FROM, StartFrom.EARLIEST)),
                 start_ms=int(row.attributes.get(_START_MS, "0")),
                 lease_ms=int(row.attributes.get(_LEASE_MS, "60000")),
+                consume_timeout_ms=int(row.attributes.get(_CONSUME_TIMEOUT_MS, CONSUME_TIMEOUT_MS)),
                 max_reconsume_times=row.retry_max_times,
                 retry=_retry_of(row.attributes.get(_RETRY)),
                 is_paused=not row.consume_enable,
@@ -195,15 +197,7 @@ class GroupTable:
                 retry_max_times=group.max_reconsume_times,
                 consume_message_orderly=group.is_ordered,
                 retry_queue_nums=max(len(topics.get(name, [])), 1),
-                attributes={
-                    _START_FROM: group.start_from,
-                    **({_START_MS: str(group.start_ms)} if group.start_ms else {}),
-                    _LEASE_MS: str(group.lease_ms),
-                    _RETRY: msgspec.json.encode(group.retry).decode(),
-                    _DISPATCH: group.dispatch,
-                    _STRATEGY: group.strategy,
-                    _RETRY_TOPICS: ",".join(topics.get(name, [])),
-                },
+                attributes=_attributes_of(group, topics.get(name, [])),
             )
             for name, group in groups.items()
         }
@@ -211,6 +205,23 @@ class GroupTable:
         file = _GroupFile(data_version=version, subscription_group_table=rows)
         self._files.replace(self._path, msgspec.json.encode(file))
         self._version, self.groups, self.retry_topics = version, groups, topics
+
+
+def _attributes_of(group: GroupConfig, retry_topics: list[str]) -> dict[str, str]:
+    """What RocketMQ has no field for; left out where it is as the oldest stores have it."""
+    attributes: dict[str, str] = {
+        _START_FROM: group.start_from,
+        _LEASE_MS: str(group.lease_ms),
+        _RETRY: msgspec.json.encode(group.retry).decode(),
+        _DISPATCH: group.dispatch,
+        _STRATEGY: group.strategy,
+        _RETRY_TOPICS: ",".join(retry_topics),
+    }
+    if group.start_ms:
+        attributes[_START_MS] = str(group.start_ms)
+    if group.consume_timeout_ms != CONSUME_TIMEOUT_MS:
+        attributes[_CONSUME_TIMEOUT_MS] = str(group.consume_timeout_ms)
+    return attributes
 
 
 def _retry_of(content: str | None) -> RetryPolicy:

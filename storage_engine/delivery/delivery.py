@@ -303,11 +303,12 @@ class Delivery:
         """End leases and waits whose time has come; look on for those who wait. Every tick."""
         now_ms = self._clock.monotonic_ms()
         for lease in self._leases.pop_due(now_ms):
+            reason = "consume timeout" if lease.deadline_ms <= now_ms else "lease ended"
             for process_queue, queue_offsets in lease.parts:
                 for queue_offset in queue_offsets:
                     if process_queue.inflight.get(queue_offset) is lease:
                         # RocketMQ revives these at once; only a nack waits.
-                        ended = process_queue, queue_offset, lease.generation, 0, "lease ended"
+                        ended = process_queue, queue_offset, lease.generation, 0, reason
                         self._fail(Failure(*ended, lease.began_ms, self._clock.now_ms()))
         for subscription in set(self._delays.pop_due(now_ms)):
             self.serve(subscription)

@@ -67,7 +67,7 @@ class Leasing:
                 attempts = [entry for at, entry in enumerate(attempts) if at not in lost]
             if records:
                 self.delivered_count += len(records)
-                until_ms = self._clock.now_ms() + request.lease_ms
+                until_ms = self._clock.now_ms() + _lease_ms(subscription, request)
                 return Delivered(lease.generation, until_ms, records, attempts)
         return None
 
@@ -88,7 +88,8 @@ class Leasing:
         self, subscription: Subscription, request: ReceiveRequest, look: SettlingLook | None
     ) -> tuple[Lease, list[tuple[int, int]], list[int]] | None:
         now_ms = self._clock.monotonic_ms()
-        lease = Lease(0, request.member_id, self._clock.now_ms())
+        deadline_ms = now_ms + subscription.config.consume_timeout_ms
+        lease = Lease(0, request.member_id, self._clock.now_ms(), deadline_ms)
         records: list[tuple[int, int]] = []
         attempts: list[int] = []
         bytes_left = min(request.bytes_max, self._config.receive_bytes_max)
@@ -118,5 +119,9 @@ class Leasing:
         if not records:
             return None
         lease.generation = next(self._generations)
-        self._lease_until(now_ms + request.lease_ms, lease)
+        self._lease_until(now_ms + _lease_ms(subscription, request), lease)
         return lease, records, attempts
+
+
+def _lease_ms(subscription: Subscription, request: ReceiveRequest) -> int:
+    return min(request.lease_ms, subscription.config.consume_timeout_ms)

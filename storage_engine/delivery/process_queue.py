@@ -41,15 +41,18 @@ class Lease:
     """Messages given out together to one member. ``count`` of them are still in flight.
 
     ``parts`` says which, until the lease ends; those settled meanwhile are in it too.
-    ``began_ms``: wall clock.
+    ``began_ms``: wall clock. ``deadline_ms``: no extend leads beyond it (monotonic).
     """
 
-    __slots__ = ("began_ms", "count", "generation", "member_id", "parts")
+    __slots__ = ("began_ms", "count", "deadline_ms", "generation", "member_id", "parts")
 
-    def __init__(self, generation: int, member_id: str, began_ms: int = 0) -> None:
+    def __init__(
+        self, generation: int, member_id: str, began_ms: int = 0, deadline_ms: int = 0
+    ) -> None:
         self.generation = generation
         self.member_id = member_id
         self.began_ms = began_ms
+        self.deadline_ms = deadline_ms
         self.count = 0
         self.parts: list[tuple[ProcessQueue, list[int]]] = []
 

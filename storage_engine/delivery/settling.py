@@ -160,9 +160,10 @@ class Settling:
             lease_ms = min(
                 max(extend.lease_ms, self._config.lease_ms_min), self._config.lease_ms_max
             )
+            lease_ms = max(min(lease_ms, lease.deadline_ms - now_ms), 0)
             # Same generation, so receipts stay good; an own lease, since the others end when they
             # did.
-            longer = Lease(lease.generation, lease.member_id, lease.began_ms)
+            longer = Lease(lease.generation, lease.member_id, lease.began_ms, lease.deadline_ms)
             process_queue.move(extend.queue_offset, longer)
             self._lease_until(now_ms + lease_ms, longer)
             extended.append(wall_ms + lease_ms)

@@ -89,7 +89,7 @@ class Nack(Wire, frozen=True, kw_only=True):
 
 
 class Extend(Wire, frozen=True, kw_only=True):
-    """Let the lease of one message end ``lease_ms`` from now."""
+    """Let the lease of one message end ``lease_ms`` from now, or at the group's consume timeout."""
 
     topic: str
     queue_id: int

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import enum
+from typing import Final
 
 from storage_engine.groups.assignment import Strategy
 from storage_engine.groups.retry_policy import LevelDelays, RetryPolicy
 from storage_engine.wire.struct import Wire
+
+CONSUME_TIMEOUT_MS: Final = 3 * 3_600_000
+CONSUME_TIMEOUT_MS_MIN: Final = 10_000
+CONSUME_TIMEOUT_MS_MAX: Final = 12 * 3_600_000
 
 
 class StartFrom(enum.StrEnum):
@@ -27,14 +32,16 @@ class Dispatch(enum.StrEnum):
 class GroupConfig(Wire, frozen=True, kw_only=True):
     """Consumer group as the engine knows it. ``group`` is the full name, ``namespace%name``.
 
-    ``start_ms``: epoch ms, for ``StartFrom.TIMESTAMP``. A paused group gets no messages; what it
-    has can be settled.
+    ``start_ms``: epoch ms, for ``StartFrom.TIMESTAMP``. ``consume_timeout_ms``: one delivery of a
+    message lasts no longer, whatever extends are asked for. A paused group gets no messages; what
+    it has can be settled.
     """
 
     group: str
     start_from: StartFrom = StartFrom.EARLIEST
     start_ms: int = 0
     lease_ms: int = 60_000
+    consume_timeout_ms: int = CONSUME_TIMEOUT_MS
     max_reconsume_times: int = 16  # -1: for ever
     retry: RetryPolicy = LevelDelays()
     dispatch: Dispatch = Dispatch.SHARED
