@@ -53,6 +53,8 @@ class Catalog:
         self.queues_added: Callable[[str, list[ConsumeQueue]], None] = _nothing
         # Called with a group that is not as it was.
         self.group_changed: Callable[[GroupConfig], None] = _unheard
+        # Whether anybody has read something in the name of a group.
+        self.is_read: Callable[[str], bool] = _unread
         self._topics = TopicTable(files, config.store_path, clock)
         self._groups = GroupTable(files, config.store_path, clock)
 
@@ -141,12 +143,22 @@ class Catalog:
         known = self.groups.get(config.group)
         if known == config:
             return
+        if known is not None:
+            self._refuse_other_progress(known, config)
         if config.start_ms < 0:
             raise BadRequest(f"start_ms is {config.start_ms}, it must be 0 or more")
         if known is None and len(self.groups) >= self._config.group_count_max:
             raise BadRequest(f"there are {self._config.group_count_max} groups already")
         self._groups.put(config)
         self.group_changed(config)
+
+    def _refuse_other_progress(self, known: GroupConfig, config: GroupConfig) -> None:
+        """Progress of clients says nothing of a group, and the other way round."""
+        if _is_broadcast(known) != _is_broadcast(config) and self.is_read(config.group):
+            raise BadRequest(
+                f"group {config.group} was read with dispatch {known.dispatch.value}: "
+                "to or from broadcast it must be deleted first"
+            )
 
     def group_remove(self, group: str) -> None:
         """Take a group from the table; durable on return. Raises ``DiskFull``."""
@@ -202,6 +214,15 @@ class Catalog:
 
 def _nothing(topic: str, queues: list[ConsumeQueue]) -> None:
     """Until somebody delivers."""
+
+
+def _is_broadcast(group: GroupConfig) -> bool:
+    return group.dispatch is Dispatch.BROADCAST
+
+
+def _unread(group: str) -> bool:
+    """Until somebody delivers."""
+    return False
 
 
 def _unheard(config: GroupConfig) -> None:

@@ -162,7 +162,7 @@ class GroupTable:
                 start_from=StartFrom(row.attributes.get(_START_FROM, StartFrom.EARLIEST)),
                 start_ms=int(row.attributes.get(_START_MS, "0")),
                 lease_ms=int(row.attributes.get(_LEASE_MS, "60000")),
-                consume_timeout_ms=int(row.attributes.get(_CONSUME_TIMEOUT_MS, CONSUME_TIMEOUT_MS)),
+                consume_timeout_ms=_consume_timeout_ms(row.attributes),
                 max_reconsume_times=row.retry_max_times,
                 retry=_retry_of(row.attributes.get(_RETRY)),
                 is_paused=not row.consume_enable,
@@ -219,9 +219,15 @@ def _attributes_of(group: GroupConfig, retry_topics: list[str]) -> dict[str, str
     }
     if group.start_ms:
         attributes[_START_MS] = str(group.start_ms)
-    if group.consume_timeout_ms != CONSUME_TIMEOUT_MS:
+    if group.consume_timeout_ms != _consume_timeout_ms(attributes):
         attributes[_CONSUME_TIMEOUT_MS] = str(group.consume_timeout_ms)
     return attributes
+
+
+def _consume_timeout_ms(attributes: dict[str, str]) -> int:
+    """Groups from before there was one keep leases that are longer."""
+    lease_ms = int(attributes.get(_LEASE_MS, "60000"))
+    return int(attributes.get(_CONSUME_TIMEOUT_MS, max(CONSUME_TIMEOUT_MS, lease_ms)))
 
 
 def _retry_of(content: str | None) -> RetryPolicy:

@@ -17,6 +17,7 @@ from typing import Final, NamedTuple
 from storage_engine.catalog import Catalog
 from storage_engine.clock import Clock
 from storage_engine.config import SECOND_MS, StoreConfig
+from storage_engine.delivery.broadcast_clients import BroadcastClients
 from storage_engine.delivery.delivery import Delivery
 from storage_engine.dispatcher import Dispatcher
 from storage_engine.errors import StoreError
@@ -46,6 +47,7 @@ class Watched(NamedTuple):
     quarantine: Quarantine
     retention: Retention
     catalog: Catalog
+    clients: BroadcastClients
     refusal: StoreError | None  # why puts are refused
 
 
@@ -65,6 +67,10 @@ def collect(config: StoreConfig, clock: Clock, watched: Watched, stats: StatsRep
         "messages_skipped_total": (
             "Messages that a group's filter passed over.",
             watched.delivery.looking.skipped_count,
+        ),
+        "broadcast_dropped_total": (
+            "Messages that clients of broadcast groups could not consume.",
+            watched.clients.dropped_count,
         ),
         "deleted_segments_total": (
             "Segments deleted by retention.",
@@ -101,6 +107,7 @@ def collect(config: StoreConfig, clock: Clock, watched: Watched, stats: StatsRep
         "open_maps": ("Files of consume queues that are mapped.", watched.queues.pool.open_count),
         "topics": ("Topics.", len(watched.catalog.topics)),
         "consumer_groups": ("Consumer groups.", len(watched.catalog.groups)),
+        "broadcast_clients": ("Clients of broadcast groups.", watched.clients.count),
         "inflight_messages": ("Messages under a lease.", watched.delivery.inflight_count),
         "parked_polls": ("Receives that wait for a message.", stats.parked_count),
         "connections": ("Open connections of clients.", stats.connection_count),

@@ -23,7 +23,8 @@
     ├── CursorInvalid        20  not a cursor, or one of another look-up
     ├── FilterInvalid        21  a filter's text that is no filter or exceeds a limit
     ├── CommitRefused        22  an offset that goes backwards, or of a queue that has leases
-    └── SubscriptionConflict 23  other members of the group read the topic through another filter
+    ├── SubscriptionConflict 23  other members of the group read the topic through another filter
+    └── ClientLimit          26  one client of a broadcast group too many
 
 ``code`` travels in reply frames and never changes its meaning. ``retriable`` says whether the same
 request may succeed later. ``stored`` says what became of a put: False is a promise that nothing of
@@ -146,6 +147,10 @@ class CommitRefused(StoreError):
 
 class SubscriptionConflict(StoreError):
     code = 23
+
+
+class ClientLimit(StoreError):
+    code = 26
 
 
 def _by_code() -> dict[int, type[StoreError]]:

@@ -40,7 +40,13 @@ from storage_engine.wire.frames import (
     encode_records_reply,
     encode_struct,
 )
-from storage_engine.wire.groups import GroupConfig, GroupList, GroupRef
+from storage_engine.wire.groups import (
+    GroupClientsRequest,
+    GroupConfig,
+    GroupList,
+    GroupRef,
+    GroupStatsRequest,
+)
 from storage_engine.wire.offsets import OffsetCommitRequest, OffsetResetRequest
 from storage_engine.wire.protocol import CancelRequest, Empty, HelloReply, HelloRequest, Op
 from storage_engine.wire.reads import LookUpRequest, OffsetAtTimeRequest, PullRequest
@@ -98,7 +104,7 @@ class _Connection(asyncio.BufferedProtocol):
         self._replies: list[bytes] = []
         self._reply_bytes = 0
         self._parked: dict[int, Parked] = {}
-        self._memberships: set[tuple[str, str, str]] = set()  # (group, topic, member)
+        self._memberships: set[tuple[str, str, str]] = set()  # (reader, topic, member)
         self._is_waiting_for_disk = False
         self._is_waiting_for_client = False
         self._calls: dict[int, Callable[[Wire], Wire]] = {
@@ -125,8 +131,9 @@ class _Connection(asyncio.BufferedProtocol):
             ),
             Op.GROUP_PUT: self._group_put,
             Op.GROUP_LIST: lambda request: GroupList(groups=self._store.catalog.group_list()),
-            Op.GROUP_STATS: lambda request: self._store.consumption.group_stats(
-                cast("GroupRef", request).group
+            Op.GROUP_STATS: self._group_stats,
+            Op.GROUP_CLIENTS: lambda request: self._store.consumption.group_clients(
+                cast("GroupClientsRequest", request)
             ),
             Op.TOPIC_DELETE: self._topic_delete,
             Op.GROUP_DELETE: self._group_delete,
@@ -327,15 +334,12 @@ class _Connection(asyncio.BufferedProtocol):
 
     def _subscribe(self, request: Wire) -> Wire:
         assert isinstance(request, SubscribeRequest)
-        self._store.consumption.subscribe(request)
-        self._memberships.add((request.group, request.topic, request.member_id))
+        self._memberships.add(self._store.consumption.subscribe(request))
         return Empty()
 
     def _leave(self, request: Wire) -> Wire:
         assert isinstance(request, LeaveRequest)
-        membership = request.group, request.topic, request.member_id
-        self._memberships.discard(membership)
-        self._store.consumption.delivery.leave(*membership)
+        self._memberships.discard(self._store.consumption.leave(request))
         return Empty()
 
     def _redriven(self, request_id: int, reply: RedriveReply) -> None:
@@ -359,6 +363,10 @@ class _Connection(asyncio.BufferedProtocol):
             store_host=STORE_HOST,
         )
 
+    def _group_stats(self, request: Wire) -> Wire:
+        assert isinstance(request, GroupStatsRequest)
+        return self._store.consumption.group_stats(request.group, request.client_id)
+
     def _topic_put(self, request: Wire) -> Wire:
         self._store.catalog.topic_put(cast("TopicConfig", request))
         return Empty()
@@ -372,7 +380,7 @@ class _Connection(asyncio.BufferedProtocol):
         return Empty()
 
     def _group_delete(self, request: Wire) -> Wire:
-        self._store.consumption.deletions.group_delete(cast("GroupRef", request).group)
+        self._store.consumption.group_delete(cast("GroupRef", request).group)
         return Empty()
 
 

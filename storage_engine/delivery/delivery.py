@@ -42,9 +42,10 @@ from storage_engine.delivery.start_positions import (
 from storage_engine.delivery.subscription import Delivered, Parked, Subscription
 from storage_engine.errors import StoreBusy, StoreError
 from storage_engine.filters.message_filter import EVERYTHING, known_filter
+from storage_engine.groups.clients import split_reader
 from storage_engine.queues.consume_queue import ConsumeQueue
 from storage_engine.wire.deliveries import ReceiveRequest, SubscribeRequest
-from storage_engine.wire.groups import GroupConfig
+from storage_engine.wire.groups import Dispatch, GroupConfig
 
 log = logging.getLogger(__name__)
 
@@ -184,14 +185,26 @@ class Delivery:
         if len(subscription.queues) < len(queues):
             has_started = self._consumer_offsets.has_started(group.group, topic)
             start = min_offset_of if has_started else start_of(group, self._offset_at_time)
-            self._add_queues(subscription, queues, start_at(positions or {}, start))
+            is_later = has_started and not positions
+            self._add_queues(
+                subscription, queues, start_at(positions or {}, start), is_later=is_later
+            )
         return subscription
 
     def _add_queues(
-        self, subscription: Subscription, queues: list[ConsumeQueue], start: StartOf
+        self,
+        subscription: Subscription,
+        queues: list[ConsumeQueue],
+        start: StartOf,
+        *,
+        is_later: bool = True,
     ) -> None:
+        """``is_later``: to those that were read before, from their beginnings."""
         known = self._consumer_offsets, self._config.inflight_span_max
-        self._follow(subscription.add_queues(queues, *known, start))
+        # A thousand clients at once would take seconds. Nothing of theirs is ever moved, which is
+        # what needs the position: begun again they begin at the same place.
+        is_synced = not (is_later and subscription.config.dispatch is Dispatch.BROADCAST)
+        self._follow(subscription.add_queues(queues, *known, start, is_synced=is_synced))
 
     def add_retry(self, subscription: Subscription, queue: ConsumeQueue) -> None:
         """Deliver from the queue of the retry topic too. Raises ``DiskFull``, ``SyncFailed``."""
@@ -232,7 +245,7 @@ class Delivery:
         """Let a group that was paused wait, and one that goes on have what is ready."""
         for subscription in self._subscriptions.values():
             config = subscription.config
-            if config.group == group.group and config.is_paused != group.is_paused:
+            if split_reader(config.group)[0] == group.group and config.is_paused != group.is_paused:
                 # The rest of it becomes valid with the next receive.
                 subscription.config = replace(config, is_paused=group.is_paused)
                 self.serve(subscription)
@@ -242,14 +255,17 @@ class Delivery:
     ) -> list[ProcessQueue]:
         """Forget subscriptions with their leases; who waits is answered with ``refusal``."""
         dropped: list[ProcessQueue] = []
-        for subscription in [each for each in self._subscriptions.values() if is_gone(each)]:
+        gone = [each for each in self._subscriptions.values() if is_gone(each)]
+        arrived = {subscription.arrived for subscription in gone}
+        for queue in {source.queue for subscription in gone for source in subscription.sources}:
+            # Serving may go through the list just now.
+            queue.arrivals = [each for each in queue.arrivals if each not in arrived]
+        for subscription in gone:
             del self._subscriptions[subscription.group, subscription.topic]
             self._memberships.forget(subscription)
             for source in subscription.sources:
                 queue = source.queue
                 del self._process_queues[subscription.group, queue.topic, queue.queue_id]
-                # Serving may go through the list just now.
-                queue.arrivals = [each for each in queue.arrivals if each != subscription.arrived]
                 source.begin_again()
             dropped += subscription.sources
             for parked in list(subscription.parked):
@@ -303,7 +319,7 @@ class Delivery:
         """End leases and waits whose time has come; look on for those who wait. Every tick."""
         now_ms = self._clock.monotonic_ms()
         for lease in self._leases.pop_due(now_ms):
-            reason = "consume timeout" if lease.deadline_ms <= now_ms else "lease ended"
+            reason = "consume timeout" if lease.ends_ms >= lease.deadline_ms else "lease ended"
             for process_queue, queue_offsets in lease.parts:
                 for queue_offset in queue_offsets:
                     if process_queue.inflight.get(queue_offset) is lease:

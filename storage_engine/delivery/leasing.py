@@ -119,7 +119,8 @@ class Leasing:
         if not records:
             return None
         lease.generation = next(self._generations)
-        self._lease_until(now_ms + _lease_ms(subscription, request), lease)
+        lease.ends_ms = now_ms + _lease_ms(subscription, request)
+        self._lease_until(lease.ends_ms, lease)
         return lease, records, attempts
 
 

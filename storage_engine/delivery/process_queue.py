@@ -41,10 +41,11 @@ class Lease:
     """Messages given out together to one member. ``count`` of them are still in flight.
 
     ``parts`` says which, until the lease ends; those settled meanwhile are in it too.
-    ``began_ms``: wall clock. ``deadline_ms``: no extend leads beyond it (monotonic).
+    ``began_ms``: wall clock. ``ends_ms``, ``deadline_ms``: monotonic; no extend leads beyond the
+    latter.
     """
 
-    __slots__ = ("began_ms", "count", "deadline_ms", "generation", "member_id", "parts")
+    __slots__ = ("began_ms", "count", "deadline_ms", "ends_ms", "generation", "member_id", "parts")
 
     def __init__(
         self, generation: int, member_id: str, began_ms: int = 0, deadline_ms: int = 0
@@ -53,6 +54,7 @@ class Lease:
         self.member_id = member_id
         self.began_ms = began_ms
         self.deadline_ms = deadline_ms
+        self.ends_ms = 0
         self.count = 0
         self.parts: list[tuple[ProcessQueue, list[int]]] = []
 

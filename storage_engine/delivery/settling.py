@@ -165,7 +165,8 @@ class Settling:
             # did.
             longer = Lease(lease.generation, lease.member_id, lease.began_ms, lease.deadline_ms)
             process_queue.move(extend.queue_offset, longer)
-            self._lease_until(now_ms + lease_ms, longer)
+            longer.ends_ms = now_ms + lease_ms
+            self._lease_until(longer.ends_ms, longer)
             extended.append(wall_ms + lease_ms)
         return extended
 

@@ -19,7 +19,14 @@ from storage_engine.wire.deliveries import (
     SubscribeRequest,
 )
 from storage_engine.wire.frames import decode_look_up_reply, decode_pull_reply, decode_reply
-from storage_engine.wire.groups import GroupConfig, GroupList, GroupRef, GroupStats
+from storage_engine.wire.groups import (
+    GroupClients,
+    GroupClientsRequest,
+    GroupConfig,
+    GroupList,
+    GroupRef,
+    GroupStats,
+)
 from storage_engine.wire.offsets import (
     OffsetCommitReply,
     OffsetCommitRequest,
@@ -98,7 +105,12 @@ class AsyncCalls(abc.ABC):
         await self._ask(Op.GROUP_DELETE, request, Empty)
 
     async def group_stats(self, request: GroupRef) -> GroupStats:
+        """``GroupStatsRequest``: of one client of a broadcast group."""
         return await self._ask(Op.GROUP_STATS, request, GroupStats)
+
+    async def group_clients(self, request: GroupClientsRequest) -> GroupClients:
+        """A page of the clients of a broadcast group."""
+        return await self._ask(Op.GROUP_CLIENTS, request, GroupClients)
 
     async def leave(self, request: LeaveRequest) -> None:
         await self._ask(Op.LEAVE, request, Empty)

@@ -19,6 +19,7 @@ class SubscribeRequest(Wire, frozen=True, kw_only=True):
     member_id: str
     filter: str = ""
     filter_kind: FilterKind = FilterKind.TAG
+    client_id: str = ""
 
 
 class ReceiveRequest(Wire, frozen=True, kw_only=True):
@@ -26,7 +27,8 @@ class ReceiveRequest(Wire, frozen=True, kw_only=True):
 
     Parks for ``wait_ms`` when nothing is ready. ``bytes_max`` counts whole records; the first one
     is delivered whatever its size. ``filter``: only what matches, the rest counts as settled; an
-    empty one lets everything through. All members of a group bring the same.
+    empty one lets everything through. All members of a group bring the same. ``client_id``: which
+    client of a broadcast group the member belongs to, else empty; here and in all that follows.
     """
 
     group: str
@@ -38,6 +40,7 @@ class ReceiveRequest(Wire, frozen=True, kw_only=True):
     lease_ms: int
     filter: str = ""
     filter_kind: FilterKind = FilterKind.TAG
+    client_id: str = ""
 
 
 class ReceiveHead(Wire, frozen=True, kw_only=True):
@@ -60,6 +63,7 @@ class LeaveRequest(Wire, frozen=True, kw_only=True):
     group: str
     topic: str
     member_id: str
+    client_id: str = ""
 
 
 class LeaseRef(Wire, frozen=True, kw_only=True):
@@ -103,6 +107,7 @@ class SettleRequest(Wire, frozen=True, kw_only=True):
     acks: list[LeaseRef] = msgspec.field(default_factory=list)
     nacks: list[Nack] = msgspec.field(default_factory=list)
     extends: list[Extend] = msgspec.field(default_factory=list)
+    client_id: str = ""
 
 
 class SettleFailure(Wire, frozen=True, kw_only=True):

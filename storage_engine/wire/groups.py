@@ -12,6 +12,7 @@ from storage_engine.wire.struct import Wire
 CONSUME_TIMEOUT_MS: Final = 3 * 3_600_000
 CONSUME_TIMEOUT_MS_MIN: Final = 10_000
 CONSUME_TIMEOUT_MS_MAX: Final = 12 * 3_600_000
+CLIENTS_PAGE_MAX: Final = 1_000
 
 
 class StartFrom(enum.StrEnum):
@@ -23,10 +24,13 @@ class StartFrom(enum.StrEnum):
 
 
 class Dispatch(enum.StrEnum):
-    """Who reads a queue: any member at any time, or the one that it is assigned to."""
+    """Who reads a queue: any member at any time, the one that it is assigned to, or each client for
+    itself.
+    """
 
     SHARED = "shared"
     EXCLUSIVE = "exclusive"
+    BROADCAST = "broadcast"
 
 
 class GroupConfig(Wire, frozen=True, kw_only=True):
@@ -58,6 +62,12 @@ class GroupRef(Wire, frozen=True, kw_only=True):
     group: str
 
 
+class GroupStatsRequest(GroupRef, frozen=True, kw_only=True):
+    """``client_id``: only of this client of a broadcast group."""
+
+    client_id: str = ""
+
+
 class GroupQueueStats(Wire, frozen=True, kw_only=True):
     """Progress of a group on one queue. lag = max_offset - consumer_offset.
 
@@ -80,5 +90,44 @@ class GroupQueueStats(Wire, frozen=True, kw_only=True):
 
 
 class GroupStats(Wire, frozen=True, kw_only=True):
+    """Of a broadcast group each queue is that of the client furthest behind there, with what is in
+    flight to all. ``dropped_count``: messages that its clients could not consume, since the
+    engine's start.
+    """
+
     group: str
     queues: list[GroupQueueStats]
+    dropped_count: int = 0
+
+
+class GroupClientsRequest(Wire, frozen=True, kw_only=True):
+    """Clients of a broadcast group by id, from behind ``after`` on; ``topic``: their progress on
+    this one only.
+    """
+
+    group: str
+    topic: str = ""
+    after: str = ""
+    count_max: int = 100
+
+
+class ClientStats(Wire, frozen=True, kw_only=True):
+    """A client over all queues that it reads; ``lag`` is None when it reads none.
+
+    ``dropped_count``: since the engine's start.
+    """
+
+    client_id: str
+    seen_ms: int
+    lag: int | None
+    ready_count: int
+    inflight_count: int
+    dropped_count: int
+
+
+class GroupClients(Wire, frozen=True, kw_only=True):
+    """A page, and how many clients there are in all."""
+
+    clients: list[ClientStats]
+    count: int
+    is_last: bool

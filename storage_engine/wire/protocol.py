@@ -41,7 +41,15 @@ from storage_engine.wire.deliveries import (
     SettleRequest,
     SubscribeRequest,
 )
-from storage_engine.wire.groups import GroupConfig, GroupList, GroupRef, GroupStats
+from storage_engine.wire.groups import (
+    GroupClients,
+    GroupClientsRequest,
+    GroupConfig,
+    GroupList,
+    GroupRef,
+    GroupStats,
+    GroupStatsRequest,
+)
 from storage_engine.wire.offsets import (
     OffsetCommitReply,
     OffsetCommitRequest,
@@ -80,6 +88,7 @@ class Op(enum.IntEnum):
     OFFSET_RESET = 23
     LEAVE = 24
     SUBSCRIBE = 25
+    GROUP_CLIENTS = 26
     TOPIC_PUT = 32
     TOPIC_LIST = 33
     TOPIC_STATS = 34
@@ -168,7 +177,8 @@ REQUEST_TYPES: Final[dict[Op, type[Wire]]] = {
     Op.TOPIC_DELETE: TopicRef,
     Op.GROUP_PUT: GroupConfig,
     Op.GROUP_LIST: Empty,
-    Op.GROUP_STATS: GroupRef,
+    Op.GROUP_STATS: GroupStatsRequest,
+    Op.GROUP_CLIENTS: GroupClientsRequest,
     Op.GROUP_DELETE: GroupRef,
     Op.CHECKPOINT: Empty,
     Op.STATS: Empty,
@@ -192,6 +202,7 @@ REPLY_TYPES: Final[dict[Op, type[Wire]]] = {
     Op.GROUP_PUT: Empty,
     Op.GROUP_LIST: GroupList,
     Op.GROUP_STATS: GroupStats,
+    Op.GROUP_CLIENTS: GroupClients,
     Op.GROUP_DELETE: Empty,
     Op.CHECKPOINT: CheckpointReply,
     Op.STATS: StatsReply,
