@@ -8,6 +8,7 @@ from __future__ import annotations
 from storage_engine.errors import (
     BadFrame,
     BadRequest,
+    ClientLimit,
     CommitRefused,
     CursorInvalid,
     DiskFull,
@@ -30,6 +31,7 @@ from storage_engine.errors import (
 )
 from storage_engine.filters.message_filter import Filter, FilterKind, known_filter
 from storage_engine.groups.assignment import Strategy
+from storage_engine.groups.clients import client_id_fault
 from storage_engine.groups.retry_policy import LIST_COUNT_MAX as RETRY_DELAY_COUNT_MAX
 from storage_engine.groups.retry_policy import (
     ExponentialDelays,
@@ -65,12 +67,16 @@ from storage_engine.wire.deliveries import (
     SubscribeRequest,
 )
 from storage_engine.wire.groups import (
+    ClientStats,
     Dispatch,
+    GroupClients,
+    GroupClientsRequest,
     GroupConfig,
     GroupList,
     GroupQueueStats,
     GroupRef,
     GroupStats,
+    GroupStatsRequest,
     StartFrom,
 )
 from storage_engine.wire.offsets import (
@@ -110,6 +116,8 @@ __all__ = [
     "BadRequest",
     "CheckpointReply",
     "ClientConfig",
+    "ClientLimit",
+    "ClientStats",
     "CommitRefused",
     "CursorInvalid",
     "DeadLetter",
@@ -121,12 +129,15 @@ __all__ = [
     "Filter",
     "FilterInvalid",
     "FilterKind",
+    "GroupClients",
+    "GroupClientsRequest",
     "GroupConfig",
     "GroupList",
     "GroupNotFound",
     "GroupQueueStats",
     "GroupRef",
     "GroupStats",
+    "GroupStatsRequest",
     "LeaseExpired",
     "LeaseRef",
     "LeaveRequest",
@@ -183,6 +194,7 @@ __all__ = [
     "TopicNotFound",
     "TopicRef",
     "TopicStats",
+    "client_id_fault",
     "dlq_topic_of",
     "encode_record",
     "error_from_code",

@@ -118,8 +118,9 @@ class _Plan:
         self._acks: dict[tuple[str, int, int], list[int]] = {}
         self._nacks: list[Nack] = []
         self._extends: list[Extend] = []
-        self._extend_texts: list[str] = []
         self._texts: dict[tuple[str, int, int, int], str] = {}
+        # Of each lease: receipts say for which client they settle, "" unless the group broadcasts.
+        self._client_ids: dict[int, str] = {}
         self._failed: list[Failed] = []
 
     def add_acks(self, texts: list[str]) -> None:
@@ -162,7 +163,6 @@ class _Plan:
             )
             receipt = self._read(item.receipt)
             if receipt is not None:
-                self._extend_texts.append(item.receipt)
                 self._extends.append(
                     Extend(
                         topic=receipt.topic,
@@ -174,42 +174,54 @@ class _Plan:
                 )
 
     async def settle(self) -> SettleAnswer:
-        """One request to the engine, none if no receipt is valid."""
-        if not (self._acks or self._nacks or self._extends):
-            return SettleAnswer(0, 0, [], 0, self._failed)
-        reply = await self._context.store.settle(
-            SettleRequest(
-                group=self._group,
-                acks=[
-                    LeaseRef(
-                        topic=topic,
-                        queue_id=queue_id,
-                        lease_generation=generation,
-                        queue_offsets=offsets,
-                    )
-                    for (topic, queue_id, generation), offsets in self._acks.items()
-                ],
-                nacks=self._nacks,
-                extends=self._extends,
-            )
-        )
-        for failure in reply.failures:
-            problem = problem_from_store(error_from_code(failure.code, "refused by the engine"))
-            text = self._texts[
-                failure.topic, failure.queue_id, failure.lease_generation, failure.queue_offset
+        """One request to the engine for each client, none if no receipt is valid."""
+        answer = SettleAnswer(0, 0, [], 0, self._failed)
+        for client_id in dict.fromkeys(self._client_ids.values()):
+            request = self._request(client_id)
+            reply = await self._context.store.settle(request)
+            for failure in reply.failures:
+                problem = problem_from_store(error_from_code(failure.code, "refused by the engine"))
+                text = self._texts[
+                    failure.topic, failure.queue_id, failure.lease_generation, failure.queue_offset
+                ]
+                self._failed.append(Failed(text, problem.code, problem.detail, problem.retryable))
+            extended = [
+                Extended(
+                    self._texts[
+                        extend.topic, extend.queue_id, extend.lease_generation, extend.queue_offset
+                    ],
+                    rfc3339(until_ms),
+                )
+                for extend, until_ms in zip(request.extends, reply.extended_until_ms, strict=True)
+                if until_ms
             ]
-            self._failed.append(Failed(text, problem.code, problem.detail, problem.retryable))
-        extended = [
-            Extended(text, rfc3339(until_ms))
-            for text, until_ms in zip(self._extend_texts, reply.extended_until_ms, strict=True)
-            if until_ms
-        ]
-        return SettleAnswer(
-            reply.acked_count,
-            reply.nacked_count,
-            extended,
-            reply.dead_lettered_count,
-            self._failed,
+            answer = SettleAnswer(
+                answer.acked + reply.acked_count,
+                answer.nacked + reply.nacked_count,
+                answer.extended + extended,
+                answer.dead_lettered + reply.dead_lettered_count,
+                self._failed,
+            )
+        return answer
+
+    def _request(self, client_id: str) -> SettleRequest:
+        """What is asked for one client; a lease is of one alone."""
+        of = self._client_ids
+        return SettleRequest(
+            group=self._group,
+            client_id=client_id,
+            acks=[
+                LeaseRef(
+                    topic=topic,
+                    queue_id=queue_id,
+                    lease_generation=generation,
+                    queue_offsets=offsets,
+                )
+                for (topic, queue_id, generation), offsets in self._acks.items()
+                if of[generation] == client_id
+            ],
+            nacks=[nack for nack in self._nacks if of[nack.lease_generation] == client_id],
+            extends=[each for each in self._extends if of[each.lease_generation] == client_id],
         )
 
     def _read(self, text: str) -> Receipt | None:
@@ -220,6 +232,7 @@ class _Plan:
         self._texts[
             receipt.topic, receipt.queue_id, receipt.lease_generation, receipt.queue_offset
         ] = text
+        self._client_ids[receipt.lease_generation] = receipt.client_id
         return receipt
 
 

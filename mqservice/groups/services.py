@@ -41,6 +41,7 @@ class GroupChange:
     start_from: StartFrom | None = None
     start_ms: int | None = None
     lease_ms: int | None = None
+    consume_timeout_ms: int | None = None
     max_reconsume_times: int | None = None
     retry: RetryPolicy | None = None
     is_paused: bool | None = None
@@ -76,8 +77,11 @@ def put_group(
         raise _setting("/start_time", "give the time from which on the group reads")
     if change.start_ms is not None and group.start_from != StartFrom.TIMESTAMP:
         raise _setting("/start_time", "is for start_from: timestamp only")
+    if group.lease_ms > group.consume_timeout_ms:
+        raise _setting("/consume_timeout", f"is less than the lease, {group.lease_ms} ms")
     if group.is_ordered and group.dispatch != Dispatch.EXCLUSIVE:
         raise _setting("/ordered", "an ordered group has dispatch: exclusive")
+    _refuse_what_broadcast_has_not(group)
     if is_new or is_changed:
         group.revision = 1 if is_new else group.revision + 1
         group.save()
@@ -127,6 +131,7 @@ def put_in_engine(group: ConsumerGroup) -> None:
         start_from=EngineStartFrom(group.start_from),
         start_ms=group.start_ms if group.start_from == StartFrom.TIMESTAMP else 0,
         lease_ms=group.lease_ms,
+        consume_timeout_ms=group.consume_timeout_ms,
         max_reconsume_times=group.max_reconsume_times,
         retry=policy_of(group.retry),
         is_paused=group.is_paused,
@@ -156,6 +161,27 @@ def _setting(pointer: str, detail: str) -> Problem:
     return Problem.of("ILLEGAL_SETTING", f"{pointer}: {detail}", errors=[item])
 
 
+def _refuse_what_broadcast_has_not(group: ConsumerGroup) -> None:
+    """Its clients drop what they cannot consume, and nobody shares queues."""
+    if group.dispatch != Dispatch.BROADCAST:
+        return
+    plain = ConsumerGroup()
+    for field, pointer, what in (
+        ("strategy", "/strategy", "no queues are assigned"),
+        ("retry", "/retry", "what fails is dropped, not delivered again"),
+        ("max_reconsume_times", "/max_attempts", "what fails is dropped, not delivered again"),
+    ):
+        if getattr(group, field) != getattr(plain, field):
+            raise _setting(pointer, f"is not for dispatch: broadcast, where {what}")
+
+
+def _consume_timeout_ms(change: GroupChange, group: ConsumerGroup) -> int | None:
+    """Where only a lease is given that is longer, it takes the timeout along."""
+    if change.consume_timeout_ms is None and change.lease_ms is not None:
+        return max(group.consume_timeout_ms, change.lease_ms)
+    return change.consume_timeout_ms
+
+
 def _apply(change: GroupChange, group: ConsumerGroup) -> bool:
     """Set what ``change`` gives; whether anything became different."""
     retry = None if change.retry is None else stored_policy(change.retry)
@@ -164,6 +190,7 @@ def _apply(change: GroupChange, group: ConsumerGroup) -> bool:
         ("start_from", change.start_from),
         ("start_ms", change.start_ms),
         ("lease_ms", change.lease_ms),
+        ("consume_timeout_ms", _consume_timeout_ms(change, group)),
         ("max_reconsume_times", change.max_reconsume_times),
         ("retry", retry),
         ("is_paused", change.is_paused),

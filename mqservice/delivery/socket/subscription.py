@@ -36,7 +36,6 @@ from mqservice.store import (
     Received,
     ReceiveRequest,
     Record,
-    SettleRequest,
     StoreError,
     SubscriptionConflict,
     TopicNotFound,
@@ -66,6 +65,7 @@ class Subscription:
         lease_ms: int,
         auto_extend_ms: int,
         wanted: WantedFilter,
+        client_id: str,
         credit: frames.Credit,
     ) -> None:
         self.sid = sid
@@ -82,6 +82,7 @@ class Subscription:
             member_id=f"{session.member_id}-{sid}",
             wanted=wanted,
             lease_ms=lease_ms,
+            client_id=client_id,
         )
         self._credit_msgs = credit.msgs
         self._credit_bytes = credit.bytes
@@ -107,10 +108,6 @@ class Subscription:
     def credit(self) -> frames.Credit:
         """What may still be delivered; bytes fall below zero after one large message."""
         return frames.Credit(self._credit_msgs, self._credit_bytes)
-
-    @property
-    def engine_group(self) -> str:
-        return self._group.engine_name
 
     # Pushing ------------------------------------------------------------------------------------
 
@@ -184,7 +181,9 @@ class Subscription:
         first_tag = self._held.next_tag
         extend_until_ms = 0
         if self._auto_extend_ms:
-            extend_until_ms = self._session.context.clock.now_ms() + self._auto_extend_ms
+            # The engine ends a delivery there whatever is asked for.
+            extend_ms = min(self._auto_extend_ms, self._group.consume_timeout_ms)
+            extend_until_ms = self._session.context.clock.now_ms() + extend_ms
         added = self._held.add(received, extend_until_ms)
         self._credit_msgs -= added.msgs
         self._credit_bytes -= added.body_bytes
@@ -371,14 +370,13 @@ class Subscription:
         outstanding = list(self._held.outstanding.values())
         self._held.outstanding.clear()
         for start in range(0, len(outstanding), _NACK_COUNT_MAX):
+            # Not what a client of a broadcast group fails to consume, which would be dropped.
             nacks = [
-                nack_of(delivery, 0, reason)
+                nack_of(delivery, 0, reason, is_release=self._group.is_broadcast)
                 for delivery in outstanding[start : start + _NACK_COUNT_MAX]
             ]
             try:
-                await self._session.context.store.settle(
-                    SettleRequest(group=self._group.engine_name, nacks=nacks)
-                )
+                await self._session.context.store.settle(self.membership.settle(nacks=nacks))
             except StoreError as exc:
                 log.info(
                     "Could not give leases back; they will end by themselves",
