@@ -33,6 +33,12 @@ class StartFrom(enum.StrEnum):
     TIMESTAMP = "timestamp"
 
 
+class Dispatch(enum.StrEnum):
+    SHARED = "shared"
+    EXCLUSIVE = "exclusive"
+    BROADCAST = "broadcast"
+
+
 class Policy(enum.StrEnum):
     LEVELS = "levels"
     LIST = "list"
@@ -51,6 +57,14 @@ StartTimeOption = Annotated[
 ]
 LeaseOption = Annotated[
     str | None, typer.Option("--lease", help="How long a message is a consumer's: 30s, 5m.")
+]
+ConsumeTimeoutOption = Annotated[
+    str | None,
+    typer.Option("--consume-timeout", help="How long a consumer can extend that: 10s to 12h."),
+]
+DispatchOption = Annotated[
+    Dispatch | None,
+    typer.Option("--dispatch", help="Who reads a queue: any consumer, its own one, every client."),
 ]
 MaxAttemptsOption = Annotated[
     str | None,
@@ -81,6 +95,8 @@ def create(
     start_from: StartFromOption = None,
     start_time: StartTimeOption = None,
     lease: LeaseOption = None,
+    consume_timeout: ConsumeTimeoutOption = None,
+    dispatch: DispatchOption = None,
     max_attempts: MaxAttemptsOption = None,
     retry: RetryOption = None,
     delays: DelayOption = None,
@@ -92,7 +108,7 @@ def create(
     namespace: NamespaceOption = None,
 ) -> None:
     """Create a group. Creating it again with the same settings changes nothing."""
-    settings = _settings(start_from, start_time, lease, max_attempts)
+    settings = _settings(start_from, start_time, lease, consume_timeout, dispatch, max_attempts)
     _add_retry(settings, retry, delays, retry_start, retry_factor, retry_cap)
     _put(_target(base_url, key, namespace), name, settings, is_new=True)
 
@@ -103,6 +119,8 @@ def update(
     start_from: StartFromOption = None,
     start_time: StartTimeOption = None,
     lease: LeaseOption = None,
+    consume_timeout: ConsumeTimeoutOption = None,
+    dispatch: DispatchOption = None,
     max_attempts: MaxAttemptsOption = None,
     retry: RetryOption = None,
     delays: DelayOption = None,
@@ -114,7 +132,7 @@ def update(
     namespace: NamespaceOption = None,
 ) -> None:
     """Change a group that exists. What is not given stays as it is."""
-    settings = _settings(start_from, start_time, lease, max_attempts)
+    settings = _settings(start_from, start_time, lease, consume_timeout, dispatch, max_attempts)
     _add_retry(settings, retry, delays, retry_start, retry_factor, retry_cap)
     if not settings:
         screen.fail(UsageRefused("nothing to change: give at least one setting"))
@@ -200,6 +218,8 @@ def _settings(
     start_from: StartFrom | None,
     start_time: str | None,
     lease: str | None,
+    consume_timeout: str | None,
+    dispatch: Dispatch | None,
     max_attempts: str | None,
 ) -> dict[str, object]:
     settings: dict[str, object] = {}
@@ -210,6 +230,10 @@ def _settings(
         settings["start_from"] = start_from
     if lease is not None:
         settings["lease"] = lease
+    if consume_timeout is not None:
+        settings["consume_timeout"] = consume_timeout
+    if dispatch is not None:
+        settings["dispatch"] = dispatch
     if max_attempts == UNLIMITED:
         settings["max_attempts"] = None
     elif max_attempts is not None:
@@ -283,10 +307,11 @@ async def _list(target: Target, *, as_json: bool) -> int:
     return 0
 
 
-_COLUMNS: Final = ("group", "start from", "lease", "max attempts", "retry", "state")
+_COLUMNS: Final = ("group", "dispatch", "start from", "lease", "max attempts", "retry", "state")
 
 
 def _row(group: Group) -> tuple[str, ...]:
     attempts = UNLIMITED if group.max_attempts is None else str(group.max_attempts)
     state = "paused" if group.paused else "running"
-    return group.name, group.start_from, group.lease, attempts, str(group.retry), state
+    shown = group.name, group.dispatch, group.start_from, group.lease
+    return *shown, attempts, str(group.retry), state

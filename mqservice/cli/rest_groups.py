@@ -43,6 +43,8 @@ class Group(msgspec.Struct, kw_only=True):
     name: str
     start_from: str
     lease: str
+    consume_timeout: str = ""
+    dispatch: str = "shared"
     max_attempts: int | None
     retry: Retry
     paused: bool
