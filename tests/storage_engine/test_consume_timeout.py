@@ -134,12 +134,29 @@ async def test_timeouts_out_of_range_are_refused(tmp_path: Path, timeout_ms: int
         assert store.store.catalog.groups == {}
 
 
-async def test_the_timeout_survives_a_restart(tmp_path: Path) -> None:
-    for timeout_ms in (10 * SECOND_MS, 3 * HOUR_MS, 12 * HOUR_MS):
-        async with OpenStore(tmp_path) as store:
-            with_timeout(store, timeout_ms)
-        async with OpenStore(tmp_path) as store:
-            assert store.store.catalog.groups["g"].consume_timeout_ms == timeout_ms
+@pytest.mark.parametrize("lease_ms", [60_000, 12 * HOUR_MS])
+@pytest.mark.parametrize("timeout_ms", [10 * SECOND_MS, 3 * HOUR_MS, 12 * HOUR_MS])
+async def test_the_timeout_survives_a_restart(
+    tmp_path: Path, lease_ms: int, timeout_ms: int
+) -> None:
+    async with OpenStore(tmp_path) as store:
+        with_timeout(store, timeout_ms, lease_ms=lease_ms)
+    async with OpenStore(tmp_path) as store:
+        assert store.store.catalog.groups["g"].consume_timeout_ms == timeout_ms
+
+
+@pytest.mark.parametrize(("lease_ms", "kept_ms"), [(60_000, 3 * HOUR_MS), (43_200_000, 43_200_000)])
+async def test_groups_of_a_store_from_before_keep_their_leases(
+    tmp_path: Path, lease_ms: int, kept_ms: int
+) -> None:
+    async with OpenStore(tmp_path) as store:
+        with_timeout(store, 20_000, lease_ms=lease_ms)
+    path = tmp_path / "config" / "subscriptionGroup.json"
+    content = path.read_text()
+    assert ',"mq.consume_timeout_ms":"20000"' in content
+    path.write_text(content.replace(',"mq.consume_timeout_ms":"20000"', ""))
+    async with OpenStore(tmp_path) as store:
+        assert store.store.catalog.groups["g"].consume_timeout_ms == kept_ms
 
 
 @settings(max_examples=60, deadline=None)
