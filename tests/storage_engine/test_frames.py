@@ -70,6 +70,7 @@ def test_numbers_of_the_protocol_never_change() -> None:
         "GROUP_PUT": 40, "GROUP_LIST": 41, "GROUP_STATS": 42, "GROUP_DELETE": 43,
         "GROUP_MEMBERS": 45, "TRACE": 46, "OFFSETS_CHANGED": 44, "OBSERVE": 47,
         "CHECKPOINT": 48, "STATS": 49, "REDRIVE": 56, "PURGE": 57,
+        "DELIVER_DUE": 60, "SCHEDULED_LIST": 61, "SCHEDULED_CANCEL": 62, "SCHEDULED_SEND_NOW": 63,
     }  # fmt: skip
     assert {cls.code: cls.__name__ for cls in ERRORS_BY_CODE.values()}.items() >= {
         1: "StoreUnavailable", 2: "OutcomeUnknown", 3: "BadFrame", 4: "BadRequest",
@@ -78,7 +79,7 @@ def test_numbers_of_the_protocol_never_change() -> None:
         13: "SyncFailed", 14: "ShuttingDown", 15: "StoreInUse", 16: "StoreCorrupt",
         17: "Unauthenticated", 18: "ConfigInvalid", 19: "StoreReadOnly", 20: "CursorInvalid",
         21: "FilterInvalid", 22: "CommitRefused", 23: "SubscriptionConflict",
-        27: "BatchUnknown",
+        26: "ClientLimit", 27: "BatchUnknown",
     }.items()  # fmt: skip
 
 
@@ -192,7 +193,13 @@ def test_requests_come_back_as_they_were() -> None:
 
 def test_every_operation_has_its_structs() -> None:
     assert set(REQUEST_TYPES) == set(Op) - {Op.PUT, Op.NOTICE}
-    assert set(REPLY_TYPES) == set(Op) - {Op.PUT, Op.PULL, Op.RECEIVE, Op.LOOK_UP}
+    assert set(REPLY_TYPES) == set(Op) - {
+        Op.PUT,
+        Op.PULL,
+        Op.RECEIVE,
+        Op.LOOK_UP,
+        Op.SCHEDULED_LIST,
+    }
 
 
 def test_errors_keep_their_kind_and_text_over_the_wire() -> None:
