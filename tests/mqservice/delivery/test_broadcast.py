@@ -7,10 +7,18 @@ from collections.abc import Iterator
 import httpx
 import pytest
 
-from mqservice.store import Dispatch, GroupConfig, GroupStatsRequest, StoreClient
+from mqservice.store import (
+    Dispatch,
+    GroupConfig,
+    GroupStatsRequest,
+    OffsetResetRequest,
+    ResetTo,
+    StoreClient,
+)
 from tests.mqservice.delivery.browsing import put
 from tests.mqservice.delivery.engine_serving import real_topic, serving_engine
 from tests.mqservice.delivery.peers import BOTH, Peer
+from tests.mqservice.delivery.resuming import TTL_MS, resume_of, sever, subscribed
 from tests.mqservice.delivery.serving import Json, Server
 from tests.mqservice.delivery.waiting import wait_until
 
@@ -259,6 +267,91 @@ def test_a_socket_that_breaks_drops_nothing_of_what_it_holds(
         assert {each["id"] for each in again} == {each["id"] for each in messages[1:]}
         assert {each["a"] for each in again} == {1}
     assert dropped_count(engine_socket, group) == 1
+
+
+@pytest.mark.parametrize("subprotocol", BOTH)
+def test_a_reset_of_one_client_is_told_to_its_sockets_alone(
+    server: Server, engine_socket: str, api: httpx.Client, topic: str, group: str, subprotocol: str
+) -> None:
+    fill(api, topic, "a")
+    with Peer(server, subprotocol) as one, Peer(server, subprotocol) as two:
+        for name, peer in (("one", one), ("two", two)):
+            credit = {"msgs": 1, "bytes": 10_000}
+            peer.ask("sub", sid=1, topic=topic, group=group, client_id=name, credit=credit)
+            peer.take(1)
+        reset = OffsetResetRequest(
+            group=f"acme%{group}", topic=f"acme%{topic}", to=ResetTo.EARLIEST, client_id="one"
+        )
+        with StoreClient(engine_socket, client_name="admin") as admin:
+            admin.offset_reset(reset)
+        lost = one.recv()
+        assert (lost["op"], lost["t"], lost["why"]) == ("lost", [1], "reset")
+        [again] = one.take(1)
+        assert again["t"] == 2
+        assert two.ask("ack", sid=1, t=[1])["r"] == {"acked": 1, "failed": []}
+
+
+@pytest.mark.parametrize("subprotocol", BOTH)
+def test_a_resumed_session_goes_on_as_the_same_client(
+    server: Server, engine_socket: str, api: httpx.Client, topic: str, group: str, subprotocol: str
+) -> None:
+    key = server.key()
+    fill(api, topic, "a", "b", "c")
+    with Peer(server, subprotocol, key=key, resume_ttl_ms=TTL_MS) as peer:
+        subscribed(peer, topic, group, 3, client_id="one")
+        peer.ask("ack", sid=1, t=[2])
+        peer.ask("nack", sid=1, t=[[3, None, None]])
+        sever(peer)
+    assert bodies(received(api, topic, group, client_id="two")) == ["a", "b", "c"]
+    resume = resume_of(peer, [[1, 0, []]])
+    with Peer(server, subprotocol, key=key, resume=resume, resume_ttl_ms=TTL_MS) as again:
+        assert again.welcome["resumed"] is True
+        assert [message["t"] for message in again.take(1)] == [1]
+        assert again.ask("ack", sid=1, t=[1])["r"] == {"acked": 1, "failed": []}
+        fill(api, topic, "d")
+        assert len(again.take(1)) == 1
+    assert dropped_count(engine_socket, group) == 1
+
+
+def test_a_repeated_receive_gets_the_same_of_its_own_client(
+    api: httpx.Client, topic: str, group: str
+) -> None:
+    fill(api, topic, "a", "b")
+    one = received(api, topic, group, client_id="one", attempt_id="x")
+    two = received(api, topic, group, client_id="two", attempt_id="x")
+    assert receipts(received(api, topic, group, client_id="one", attempt_id="x")) == receipts(one)
+    assert settled(api, group, ack_upto=[receipts(one)[-1]])["acked"] == 2
+    assert receipts(received(api, topic, group, client_id="two", attempt_id="x")) == receipts(two)
+    assert settled(api, group, ack_upto=[receipts(two)[-1]])["acked"] == 2
+
+
+def test_what_an_ack_upto_cannot_ack_is_named_by_receipts_of_the_client(
+    api: httpx.Client, topic: str, group: str
+) -> None:
+    put(api, topic, *[{"body": text, "queue": 0} for text in "ab"])
+    messages = received(api, topic, group, client_id="one")
+    settled(api, group, nack=[{"receipt": receipts(messages)[0]}])
+    answer = settled(api, group, ack_upto=[receipts(messages)[1]])
+    assert (answer["acked"], answer["failed"]) == (1, [])
+
+
+def test_a_consumer_of_a_client_is_heard_of_without_a_receipt(
+    engine_socket: str, api: httpx.Client, topic: str, group: str
+) -> None:
+    fill(api, topic, "a")
+    who = {"consumer_id": "worker", "client_id": "one"}
+    kept = received(api, topic, group, lease="1s", auto_extend="1m", **who)
+    received(api, topic, group, lease="1s", client_id="clock")
+
+    def lease_of_another_has_ended() -> bool:
+        assert settled(api, group, **who)["failed"] == []
+        return dropped_count(engine_socket, group) > 0
+
+    wait_until(lease_of_another_has_ended)
+    assert settled(api, group, ack=receipts(kept))["acked"] == 1
+    assert dropped_count(engine_socket, group) == 1
+    answer = api.post(f"/v1/-/groups/{group}:settle", json={**who, "client_id": "a b"})
+    assert answer.json()["errors"][0]["pointer"] == "/client_id"
 
 
 def test_one_client_too_many_is_told_so(
