@@ -14,6 +14,7 @@ from mqservice.lib.problem import Problem
 from mqservice.store import (
     BadRequest,
     BatchUnknown,
+    ClientLimit,
     CommitRefused,
     CursorInvalid,
     DiskFull,
@@ -62,6 +63,7 @@ _TABLE: Final[dict[type[StoreError], tuple[str, str, int | None]]] = {
 # These say what was wrong with the request, in words meant for the caller.
 _SPOKEN: Final[dict[type[StoreError], str]] = {
     BadRequest: "BAD_REQUEST",
+    ClientLimit: "QUOTA_EXCEEDED",
     CommitRefused: "CONFLICT",
     CursorInvalid: "CURSOR_INVALID",
     FilterInvalid: "ILLEGAL_FILTER",

@@ -14,7 +14,13 @@ from storage_engine.inspections import inspections
 from storage_engine.store import STORE_HOST, Store
 from storage_engine.wire.dead_letters import PurgeRequest
 from storage_engine.wire.deliveries import SettleRequest
-from storage_engine.wire.groups import GroupConfig, GroupList, GroupRef
+from storage_engine.wire.groups import (
+    GroupClientsRequest,
+    GroupConfig,
+    GroupList,
+    GroupRef,
+    GroupStatsRequest,
+)
 from storage_engine.wire.offsets import OffsetCommitRequest, OffsetResetRequest
 from storage_engine.wire.protocol import Empty, HelloReply, Op
 from storage_engine.wire.reads import OffsetAtTimeRequest
@@ -35,6 +41,10 @@ def calls_of(store: Store) -> dict[int, Callable[[Wire], Wire]]:
             body_bytes_max=store.config.body_bytes_max,
             store_host=STORE_HOST,
         )
+
+    def group_stats(request: Wire) -> Wire:
+        asked = cast("GroupStatsRequest", request)
+        return consumption.group_stats(asked.group, asked.client_id)
 
     def done(call: Callable[[Wire], None]) -> Callable[[Wire], Wire]:
         def answer(request: Wire) -> Wire:
@@ -64,9 +74,12 @@ def calls_of(store: Store) -> dict[int, Callable[[Wire], Wire]]:
         ),
         Op.GROUP_PUT: done(lambda request: catalog.group_put(cast("GroupConfig", request))),
         Op.GROUP_LIST: lambda _: GroupList(groups=catalog.group_list()),
-        Op.GROUP_STATS: lambda request: consumption.group_stats(cast("GroupRef", request).group),
+        Op.GROUP_STATS: group_stats,
+        Op.GROUP_CLIENTS: lambda request: consumption.group_clients(
+            cast("GroupClientsRequest", request)
+        ),
         Op.GROUP_DELETE: done(
-            lambda request: consumption.deletions.group_delete(cast("GroupRef", request).group)
+            lambda request: consumption.group_delete(cast("GroupRef", request).group)
         ),
         Op.PURGE: lambda request: consumption.dead_letters.purge(cast("PurgeRequest", request)),
         Op.DELIVER_DUE: done(lambda _: consumption.schedule.deliver_due()),

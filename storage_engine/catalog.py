@@ -22,7 +22,12 @@ from storage_engine.queues.consume_queues import ConsumeQueues
 from storage_engine.records.key_hash import topic_hash
 from storage_engine.records.schedule_topic import SCHEDULE_TOPIC
 from storage_engine.topic_names import check_group_name, check_topic_name, retry_topic_of
-from storage_engine.wire.groups import GroupConfig
+from storage_engine.wire.groups import (
+    CONSUME_TIMEOUT_MS_MAX,
+    CONSUME_TIMEOUT_MS_MIN,
+    Dispatch,
+    GroupConfig,
+)
 from storage_engine.wire.topics import Durability, TopicConfig
 
 _BATCH_PER_GROUP_MAX: Final = 32
@@ -46,6 +51,8 @@ class Catalog:
         self.queues_added: Callable[[str, list[ConsumeQueue]], None] = _nothing
         # Called with a group that is not as it was.
         self.group_changed: Callable[[GroupConfig], None] = _unheard
+        # Whether anybody has read something in the name of a group.
+        self.is_read: Callable[[str], bool] = _unread
         self._topics = TopicTable(files, config.store_path, clock)
         self._groups = GroupTable(files, config.store_path, clock)
 
@@ -128,15 +135,32 @@ class Catalog:
                 f"batch_per_group is {config.batch_per_group}, "
                 f"1 to {_BATCH_PER_GROUP_MAX} is allowed"
             )
+        if not CONSUME_TIMEOUT_MS_MIN <= config.consume_timeout_ms <= CONSUME_TIMEOUT_MS_MAX:
+            raise BadRequest(
+                f"consume_timeout_ms is {config.consume_timeout_ms}, "
+                f"{CONSUME_TIMEOUT_MS_MIN} to {CONSUME_TIMEOUT_MS_MAX} is allowed"
+            )
+        if config.is_ordered and _is_broadcast(config):
+            raise BadRequest("an ordered group needs exclusive or shared dispatch")
         known = self.groups.get(config.group)
         if known == config:
             return
+        if known is not None:
+            self._refuse_other_progress(known, config)
         if config.start_ms < 0:
             raise BadRequest(f"start_ms is {config.start_ms}, it must be 0 or more")
         if known is None and len(self.groups) >= self._config.group_count_max:
             raise BadRequest(f"there are {self._config.group_count_max} groups already")
         self._groups.put(config)
         self.group_changed(config)
+
+    def _refuse_other_progress(self, known: GroupConfig, config: GroupConfig) -> None:
+        """Progress of clients says nothing of a group, and the other way round."""
+        if _is_broadcast(known) != _is_broadcast(config) and self.is_read(config.group):
+            raise BadRequest(
+                f"group {config.group} was read with dispatch {known.dispatch.value}: "
+                "to or from broadcast it must be deleted first"
+            )
 
     def group_remove(self, group: str) -> None:
         """Take a group from the table; durable on return. Raises ``DiskFull``."""
@@ -197,6 +221,15 @@ class Catalog:
 
 def _nothing(topic: str, queues: list[ConsumeQueue]) -> None:
     """Until somebody delivers."""
+
+
+def _is_broadcast(group: GroupConfig) -> bool:
+    return group.dispatch is Dispatch.BROADCAST
+
+
+def _unread(group: str) -> bool:
+    """Until somebody delivers."""
+    return False
 
 
 def _unheard(config: GroupConfig) -> None:

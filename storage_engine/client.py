@@ -9,6 +9,7 @@ from storage_engine.errors import (
     BadFrame,
     BadRequest,
     BatchUnknown,
+    ClientLimit,
     CommitRefused,
     CursorInvalid,
     DiskFull,
@@ -33,6 +34,7 @@ from storage_engine.filters.message_filter import Filter, FilterKind, known_filt
 from storage_engine.groups.assignment import Strategy
 from storage_engine.groups.assignment_policy import NAMES_MAX as ASSIGNMENT_NAMES_MAX
 from storage_engine.groups.assignment_policy import AssignmentPolicy
+from storage_engine.groups.clients import client_id_fault
 from storage_engine.groups.retry_policy import LIST_COUNT_MAX as RETRY_DELAY_COUNT_MAX
 from storage_engine.groups.retry_policy import (
     ExponentialDelays,
@@ -72,12 +74,16 @@ from storage_engine.wire.deliveries import (
     SubscribeRequest,
 )
 from storage_engine.wire.groups import (
+    ClientStats,
     Dispatch,
+    GroupClients,
+    GroupClientsRequest,
     GroupConfig,
     GroupList,
     GroupQueueStats,
     GroupRef,
     GroupStats,
+    GroupStatsRequest,
     StartFrom,
 )
 from storage_engine.wire.members import GroupMembers, Member, TopicMembers
@@ -154,6 +160,8 @@ __all__ = [
     "ChangedOffset",
     "CheckpointReply",
     "ClientConfig",
+    "ClientLimit",
+    "ClientStats",
     "CommitRefused",
     "CursorInvalid",
     "DeadLetter",
@@ -166,6 +174,8 @@ __all__ = [
     "FilterInvalid",
     "FilterKind",
     "GoneLease",
+    "GroupClients",
+    "GroupClientsRequest",
     "GroupConfig",
     "GroupList",
     "GroupMembers",
@@ -173,6 +183,7 @@ __all__ = [
     "GroupQueueStats",
     "GroupRef",
     "GroupStats",
+    "GroupStatsRequest",
     "HeldLeases",
     "LeaseExpired",
     "LeaseRef",
@@ -254,6 +265,7 @@ __all__ = [
     "TraceState",
     "TracedGroup",
     "Wait",
+    "client_id_fault",
     "dlq_topic_of",
     "encode_record",
     "error_from_code",

@@ -51,6 +51,9 @@ class StoreConfig(msgspec.Struct, frozen=True, kw_only=True):
     queue_count_max: int = 1_024  # of one topic
     topic_count_max: int = 20_000
     group_count_max: int = 20_000
+    broadcast_client_count_max: int = 1_000  # of one group; each costs what a group does
+    broadcast_client_total_max: int = 20_000  # of all groups
+    broadcast_client_kept_ms: int = 168 * HOUR_MS  # its progress, after it was last seen
 
     frame_bytes_max: int = 16 * MIB  # a batch of 4 MiB bodies with all its properties fits
     connection_count_max: int = 1_024

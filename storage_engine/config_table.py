@@ -21,7 +21,7 @@ from storage_engine.groups.assignment import Strategy
 from storage_engine.groups.assignment_policy import AssignmentPolicy
 from storage_engine.groups.retry_policy import LevelDelays, RetryPolicy
 from storage_engine.layout import CONFIG_DIR, GROUPS_FILE, TOPICS_FILE
-from storage_engine.wire.groups import Dispatch, GroupConfig, StartFrom
+from storage_engine.wire.groups import CONSUME_TIMEOUT_MS, Dispatch, GroupConfig, StartFrom
 from storage_engine.wire.topics import Durability, TopicConfig
 
 _PERM_READ_WRITE: Final = 6
@@ -30,6 +30,7 @@ _RETENTION_MS: Final = "reserve.time"  # RocketMQ 5 knows it from tiered storage
 _START_FROM: Final = "mq.start_from"
 _START_MS: Final = "mq.start_ms"
 _LEASE_MS: Final = "mq.lease_ms"
+_CONSUME_TIMEOUT_MS: Final = "mq.consume_timeout_ms"
 _RETRY: Final = "mq.retry"
 _DISPATCH: Final = "mq.dispatch"
 _STRATEGY: Final = "mq.strategy"
@@ -164,6 +165,7 @@ class GroupTable:
                 start_from=StartFrom(row.attributes.get(_START_FROM, StartFrom.EARLIEST)),
                 start_ms=int(row.attributes.get(_START_MS, "0")),
                 lease_ms=int(row.attributes.get(_LEASE_MS, "60000")),
+                consume_timeout_ms=_consume_timeout_ms(row.attributes),
                 max_reconsume_times=row.retry_max_times,
                 retry=_retry_of(row.attributes.get(_RETRY)),
                 is_paused=not row.consume_enable,
@@ -200,21 +202,7 @@ class GroupTable:
                 retry_max_times=group.max_reconsume_times,
                 consume_message_orderly=group.is_ordered,
                 retry_queue_nums=max(len(topics.get(name, [])), 1),
-                attributes={
-                    _START_FROM: group.start_from,
-                    **({_START_MS: str(group.start_ms)} if group.start_ms else {}),
-                    _LEASE_MS: str(group.lease_ms),
-                    _RETRY: msgspec.json.encode(group.retry).decode(),
-                    _DISPATCH: group.dispatch,
-                    _STRATEGY: group.strategy,
-                    **_shown_assignment(group.assignment),
-                    **(
-                        {_BATCH_PER_GROUP: str(group.batch_per_group)}
-                        if group.batch_per_group != 1
-                        else {}
-                    ),
-                    _RETRY_TOPICS: ",".join(topics.get(name, [])),
-                },
+                attributes=_attributes_of(group, topics.get(name, [])),
             )
             for name, group in groups.items()
         }
@@ -222,6 +210,32 @@ class GroupTable:
         file = _GroupFile(data_version=version, subscription_group_table=rows)
         self._files.replace(self._path, msgspec.json.encode(file))
         self._version, self.groups, self.retry_topics = version, groups, topics
+
+
+def _attributes_of(group: GroupConfig, retry_topics: list[str]) -> dict[str, str]:
+    """What RocketMQ has no field for; left out where it is as the oldest stores have it."""
+    attributes: dict[str, str] = {
+        _START_FROM: group.start_from,
+        _LEASE_MS: str(group.lease_ms),
+        _RETRY: msgspec.json.encode(group.retry).decode(),
+        _DISPATCH: group.dispatch,
+        _STRATEGY: group.strategy,
+        **_shown_assignment(group.assignment),
+        _RETRY_TOPICS: ",".join(retry_topics),
+    }
+    if group.batch_per_group != 1:
+        attributes[_BATCH_PER_GROUP] = str(group.batch_per_group)
+    if group.start_ms:
+        attributes[_START_MS] = str(group.start_ms)
+    if group.consume_timeout_ms != _consume_timeout_ms(attributes):
+        attributes[_CONSUME_TIMEOUT_MS] = str(group.consume_timeout_ms)
+    return attributes
+
+
+def _consume_timeout_ms(attributes: dict[str, str]) -> int:
+    """Groups from before there was one keep leases that are longer."""
+    lease_ms = int(attributes.get(_LEASE_MS, "60000"))
+    return int(attributes.get(_CONSUME_TIMEOUT_MS, max(CONSUME_TIMEOUT_MS, lease_ms)))
 
 
 def _retry_of(content: str | None) -> RetryPolicy:

@@ -12,14 +12,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
+from msgspec.structs import replace
+
+from storage_engine.broadcasting import Broadcasting
 from storage_engine.catalog import Catalog
 from storage_engine.clock import Clock
 from storage_engine.config import StoreConfig
 from storage_engine.dead_letters import DeadLetters
 from storage_engine.delay_clock import DelayClock
 from storage_engine.deletions import Deletions
+from storage_engine.delivery.broadcast_clients import BroadcastClients
 from storage_engine.delivery.consumer_offsets import ConsumerOffsets
 from storage_engine.delivery.delivery import Delivery
+from storage_engine.delivery.failure import Failure
 from storage_engine.delivery.progress import Progress
 from storage_engine.delivery.receiving import Receiving
 from storage_engine.delivery.subscription import Delivered, Parked
@@ -27,6 +32,7 @@ from storage_engine.due_moves import DueMoves
 from storage_engine.engine_puts import EnginePuts
 from storage_engine.errors import GroupNotFound
 from storage_engine.group_progress import GroupProgress
+from storage_engine.groups.clients import reader_name, split_reader
 from storage_engine.kept_sessions import KeptSessions
 from storage_engine.log.commit_log import CommitLog
 from storage_engine.moves import Mover
@@ -42,19 +48,33 @@ from storage_engine.schedule.level_offsets import LevelOffsets
 from storage_engine.schedule.schedule import Schedule
 from storage_engine.topic_names import retry_topic_of
 from storage_engine.wire.deliveries import (
+    LeaveRequest,
     ReceiveRequest,
     SettleReply,
     SettleRequest,
     SubscribeReply,
     SubscribeRequest,
 )
-from storage_engine.wire.groups import Dispatch, GroupConfig, GroupStats
+from storage_engine.wire.groups import (
+    Dispatch,
+    GroupClients,
+    GroupClientsRequest,
+    GroupConfig,
+    GroupStats,
+)
 from storage_engine.wire.offsets import (
     OffsetCommitReply,
     OffsetCommitRequest,
     OffsetResetReply,
     OffsetResetRequest,
 )
+
+Membership = tuple[str, str, str]  # reader, topic, member
+
+
+def membership_of(request: SubscribeRequest | ReceiveRequest | LeaveRequest) -> Membership:
+    """Who reads, as ``Delivery.leave`` takes it."""
+    return reader_name(request.group, request.client_id), request.topic, request.member_id
 
 
 class Consumption:
@@ -107,7 +127,7 @@ class Consumption:
             epoch,
             damaged,
             self._retries_before,
-            self.retries.fail,
+            self._fail,
             at_time,
             commit_log.properties,
             later,
@@ -123,6 +143,7 @@ class Consumption:
             self.delivery,
             self.retries,
         )
+        self.clients = BroadcastClients(config, clock, consumer_offsets)
         for progress in list(consumer_offsets):
             self._restore(progress)
         catalog.queues_added = self.delivery.queues_added
@@ -143,6 +164,10 @@ class Consumption:
         self._progress = GroupProgress(
             commit_log, self.delivery, self.schedule, self.deletions.is_orphan
         )
+        self._broadcasting = Broadcasting(
+            clock, consumer_offsets, self.clients, self.delivery, self._progress
+        )
+        catalog.is_read = partial(_is_read, consumer_offsets)
         self._offset_changes = OffsetChanges(
             consumer_offsets,
             self.delivery,
@@ -156,8 +181,14 @@ class Consumption:
         )
 
     def _restore(self, progress: Progress) -> None:
-        group = self._catalog.groups.get(progress.group)
+        name, client_id = split_reader(progress.group)
+        group = self._catalog.groups.get(name)
         is_known = progress.topic in self._catalog.topics
+        if client_id and group and is_known:
+            client = replace(group, group=progress.group)
+            queues = self._catalog.queues_of(progress.topic)
+            self.delivery.restore(client, progress.topic, queues, None)
+            return
         if group and is_known and progress.topic != retry_topic_of(progress.group):
             queues = self._catalog.queues_of(progress.topic)
             retry_queue = self._catalog.known_retry_queue(group, progress.topic)
@@ -168,22 +199,41 @@ class Consumption:
         head = physical_offset, min(record_bytes, HEAD_BYTES_MAX)
         return reconsume_times_of(self._commit_log.read_many([head]))
 
+    def _fail(self, failure: Failure) -> None:
+        if failure.process_queue.owner.config.dispatch is Dispatch.BROADCAST:
+            self._broadcasting.drop(failure)
+        else:
+            self.retries.fail(failure)
+
     def receive(
         self, request: ReceiveRequest, answer: Callable[[Delivered], None]
     ) -> Parked | None:
         """Lease messages, or park.
 
         Raises ``GroupNotFound``, ``TopicNotFound``, ``BadRequest``, ``StoreBusy``, ``DiskFull``,
-        ``FilterInvalid``, ``SubscriptionConflict``.
+        ``FilterInvalid``, ``SubscriptionConflict``, ``ClientLimit``.
         """
         group, queues = self._group(request.group), self._queues_of(request.topic)
-        return self.receiving.receive(group, queues, request, answer)
+        return self._broadcasting.read(
+            group, request, lambda reader: self.receiving.receive(reader, queues, request, answer)
+        )
 
     def subscribe(self, request: SubscribeRequest) -> SubscribeReply:
-        """See ``Delivery.announce``. Raises ``GroupNotFound``, ``TopicNotFound`` too."""
+        """See ``Delivery.announce``.
+
+        Raises ``GroupNotFound``, ``TopicNotFound``, ``ClientLimit`` too.
+        """
         group, queues = self._group(request.group), self._queues_of(request.topic)
-        self.delivery.announce(group, queues, request)
+        self._broadcasting.read(
+            group, request, lambda reader: self.delivery.announce(reader, queues, request)
+        )
         return SubscribeReply(is_paused=group.is_paused)
+
+    def leave(self, request: LeaveRequest) -> Membership:
+        """See ``Memberships.leave``; who is gone."""
+        membership = membership_of(request)
+        self.delivery.leave(*membership)
+        return membership
 
     def is_exclusive(self, group: str) -> bool:
         """Whether each queue has one member of the group that reads it."""
@@ -191,30 +241,52 @@ class Consumption:
         return known is not None and known.dispatch is Dispatch.EXCLUSIVE
 
     def cancel(self, parked: Parked, *, answer: bool) -> None:
-        """See ``Delivery.cancel``."""
-        self.delivery.cancel(parked, answer=answer)
+        """See ``Waiting.cancel``."""
+        self.delivery.waiting.cancel(parked, answer=answer)
 
     def settle(self, request: SettleRequest) -> SettleReply:
         """See ``Settling.settle``. Raises ``GroupNotFound``, ``DiskFull``."""
         self._group(request.group)
+        if request.client_id:
+            reader = self._broadcasting.settling(request.group, request.client_id)
+            request = replace(request, group=reader)
         if request.member_id:
             self.receiving.hear(request.group, request.member_id)
         return self.delivery.settle(request)
 
-    def group_stats(self, group: str) -> GroupStats:
-        """Raises ``GroupNotFound``."""
-        self._group(group)
-        return GroupStats(group=group, queues=self._progress.stats(group))
+    def group_stats(self, group: str, client_id: str = "") -> GroupStats:
+        """Raises ``GroupNotFound``; ``BadRequest`` when it has no such client."""
+        config = self._group(group)
+        if not client_id and config.dispatch is not Dispatch.BROADCAST:
+            return GroupStats(group=group, queues=self._progress.stats(group))
+        return GroupStats(
+            group=group,
+            queues=self._broadcasting.stats(config, client_id),
+            dropped_count=self._broadcasting.dropped_count(group, client_id),
+        )
+
+    def group_clients(self, request: GroupClientsRequest) -> GroupClients:
+        """See ``Broadcasting.clients``. Raises ``GroupNotFound`` too."""
+        self._group(request.group)
+        return self._broadcasting.clients(request)
+
+    def group_delete(self, group: str) -> None:
+        """See ``Deletions.group_delete``."""
+        self.deletions.group_delete(group)
+        self._broadcasting.forget_group(group)
 
     def offset_commit(self, request: OffsetCommitRequest) -> OffsetCommitReply:
         """See ``OffsetChanges.commit``. Raises ``GroupNotFound``, ``TopicNotFound`` too."""
         group, queues = self._group(request.group), self._queues_of(request.topic)
-        return self._offset_changes.commit(group, queues, request)
+        return self._broadcasting.read(
+            group, request, lambda reader: self._offset_changes.commit(reader, queues, request)
+        )
 
     def offset_reset(self, request: OffsetResetRequest) -> OffsetResetReply:
         """See ``OffsetChanges.reset``. Raises ``GroupNotFound``, ``TopicNotFound`` too."""
         group, queues = self._group(request.group), self._queues_of(request.topic)
-        return self._offset_changes.reset(group, queues, request)
+        readers = self._broadcasting.readers(group, request.topic, request.client_id)
+        return self._offset_changes.reset(readers, queues, request)
 
     def check_group(self, name: str) -> None:
         """Raises ``GroupNotFound`` unless there is such a group."""
@@ -237,3 +309,8 @@ class Consumption:
         self.kept_sessions.tick()
         self.retries.tick()
         self.schedule.tick()
+        self._broadcasting.tick()
+
+
+def _is_read(consumer_offsets: ConsumerOffsets, group: str) -> bool:
+    return any(split_reader(progress.group)[0] == group for progress in consumer_offsets)

@@ -23,9 +23,8 @@ from storage_engine.catalog import Catalog
 from storage_engine.delivery.consumer_offsets import ConsumerOffsets
 from storage_engine.delivery.delivery import Delivery
 from storage_engine.errors import BadRequest, GroupNotFound, StoreError, TopicNotFound
-from storage_engine.groups.retry_record import (
-    RETRY_TOPIC,
-)
+from storage_engine.groups.clients import split_reader
+from storage_engine.groups.retry_record import RETRY_TOPIC
 from storage_engine.log.commit_log import CommitLog
 from storage_engine.queues.consume_queue import ConsumeQueue
 from storage_engine.queues.consume_queues import ConsumeQueues
@@ -92,7 +91,9 @@ class Deletions:
             raise GroupNotFound(f"group {group} does not exist")
         own = [retry_topic_of(group), dlq_topic_of(group)]
         refusal = GroupNotFound(f"group {group} was deleted")
-        self._empty(own, [], lambda other, topic: other == group or topic in own, refusal)
+        self._empty(
+            own, [], lambda reader, topic: split_reader(reader)[0] == group or topic in own, refusal
+        )
         for topic in own:
             if topic in self._catalog.topics:
                 self._catalog.topic_remove(topic)

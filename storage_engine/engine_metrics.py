@@ -50,6 +50,10 @@ def collect(config: StoreConfig, clock: Clock, watched: Watched, stats: StatsRep
             "Scheduled messages that had nowhere to go when they were due.",
             watched.schedule.undeliverable_count,
         ),
+        "broadcast_dropped_total": (
+            "Messages that clients of broadcast groups could not consume.",
+            watched.clients.dropped_count,
+        ),
         "deleted_segments_total": (
             "Segments deleted by retention.",
             watched.retention.deleted_segment_count,
@@ -85,6 +89,7 @@ def collect(config: StoreConfig, clock: Clock, watched: Watched, stats: StatsRep
         "open_maps": ("Files of consume queues that are mapped.", watched.queues.pool.open_count),
         "topics": ("Topics.", len(watched.catalog.topics)),
         "consumer_groups": ("Consumer groups.", len(watched.catalog.groups)),
+        "broadcast_clients": ("Clients of broadcast groups.", watched.clients.count),
         "inflight_messages": ("Messages under a lease.", watched.delivery.inflight_count),
         "timing_messages": (
             "Scheduled messages and retries that are still to come.",

@@ -6,6 +6,7 @@ import os
 from typing import NamedTuple
 
 from storage_engine.catalog import Catalog
+from storage_engine.delivery.broadcast_clients import BroadcastClients
 from storage_engine.delivery.delivery import Delivery
 from storage_engine.dispatcher import Dispatcher
 from storage_engine.errors import StoreError
@@ -32,6 +33,7 @@ class Watched(NamedTuple):
     quarantine: Quarantine
     retention: Retention
     catalog: Catalog
+    clients: BroadcastClients
     refusal: StoreError | None  # why puts are refused
 
 
@@ -59,7 +61,7 @@ def stats_of(
         flushed_offset=log.flushed_offset,
         indexed_offset=watched.indexer.indexed_offset,
         segment_count=len(log.segments()),
-        parked_count=delivery.parked_count,
+        parked_count=delivery.waiting.count,
         connection_count=connection_count,
         is_writable=watched.refusal is None,
         scheduled_count=schedule.pending_count,

@@ -24,6 +24,7 @@
     ├── FilterInvalid        21  a filter's text that is no filter or exceeds a limit
     ├── CommitRefused        22  an offset that goes backwards, or of a queue that has leases
     ├── SubscriptionConflict 23  other members of the group read the topic through another filter
+    ├── ClientLimit          26  one client of a broadcast group too many
     └── BatchUnknown         27  nobody knows any more what was given out with the message
 
 ``code`` travels in reply frames and never changes its meaning. ``retriable`` says whether the same
@@ -151,6 +152,10 @@ class SubscriptionConflict(StoreError):
 
 class BatchUnknown(StoreError):
     code = 27
+
+
+class ClientLimit(StoreError):
+    code = 26
 
 
 def _by_code() -> dict[int, type[StoreError]]:

@@ -11,8 +11,12 @@ from __future__ import annotations
 from collections import Counter
 from typing import Final
 
+from msgspec.structs import replace
+
 from storage_engine.consumption import Consumption
+from storage_engine.delivery.lease import ON_ITS_WAY
 from storage_engine.delivery.subscription import Subscription
+from storage_engine.groups.clients import split_reader
 from storage_engine.wire.members import GroupMembers, Member, TopicMembers
 
 MEMBERS_MAX: Final = 1_000  # of one topic; those heard of last
@@ -22,9 +26,25 @@ def members_of(consumption: Consumption, group: str) -> GroupMembers:
     """Of all topics that the group has read, by name. Raises ``GroupNotFound``."""
     consumption.check_group(group)
     now_ms = consumption.clock.monotonic_ms()
-    subscriptions = [each for each in consumption.delivery.subscriptions if each.group == group]
-    subscriptions.sort(key=lambda each: each.topic)
-    return GroupMembers(group=group, topics=[_members(each, now_ms) for each in subscriptions])
+    by_topic: dict[str, list[Subscription]] = {}
+    for each in consumption.delivery.subscriptions:
+        if split_reader(each.group)[0] == group:
+            by_topic.setdefault(each.topic, []).append(each)
+    topics = [_of_clients(by_topic[topic], now_ms) for topic in sorted(by_topic)]
+    return GroupMembers(group=group, topics=topics)
+
+
+def _of_clients(subscriptions: list[Subscription], now_ms: int) -> TopicMembers:
+    """Of one topic: the members of a group, or of all clients of a broadcast group."""
+    parts = [_members(each, now_ms) for each in subscriptions]
+    if len(parts) == 1:
+        return parts[0]
+    members = sorted(
+        (member for part in parts for member in part.members),
+        key=lambda member: (member.silent_ms, member.client_id, member.member_id),
+    )
+    is_complete = len(members) <= MEMBERS_MAX and all(part.is_complete for part in parts)
+    return replace(parts[0], members=members[:MEMBERS_MAX], is_complete=is_complete)
 
 
 def _members(subscription: Subscription, now_ms: int) -> TopicMembers:
@@ -32,7 +52,7 @@ def _members(subscription: Subscription, now_ms: int) -> TopicMembers:
         lease.member_id
         for source in subscription.sources
         for lease in source.inflight.values()
-        if lease.generation  # else it is on its way to another place, and nobody has it
+        if lease is not ON_ITS_WAY  # to another place, and nobody has it
     )
     waiting = {parked.request.member_id for parked in subscription.parked}
     silent = subscription.readers.silent_ms(now_ms)
@@ -62,6 +82,7 @@ def _members(subscription: Subscription, now_ms: int) -> TopicMembers:
                 inflight_count=inflight.get(member_id, 0),
                 queue_ids=tuple(queues.get(member_id, ())),
                 zone=members.zone_of(member_id),
+                client_id=split_reader(subscription.group)[1],
             )
             for member_id in shown[:MEMBERS_MAX]
         ],

@@ -52,17 +52,18 @@ class GroupProgress:
         has_retries = any(subscription.retry is not None for subscription in own)
         scheduled = self.scheduled_counts(group) if has_retries else Counter()
         return [
-            self._of(process_queue, subscription, scheduled)
+            self.row(process_queue, subscription, scheduled)
             for subscription in sorted(own, key=lambda each: each.topic)
             for process_queue in subscription.sources
         ]
 
-    def _of(
+    def row(
         self,
         process_queue: ProcessQueue,
         subscription: Subscription,
-        scheduled: Counter[int] | None,
+        scheduled: Counter[int] | None = None,
     ) -> GroupQueueStats:
+        """Progress on one queue of the subscription; ``scheduled`` counts for a retry queue."""
         queue = process_queue.queue
         is_retry = process_queue is subscription.retry
         inflight_count = len(process_queue.inflight)

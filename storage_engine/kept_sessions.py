@@ -22,6 +22,7 @@ from storage_engine.config import StoreConfig
 from storage_engine.delivery.due_heap import DueHeap
 from storage_engine.delivery.process_queue import ProcessQueue
 from storage_engine.errors import BadRequest, StoreBusy, StoreError
+from storage_engine.groups.clients import reader_name
 from storage_engine.notices import Listener, Notices
 from storage_engine.wire.deliveries import LeaseRef, Nack, SettleReply, SettleRequest
 from storage_engine.wire.notices import Notice, NoticeKind
@@ -199,10 +200,11 @@ class KeptSessions:
         """Which of the session's leases are so no more."""
         gone: list[GoneLease] = []
         for held in request.held:
+            who = held.group, held.client_id
             for lease in held.leases:
-                queue = self._find(held.group, lease.topic, lease.queue_id)
+                queue = self._find(reader_name(*who), lease.topic, lease.queue_id)
                 if queue is None:
-                    gone.append(GoneLease(group=held.group, lease=lease, why="deleted"))
+                    gone.append(_gone(who, lease, "deleted"))
                     continue
                 inflight, generation = queue.inflight, lease.lease_generation
                 ended = [
@@ -218,8 +220,7 @@ class KeptSessions:
                         lease_generation=generation,
                         queue_offsets=ended,
                     )
-                    why = "reset" if is_reset else "lease_expired"
-                    gone.append(GoneLease(group=held.group, lease=what, why=why))
+                    gone.append(_gone(who, what, "reset" if is_reset else "lease_expired"))
         return gone
 
     def _release(self, request: SessionKeepRequest) -> None:
@@ -232,12 +233,18 @@ class KeptSessions:
                     queue_offset=queue_offset,
                     delay_ms=0,
                     reason=request.reason,
+                    # What a client of a broadcast group fails to consume would be dropped.
+                    is_release=bool(held.client_id),
                 )
                 for lease in held.leases
                 for queue_offset in lease.queue_offsets
             ]
             self._releases += [
-                SettleRequest(group=held.group, nacks=nacks[at : at + _NACKS_AT_ONCE])
+                SettleRequest(
+                    group=held.group,
+                    nacks=nacks[at : at + _NACKS_AT_ONCE],
+                    client_id=held.client_id,
+                )
                 for at in range(0, len(nacks), _NACKS_AT_ONCE)
             ]
 
@@ -260,6 +267,11 @@ class KeptSessions:
                     "leases were not given back; they end by themselves",
                     extra={"action": "session_release_failed", "reason": str(exc)},
                 )
+
+
+def _gone(who: tuple[str, str], lease: LeaseRef, why: str) -> GoneLease:
+    group, client_id = who
+    return GoneLease(group=group, lease=lease, why=why, client_id=client_id)
 
 
 def _reply(request: SessionKeepRequest, gone: list[GoneLease]) -> SessionTakeReply:

@@ -9,6 +9,9 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from msgspec.structs import replace
+
+from storage_engine.groups.clients import split_reader
 from storage_engine.wire.notices import Notice
 
 
@@ -26,5 +29,9 @@ class Notices:
         self.listeners: dict[Listener, None] = {}
 
     def tell(self, notice: Notice) -> None:
+        """``notice.group`` may be a client of a broadcast group, as a reader of its own."""
+        group, client_id = split_reader(notice.group)
+        if client_id:
+            notice = replace(notice, group=group, client_id=client_id)
         for listener in list(self.listeners):
             listener.hear(notice)

@@ -11,7 +11,9 @@ a retry already is not touched. Loop thread only.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+
+from msgspec.structs import replace
 
 from storage_engine.delivery.consumer_offsets import ConsumerOffsets
 from storage_engine.delivery.delivery import Delivery
@@ -19,6 +21,7 @@ from storage_engine.delivery.process_queue import ProcessQueue
 from storage_engine.delivery.subscription import Subscription
 from storage_engine.errors import BadRequest, CommitRefused, OffsetOutOfRange, QueueNotFound
 from storage_engine.group_progress import GroupProgress, unsettled_count
+from storage_engine.groups.clients import split_reader
 from storage_engine.queues.consume_queue import ConsumeQueue
 from storage_engine.retries import Retries
 from storage_engine.wire.groups import GroupConfig
@@ -89,9 +92,11 @@ class OffsetChanges:
         )
 
     def reset(
-        self, group: GroupConfig, queues: list[ConsumeQueue], request: OffsetResetRequest
+        self, readers: list[GroupConfig], queues: list[ConsumeQueue], request: OffsetResetRequest
     ) -> OffsetResetReply:
-        """Let a group go on from other places; durable on return (one fdatasync). All or none.
+        """Let a group, or clients of a broadcast group, go on from other places; all or none.
+
+        Durable on return (one fdatasync).
 
         A dry run changes nothing and answers the same. A time takes some ten reads of the log for
         each queue.
@@ -103,26 +108,41 @@ class OffsetChanges:
         """
         chosen = _chosen(queues, request.topic, request.queue_ids)
         targets = {queue.queue_id: self._target(queue, request) for queue in chosen}
-        subscription = self._delivery.find(group.group, request.topic)
-        has_started = self._consumer_offsets.has_started(group.group, request.topic)
-        known = subscription.queues if subscription is not None else []
+        subscriptions = [self._delivery.find(each.group, request.topic) for each in readers]
+        known = [each.queues if each is not None else [] for each in subscriptions]
+        started = self._consumer_offsets.has_started
         reply = OffsetResetReply(
             queues=[
-                _change(known[queue.queue_id], targets[queue.queue_id])
-                if queue.queue_id < len(known)
-                else _beginning(queue, targets[queue.queue_id], has_started=has_started)
+                _together(
+                    [
+                        _change(own[queue.queue_id], targets[queue.queue_id])
+                        if queue.queue_id < len(own)
+                        else _beginning(
+                            queue,
+                            targets[queue.queue_id],
+                            has_started=started(reader.group, request.topic),
+                        )
+                        for reader, own in zip(readers, known, strict=True)
+                    ]
+                    or [_beginning(queue, targets[queue.queue_id], has_started=False)]
+                )
                 for queue in chosen
             ],
-            retry_count=_retry_count(subscription),
-            scheduled_count=self._scheduled_count(subscription),
+            retry_count=sum(map(_retry_count, subscriptions)),
+            scheduled_count=_sum_known(map(self._scheduled_count, subscriptions)),
+            client_count=sum(bool(split_reader(each.group)[1]) for each in readers),
         )
         if not request.is_dry_run:
-            old = [queue.queue_id for queue in chosen if queue.queue_id < len(known)]
-            subscription = self._delivery.subscribe(group, request.topic, queues, targets)
-            self._reset([(subscription.queues[at], targets[at]) for at in old], subscription)
+            counts = [len(own) for own in known]  # before they are subscribed to more
+            positions: list[tuple[ProcessQueue, int]] = []
+            for reader, count in zip(readers, counts, strict=True):
+                subscription = self._delivery.subscribe(reader, request.topic, queues, targets)
+                old = [queue.queue_id for queue in chosen if queue.queue_id < count]
+                positions += [(subscription.queues[at], targets[at]) for at in old]
+            self._reset(positions)
         return reply
 
-    def _reset(self, positions: list[tuple[ProcessQueue, int]], owner: Subscription) -> None:
+    def _reset(self, positions: list[tuple[ProcessQueue, int]]) -> None:
         lease_floor = self._delivery.new_floor()
         try:
             self._consumer_offsets.reset(
@@ -135,16 +155,21 @@ class OffsetChanges:
             for process_queue in moved:
                 process_queue.begin_again()
             self._retries.forget(moved)
-            self._tell(
-                Notice(
-                    kind=NoticeKind.RESET,
-                    group=owner.group,
-                    topic=owner.topic,
-                    queue_ids=tuple(sorted(each.queue.queue_id for each in moved)),
-                    lease_floor=lease_floor,
+            queue_ids: dict[Subscription, list[int]] = {}
+            for process_queue in moved:
+                queue_ids.setdefault(process_queue.owner, []).append(process_queue.queue.queue_id)
+            for owner, its in queue_ids.items():
+                self._tell(
+                    Notice(
+                        kind=NoticeKind.RESET,
+                        group=owner.group,
+                        topic=owner.topic,
+                        queue_ids=tuple(sorted(its)),
+                        lease_floor=lease_floor,
+                    )
                 )
-            )
-            self._delivery.serve(owner)
+            for owner in {process_queue.owner for process_queue, _ in positions}:
+                self._delivery.serve(owner)
 
     def _target(self, queue: ConsumeQueue, request: OffsetResetRequest) -> int:
         match request.to:
@@ -222,6 +247,32 @@ def _beginning(queue: ConsumeQueue, to_offset: int, *, has_started: bool) -> Que
         replayed_count=0 if has_started else None,
         inflight_count=0,
     )
+
+
+def _together(changes: list[QueueReset]) -> QueueReset:
+    """The same queue for several readers; a count that one of them has not is unknown."""
+    if len(changes) == 1:
+        return changes[0]
+    return replace(
+        changes[0],
+        from_offset=_known_min([each.from_offset for each in changes]),
+        skipped_count=_sum_known([each.skipped_count for each in changes]),
+        replayed_count=_sum_known([each.replayed_count for each in changes]),
+        inflight_count=sum([each.inflight_count for each in changes]),
+    )
+
+
+def _known_min(offsets: list[int | None]) -> int | None:
+    return min((offset for offset in offsets if offset is not None), default=None)
+
+
+def _sum_known(counts: Iterable[int | None]) -> int | None:
+    total = 0
+    for count in counts:
+        if count is None:
+            return None
+        total += count
+    return total
 
 
 def _retry_count(subscription: Subscription | None) -> int:

@@ -18,6 +18,7 @@ from typing import Final
 from storage_engine.delivery.delivery import Delivery
 from storage_engine.delivery.progress import Progress
 from storage_engine.errors import BadRequest
+from storage_engine.wire.groups import Dispatch
 from storage_engine.wire.observing import (
     ChangedOffset,
     OffsetsChangedReply,
@@ -86,7 +87,12 @@ class OffsetFeed:
         stopped the last time.
         """
         noted = self._noted
-        subscriptions = list(self._delivery.subscriptions)
+        # Clients of broadcast groups come and go, and only the engine knows for how long.
+        subscriptions = [
+            each
+            for each in self._delivery.subscriptions
+            if each.config.dispatch is not Dispatch.BROADCAST
+        ]
         enough = self._sequence + changes_wanted
         live_count = 0
         for _ in range(len(subscriptions)):

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Final, cast
 
 from storage_engine.calls import calls_of
+from storage_engine.consumption import Membership, membership_of
 from storage_engine.delivery.subscription import Delivered, Parked
 from storage_engine.errors import BadFrame, BadRequest, StoreBusy, StoreError
 from storage_engine.listening import Listening
@@ -51,7 +52,6 @@ log = logging.getLogger(__name__)
 
 _BACKLOG_COUNT: Final = 1_024  # clients that come back all at once after a restart
 _MEMBERSHIPS_MAX: Final = 10_000  # that a connection remembers
-_Membership = tuple[str, str, str]  # group, topic, member
 
 
 class Server:
@@ -103,7 +103,7 @@ class _Connection(asyncio.BufferedProtocol):
         self._parked: dict[int, Parked] = {}
         self._puts = PutReplies(server.store, self._reply)
         self._listening = Listening(server.store, self._reply, lambda: self._transport.abort())
-        self._memberships: dict[_Membership, None] = {}  # the latest last
+        self._memberships: dict[Membership, None] = {}  # the latest last
         self._is_waiting_for_disk = False
         self._is_waiting_for_client = False
         self._calls = calls_of(self._store) | {
@@ -264,7 +264,7 @@ class _Connection(asyncio.BufferedProtocol):
         if request_id in self._parked:
             raise BadRequest(f"request id {request_id} is in use")
         if self._store.consumption.is_exclusive(request.group):
-            self._remember((request.group, request.topic, request.member_id))
+            self._remember(membership_of(request))
         parked = self._store.consumption.receive(request, partial(self._received, request_id))
         if parked is not None and not parked.is_done:
             self._parked[request_id] = parked
@@ -287,10 +287,10 @@ class _Connection(asyncio.BufferedProtocol):
     def _subscribe(self, request: Wire) -> Wire:
         assert isinstance(request, SubscribeRequest)
         reply = self._store.consumption.subscribe(request)
-        self._remember((request.group, request.topic, request.member_id))
+        self._remember(membership_of(request))
         return reply
 
-    def _remember(self, membership: _Membership) -> None:
+    def _remember(self, membership: Membership) -> None:
         """Who leaves when the connection ends; those forgotten are gone once they are silent."""
         memberships = self._memberships
         memberships.pop(membership, None)
@@ -305,9 +305,7 @@ class _Connection(asyncio.BufferedProtocol):
 
     def _leave(self, request: Wire) -> Wire:
         assert isinstance(request, LeaveRequest)
-        membership = request.group, request.topic, request.member_id
-        self._memberships.pop(membership, None)
-        self._store.consumption.delivery.leave(*membership)
+        self._memberships.pop(self._store.consumption.leave(request), None)
         return Empty()
 
     def _answered(self, op: int, request_id: int, reply: Wire) -> None:

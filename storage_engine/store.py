@@ -389,7 +389,8 @@ class Store:
         )
         refusal = self._refusal or self.durability.refusal or self.disk.refusal
         more = self.indexer, self._quarantine, self.retention, self.catalog
-        return Watched(*parts, *more, refusal)
+        clients = self.consumption.clients
+        return Watched(*parts, *more, clients, refusal)
 
     def stats(self, connection_count: int) -> StatsReply:
         puts = self.put_count, self.put_bytes

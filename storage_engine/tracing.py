@@ -17,9 +17,11 @@ from typing import Final
 
 from storage_engine.clock import Clock
 from storage_engine.consumption import Consumption
+from storage_engine.delivery.lease import ON_ITS_WAY
 from storage_engine.delivery.process_queue import ProcessQueue
 from storage_engine.delivery.subscription import Subscription
 from storage_engine.errors import BadRequest, TopicNotFound
+from storage_engine.groups.clients import split_reader
 from storage_engine.groups.retry_record import (
     DLQ_LAST_DELIVERY_MS,
     DLQ_REASON,
@@ -122,10 +124,14 @@ class _Trace:
     def _follow(self, topic: str, found: list[TraceHop], scheduled: list[TraceHop]) -> None:
         """What became of it for each group that reads the topic."""
         for count, subscription in enumerate(self._readers(topic)):
-            group = subscription.group
+            group, client_id = split_reader(subscription.group)
             if count == _GROUPS_MAX:
                 self._is_complete = False
                 return
+            if client_id:  # what it fails to consume goes nowhere
+                newest = max(found, key=lambda hop: hop.physical_offset)
+                self._groups.append(self._state(subscription, newest))
+                continue
             retry_topic = retry_topic_of(group)
             own = [hop for hop in scheduled if hop.target_topic == retry_topic]
             own += self._find(retry_topic)
@@ -138,9 +144,10 @@ class _Trace:
     def _readers(self, topic: str) -> Iterator[Subscription]:
         delivery, wanted = self._consumption.delivery, self._request.group
         names = [each.group for each in delivery.subscriptions if each.topic == topic]
-        for name in sorted(names):
+        # Clients of broadcast groups come last: there may be more than are shown.
+        for name in sorted(names, key=lambda each: (bool(split_reader(each)[1]), each)):
             subscription = delivery.find(name, topic)
-            is_ours = name.startswith(self._prefix) and name == (wanted or name)
+            is_ours = name.startswith(self._prefix) and wanted in ("", split_reader(name)[0])
             if subscription is not None and is_ours:
                 yield subscription
 
@@ -189,8 +196,10 @@ class _Trace:
                 state, lease_end_ms, member_id = self._of(process_queue, newest.queue_offset)
                 attempts += process_queue.attempts(newest.queue_offset)
                 attempts += state in (TraceState.IN_FLIGHT, TraceState.MOVING)
+        group, client_id = split_reader(subscription.group)
         return TracedGroup(
-            group=subscription.group,
+            group=group,
+            client_id=client_id,
             topic=subscription.topic,
             state=state,
             place_topic=newest.topic,
@@ -217,7 +226,7 @@ class _Trace:
         progress = process_queue.progress
         lease = process_queue.inflight.get(queue_offset)
         if lease is not None:
-            if not lease.generation:
+            if lease is ON_ITS_WAY:
                 return TraceState.MOVING, 0, ""
             return TraceState.IN_FLIGHT, lease.until_ms, lease.member_id
         if queue_offset in progress.skipped:

@@ -297,9 +297,11 @@ class RestClient:
         path = f"{self._root}/groups/{quote(group, safe='')}:seek"
         return _decode(await self._request("POST", path, content=content), Sought)
 
-    async def lag(self, group: str, topic: str | None) -> GroupLag:
-        """What a group has still to settle, of one topic or of all it has read."""
-        query = "" if topic is None else f"?{urlencode({'topic': topic})}"
+    async def lag(self, group: str, topic: str | None, client_id: str | None = None) -> GroupLag:
+        """What a group or its client has to settle, of one topic or of all it has read."""
+        given = {"topic": topic, "client_id": client_id}
+        wanted = urlencode({name: value for name, value in given.items() if value is not None})
+        query = f"?{wanted}" if wanted else ""
         path = f"{self._root}/groups/{quote(group, safe='')}/lag{query}"
         return _decode(await self._request("GET", path), GroupLag)
 

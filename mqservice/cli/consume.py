@@ -56,6 +56,10 @@ def consume(
             show_default=False,
         ),
     ] = None,
+    client_id: Annotated[
+        str | None,
+        typer.Option("--client-id", help="Which client of a group that broadcasts this is."),
+    ] = None,
     ack: Annotated[
         bool, typer.Option("--ack", help="Settle each message once it was written out.")
     ] = False,
@@ -118,6 +122,7 @@ def consume(
             limits,
             Subprotocol.JSON if json_frames else Subprotocol.MSGPACK,
             output,
+            client_id=client_id,
             is_quiet=quiet,
         )
     )
@@ -153,6 +158,7 @@ async def _consume(
     subprotocol: Subprotocol,
     output: BodyOutput,
     *,
+    client_id: str | None,
     is_quiet: bool,
 ) -> int:
     writer = _Writer(output, topic)
@@ -165,6 +171,7 @@ async def _consume(
         random=Random(),
         on_messages=writer.write,
         on_notice=screen.warn,
+        client_id=client_id,
     )
     interrupted: list[int] = []
 

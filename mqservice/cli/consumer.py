@@ -71,11 +71,13 @@ class Consumer:
         on_messages: Callable[[list[Delivered]], None],
         on_notice: Callable[[str], None],
         backoff: Backoff | None = None,
+        client_id: str | None = None,
     ) -> None:
         self.totals = Totals()
         self._target = target
         self._topic = topic
         self._group = group
+        self._client_id = client_id
         self._subprotocol = subprotocol
         self._limits = limits
         self._random = random
@@ -204,6 +206,7 @@ class _Subscription:
                 group=consumer._group,
                 filter=consumer._limits.filter,
                 credit=frames.Credit(self._window, self._window_bytes),
+                client_id=consumer._client_id,
             )
         )
         receiving: asyncio.Task[list[frames.ServerFrame]] | None = None

@@ -50,6 +50,8 @@ class Subscribe(msgspec.Struct, kw_only=True, omit_defaults=True):
     lease_ms: int | None = None
     auto_extend_ms: int | None = None
     credit: Credit | None = None
+    from_: None = msgspec.field(default=None, name="from")
+    client_id: str | None = None
 
 
 class AddCredit(msgspec.Struct, kw_only=True):

@@ -16,7 +16,7 @@ from rich.table import Table
 from mqservice.cli import screen
 from mqservice.cli.client import RestClient
 from mqservice.cli.errors import ClientError, UsageRefused
-from mqservice.cli.progress import Retries, Sought, TopicLag
+from mqservice.cli.progress import ClientLags, Retries, Sought, TopicLag
 from mqservice.cli.target import BaseUrlOption, KeyOption, NamespaceOption, Target, find_target
 
 app = typer.Typer(no_args_is_help=True, help="Consumer groups: settings, pauses, progress.")
@@ -25,6 +25,10 @@ DECLINED: Final = 1
 _ENDS: Final = ("earliest", "latest")
 _UNKNOWN: Final = "?"
 
+ClientOption = Annotated[
+    str | None,
+    typer.Option("--client-id", help="Only this client of a group that broadcasts."),
+]
 GroupArgument = Annotated[str, typer.Argument(help="The group.")]
 
 
@@ -44,6 +48,7 @@ def seek(
         list[int] | None,
         typer.Option("--queue", min=0, help="Only this queue; may be given several times."),
     ] = None,
+    client_id: ClientOption = None,
     is_sure: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     is_dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Only show what would be done.")
@@ -55,6 +60,8 @@ def seek(
     """Let a group go on from another place of a topic. Shows what that does, and asks first."""
     try:
         wanted = _wanted(to, queues or [])
+        if client_id is not None:
+            wanted["client_id"] = client_id
         target = find_target(base_url, key, namespace)
     except ClientError as exc:
         screen.fail(exc)
@@ -65,6 +72,7 @@ def seek(
 def lag(
     group: GroupArgument,
     topic: Annotated[str | None, typer.Option("--topic", help="Only this topic.")] = None,
+    client_id: ClientOption = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="NDJSON, a line a topic, instead of a table.")
     ] = False,
@@ -77,7 +85,7 @@ def lag(
         target = find_target(base_url, key, namespace)
     except ClientError as exc:
         screen.fail(exc)
-    screen.run(_lag(target, group, topic, as_json=as_json))
+    screen.run(_lag(target, group, topic, client_id, as_json=as_json))
 
 
 def _wanted(to: str, queues: list[int]) -> dict[str, object]:
@@ -134,9 +142,11 @@ def _show(preview: Sought) -> None:
     screen.notice(f"not touched: {_retries(preview.retry)}")
 
 
-async def _lag(target: Target, group: str, topic: str | None, *, as_json: bool) -> int:
+async def _lag(
+    target: Target, group: str, topic: str | None, client_id: str | None, *, as_json: bool
+) -> int:
     async with RestClient(target) as client:
-        found = await client.lag(group, topic)
+        found = await client.lag(group, topic, client_id)
     if as_json:
         for each in found.topics:
             typer.echo(msgspec.json.encode(each))
@@ -145,6 +155,8 @@ async def _lag(target: Target, group: str, topic: str | None, *, as_json: bool) 
         screen.notice(f"group {group} has read no topic yet: its lag is unknown")
     for each in found.topics:
         _show_lag(each)
+    if found.clients is not None:
+        _show_clients(found.clients)
     return 0
 
 
@@ -166,6 +178,15 @@ def _show_lag(topic: TopicLag) -> None:
     table.add_row(topic.topic, "all", "", "", *totals)
     screen.results.print(table)
     screen.notice(f"{topic.topic}: {_retries(topic.retry)}")
+
+
+def _show_clients(found: ClientLags) -> None:
+    table = Table("client", "lag", "ready", "in flight", "dropped", "last seen")
+    for client in found.clients:
+        counts = client.ready, client.inflight, client.dropped
+        table.add_row(client.client_id, _text(client.lag), *map(str, counts), client.seen_at)
+    screen.results.print(table)
+    screen.notice(f"{len(found.clients)} of {found.total} clients")
 
 
 def _retries(retry: Retries) -> str:

@@ -38,6 +38,7 @@ class Policy(enum.StrEnum):
 class Dispatch(enum.StrEnum):
     SHARED = "shared"
     EXCLUSIVE = "exclusive"
+    BROADCAST = "broadcast"
 
 
 class Strategy(enum.StrEnum):
@@ -62,6 +63,10 @@ StartTimeOption = Annotated[
 LeaseOption = Annotated[
     str | None, typer.Option("--lease", help="How long a message is a consumer's: 30s, 5m.")
 ]
+ConsumeTimeoutOption = Annotated[
+    str | None,
+    typer.Option("--consume-timeout", help="How long a consumer can extend that: 10s to 12h."),
+]
 MaxAttemptsOption = Annotated[
     str | None,
     typer.Option("--max-attempts", help=f"Deliveries in all, 1 to 1000, or {UNLIMITED}."),
@@ -85,7 +90,10 @@ CapOption = Annotated[
 ]
 DispatchOption = Annotated[
     Dispatch | None,
-    typer.Option("--dispatch", help="shared: any consumer reads any queue; exclusive: its own."),
+    typer.Option(
+        "--dispatch",
+        help="shared: any consumer reads any queue; exclusive: its own; broadcast: every client.",
+    ),
 ]
 StrategyOption = Annotated[
     Strategy | None,
@@ -126,6 +134,7 @@ class Settings:
     start_from: StartFromOption = None
     start_time: StartTimeOption = None
     lease: LeaseOption = None
+    consume_timeout: ConsumeTimeoutOption = None
     max_attempts: MaxAttemptsOption = None
     retry: RetryOption = None
     delays: DelayOption = None
@@ -151,6 +160,7 @@ class Settings:
             "start_time": self.start_time,
             "start_from": start_from,
             "lease": self.lease,
+            "consume_timeout": self.consume_timeout,
             "dispatch": self.dispatch,
             "strategy": self.strategy,
             "ordered": self.is_ordered,
@@ -354,11 +364,21 @@ async def _list(target: Target, *, as_json: bool) -> int:
     return 0
 
 
-_COLUMNS: Final = ("group", "start from", "lease", "max attempts", "retry", "dispatch", "state")
+_COLUMNS: Final = (
+    "group",
+    "start from",
+    "lease",
+    "consume timeout",
+    "max attempts",
+    "retry",
+    "dispatch",
+    "state",
+)
 
 
 def _row(group: Group) -> tuple[str, ...]:
     attempts = UNLIMITED if group.max_attempts is None else str(group.max_attempts)
     state = "paused" if group.paused else "running"
     retry, dispatch = str(group.retry), group.dispatch_text
-    return group.name, group.start_from, group.lease, attempts, retry, dispatch, state
+    leases = group.lease, group.consume_timeout
+    return group.name, group.start_from, *leases, attempts, retry, dispatch, state

@@ -44,6 +44,7 @@ class GroupState(msgspec.Struct, kw_only=True):
     attempts: int
     consumer: str | None = None
     lease_until: str | None = None
+    client_id: str | None = None
     due_at: str | None = None
 
 
@@ -120,8 +121,9 @@ def _line(event: Event) -> str:
 def _show_groups(groups: list[GroupState]) -> None:
     table = Table("group", "topic", "state", "attempts", "consumer", "until")
     for group in groups:
+        client = "" if group.client_id is None else f", client {group.client_id}"
         table.add_row(
-            group.group,
+            group.group + client,
             group.topic,
             group.state.replace("_", " "),
             str(group.attempts),

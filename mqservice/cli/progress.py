@@ -54,6 +54,25 @@ class TopicLag(msgspec.Struct, kw_only=True):
     queues: list[QueueLag]
 
 
+class ClientLag(msgspec.Struct, kw_only=True):
+    """A client of a group that broadcasts."""
+
+    client_id: str
+    lag: int | None
+    ready: int
+    inflight: int
+    dropped: int
+    seen_at: str
+
+
+class ClientLags(msgspec.Struct, kw_only=True):
+    """The first clients by id, and how many there are in all."""
+
+    total: int
+    clients: list[ClientLag]
+
+
 class GroupLag(msgspec.Struct, kw_only=True):
     group: str
     topics: list[TopicLag]
+    clients: ClientLags | None = None

@@ -43,6 +43,7 @@ class Group(msgspec.Struct, kw_only=True):
     name: str
     start_from: str
     lease: str
+    consume_timeout: str = ""
     max_attempts: int | None
     retry: Retry
     paused: bool
@@ -55,7 +56,7 @@ class Group(msgspec.Struct, kw_only=True):
     @property
     def dispatch_text(self) -> str:
         """Who reads a queue, by which strategy, and whether in its order."""
-        if self.dispatch == "shared":
+        if self.dispatch != "exclusive":
             return self.dispatch + (", ordered" if self.ordered else "")
         return f"{self.dispatch}, {self.strategy}" + (", ordered" if self.ordered else "")
 
@@ -76,6 +77,12 @@ class Client(msgspec.Struct, kw_only=True):
     inflight: int
     zone: str | None = None
     heard_at: str = ""
+    client_id: str | None = None
+
+    @property
+    def shown_name(self) -> str:
+        """With the client that it belongs to, in a broadcast group."""
+        return self.consumer if self.client_id is None else f"{self.client_id}: {self.consumer}"
 
 
 class TopicClients(msgspec.Struct, kw_only=True):

@@ -1,17 +1,18 @@
 """Receipts: what a consumer gives back to settle a message, signed and self-contained.
 
     offset  width  field              notes
-         0      1  version            1
+         0      1  version            1; 2 for a client of a broadcast group
          1      4  queue_id
          5      8  queue_offset
         13      8  lease_generation   which delivery of the message this is
         21      8  expires_ms         end of the lease at delivery; stays on extend
-        29      n  topic              the engine's name, UTF-8
+        29      n  topic              the engine's name, UTF-8; in version 2 behind the client id,
+                                      which has its length before it in one byte
       29+n     16  mac                over group name, 0x00 and all of the above
 
 The text is the base64url of these bytes without padding. The group is part of the MAC, so a receipt
-of another group, tenant or service is as good as noise. Any web process that has the secret can
-settle it.
+of another group, tenant or service is as good as noise; and so is the client, for whom alone it
+settles. Any web process that has the secret can settle it.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from mqservice.delivery.limits import RECEIPT_LIFE_MS
 from mqservice.lib.signing import MAC_BYTES, Signer
 
 VERSION: Final = 1
+CLIENT_VERSION: Final = 2
 HEAD: Final = struct.Struct(">BIqqq")
 assert HEAD.size == 29
 TEXT_CHARS_MAX: Final = 512
@@ -33,13 +35,14 @@ _URL_SAFE: Final = bytes.maketrans(b"+/", b"-_")
 
 
 class Receipt(NamedTuple):
-    """One delivery of one message."""
+    """One delivery of one message; ``client_id`` is empty unless the group broadcasts."""
 
     topic: str
     queue_id: int
     queue_offset: int
     lease_generation: int
     expires_ms: int
+    client_id: str = ""
 
 
 class Receipts:
@@ -49,15 +52,18 @@ class Receipts:
         self._signer = signer
 
     def writer(
-        self, *, group: str, lease_generation: int, expires_ms: int
+        self, *, group: str, lease_generation: int, expires_ms: int, client_id: str = ""
     ) -> Callable[[str, int, int], str]:
         """A function of (topic, queue id, queue offset) for the messages of one delivery."""
         head = group.encode() + b"\0"
         mac = self._signer.mac
+        version = CLIENT_VERSION if client_id else VERSION
+        client = bytes([len(client_id)]) + client_id.encode("ascii") if client_id else b""
 
         def write(topic: str, queue_id: int, queue_offset: int) -> str:
             payload = (
-                HEAD.pack(VERSION, queue_id, queue_offset, lease_generation, expires_ms)
+                HEAD.pack(version, queue_id, queue_offset, lease_generation, expires_ms)
+                + client
                 + topic.encode()
             )
             signed = payload + mac(head + payload)
@@ -78,12 +84,17 @@ class Receipts:
         except (binascii.Error, ValueError):
             return None
         payload, mac = signed[:-MAC_BYTES], signed[-MAC_BYTES:]
-        if len(payload) <= HEAD.size or payload[0] != VERSION:
+        if len(payload) <= HEAD.size or payload[0] not in (VERSION, CLIENT_VERSION):
             return None
         if not self._signer.is_valid(group.encode() + b"\0" + payload, mac):
             return None
-        _, queue_id, queue_offset, lease_generation, expires_ms = HEAD.unpack_from(payload)
+        version, queue_id, queue_offset, lease_generation, expires_ms = HEAD.unpack_from(payload)
         if now_ms > expires_ms + RECEIPT_LIFE_MS:
             return None
-        topic = payload[HEAD.size :].decode()
-        return Receipt(topic, queue_id, queue_offset, lease_generation, expires_ms)
+        topic_at = HEAD.size
+        client_id = ""
+        if version == CLIENT_VERSION:
+            topic_at += 1 + payload[HEAD.size]
+            client_id = payload[HEAD.size + 1 : topic_at].decode("ascii")
+        topic = payload[topic_at:].decode()
+        return Receipt(topic, queue_id, queue_offset, lease_generation, expires_ms, client_id)

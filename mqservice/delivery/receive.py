@@ -18,6 +18,7 @@ import msgspec
 
 from mqservice.accounts.access import Scope
 from mqservice.delivery.bodies import Base64Form, BodyForm, JsonForm, forms_of, split_json_mark
+from mqservice.delivery.clients import client_id_of
 from mqservice.delivery.context import DeliveryContext
 from mqservice.delivery.decoding import Fault, decode
 from mqservice.delivery.filters import FilterForm, filter_of
@@ -59,7 +60,8 @@ class ReceiveOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ``attempt_id``: a receive that is repeated with it, because its answer was lost, gets the same
     messages again as far as they are still leased. ``auto_extend``: the leases last so long while
     the consumer receives or settles, each time within the lease. ``consumer_zone``: where it is,
-    for groups that assign queues by machine rooms.
+    for groups that assign queues by machine rooms. ``client_id``: which client of a broadcast group
+    receives; without a ``consumer_id`` its receives are one member.
     """
 
     max: int = RECEIVE_COUNT_DEFAULT
@@ -73,6 +75,7 @@ class ReceiveOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     auto_extend: str | None = None
     auto_extend_ms: int | None = None
     consumer_zone: str | None = None
+    client_id: str | None = None
 
 
 class ReceivedMessage(msgspec.Struct, frozen=True, gc=False):
@@ -117,6 +120,7 @@ async def receive_messages(context: DeliveryContext, request: Request) -> None:
     options = decode(_decode_options, body) if body else _DEFAULTS
     wanted = filter_of("/filter", options.filter)
     lease_ms = lease_ms_of("/lease", options.lease, options.lease_ms, group.lease_ms)
+    client_id = client_id_of(group, options.client_id)
     order = ReceiveRequest(
         group=group.engine_name,
         topic=topic.engine_name,
@@ -130,9 +134,12 @@ async def receive_messages(context: DeliveryContext, request: Request) -> None:
         attempt_id=options.attempt_id or "",
         auto_extend_ms=_auto_extend_ms_of(options, lease_ms),
         zone=_zone_of(options),
+        client_id=client_id,
     )
     received = await _poll(context, request, order)
-    messages = messages_of(context, received, group=group, as_bytes=takes_msgpack(request))
+    messages = messages_of(
+        context, received, group=group, client_id=client_id, as_bytes=takes_msgpack(request)
+    )
     await answer_struct(request, ReceiveAnswer(messages))
 
 
@@ -149,6 +156,8 @@ def _member_id_of(options: ReceiveOptions, request: Request, group: GroupRoute) 
         if group.is_exclusive:
             detail = "the group has dispatch: exclusive, so consumer_id must say who receives"
             raise Fault("/consumer_id", "BAD_REQUEST", detail)
+        if group.is_broadcast:
+            return f"client-{options.client_id}"
         return f"rest-{request.request_id}" if attempt_id is None else f"attempt-{attempt_id}"
     return consumer_member(options.consumer_id)
 
@@ -259,7 +268,7 @@ async def _poll(context: DeliveryContext, request: Request, order: ReceiveReques
         if poll.done():
             received = poll.result()
             if watch.done():
-                await give_back(context.store, order.group, received)
+                await give_back(context.store, order, received)
                 raise ClientGone
             return received
         if watch.done():
@@ -291,14 +300,15 @@ async def _until_gone(request: Request) -> None:
         pass
 
 
-async def give_back(store: Store, group: str, received: Received) -> None:
+async def give_back(store: Store, order: ReceiveRequest, received: Received) -> None:
     """Make what was leased for nobody available again at once."""
     if not received.records:
         return
     generation = received.head.lease_generation
     await store.settle(
         SettleRequest(
-            group=group,
+            group=order.group,
+            client_id=order.client_id,
             nacks=[
                 Nack(
                     topic=record.topic,
@@ -315,7 +325,12 @@ async def give_back(store: Store, group: str, received: Received) -> None:
 
 
 def messages_of(
-    context: DeliveryContext, received: Received, *, group: GroupRoute, as_bytes: bool
+    context: DeliveryContext,
+    received: Received,
+    *,
+    group: GroupRoute,
+    as_bytes: bool,
+    client_id: str = "",
 ) -> list[ReceivedMessage]:
     """The messages of an answer, each with its receipt."""
     head = received.head
@@ -323,9 +338,10 @@ def messages_of(
         group=group.engine_name,
         lease_generation=head.lease_generation,
         expires_ms=head.first_until_ms or head.lease_until_ms,  # the same receipts when repeated
+        client_id=client_id,
     )
     lease_until = rfc3339(head.lease_until_ms)
-    max_attempts = group.max_reconsume_times + 1 or None
+    max_attempts = 1 if group.is_broadcast else group.max_reconsume_times + 1 or None
     messages = []
     for stored, attempt in zip(received.records, head.attempts, strict=True):
         record = shown_record(stored)

@@ -19,6 +19,7 @@ from typing import Final
 import msgspec
 
 from mqservice.accounts.access import Scope
+from mqservice.delivery.clients import client_id_of
 from mqservice.delivery.context import DeliveryContext
 from mqservice.delivery.decoding import Fault, decode
 from mqservice.delivery.http import Request, answer, read_body
@@ -32,6 +33,7 @@ from mqservice.delivery.limits import (
 from mqservice.delivery.receipts import Receipt
 from mqservice.delivery.receive import consumer_member, group_route, lease_ms_of
 from mqservice.errors import problem_from_store
+from mqservice.groups.routes import GroupRoute
 from mqservice.lib.durations import pick_duration_ms
 from mqservice.lib.problem import CODES
 from mqservice.lib.timestamps import rfc3339
@@ -65,7 +67,9 @@ class ExtendItem(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class SettleOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The request's body. ``consumer_id``: its leases with ``auto_extend`` go on."""
+    """The request's body. ``consumer_id``: its leases with ``auto_extend`` go on, of a broadcast
+    group those of the client that the receipts or ``client_id`` name.
+    """
 
     ack: list[str] = []
     ack_upto: list[str] = []
@@ -73,6 +77,7 @@ class SettleOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     extend: list[ExtendItem] = []
     dead_letter: list[DeadLetterItem] = []
     consumer_id: str | None = None
+    client_id: str | None = None
 
 
 class Extended(msgspec.Struct, frozen=True):
@@ -123,7 +128,7 @@ async def settle_messages(context: DeliveryContext, request: Request) -> None:
             f"one call settles at most {SETTLE_COUNT_MAX} receipts, found {count}",
         )
     member_id = "" if options.consumer_id is None else consumer_member(options.consumer_id)
-    plan = _Plan(context, group.engine_name, group.lease_ms, member_id)
+    plan = _Plan(context, group, member_id, _heard_of(group, options))
     plan.add_acks(options.ack)
     plan.add_ack_up_tos(options.ack_upto)
     plan.add_nacks(options.nack)
@@ -132,13 +137,25 @@ async def settle_messages(context: DeliveryContext, request: Request) -> None:
     await answer(request, 200, _encode(await plan.settle()))
 
 
+def _heard_of(group: GroupRoute, options: SettleOptions) -> list[str]:
+    """The client whose consumer is heard of, "" unless the group broadcasts; none if none is."""
+    client_id = ""
+    if options.client_id is not None:
+        client_id = client_id_of(group, options.client_id)
+    if options.consumer_id is None or (group.is_broadcast and not client_id):
+        return []
+    return [client_id]
+
+
 class _Plan:
     """One settle call: what goes to the engine, and which receipt each part came from."""
 
-    def __init__(self, context: DeliveryContext, group: str, lease_ms: int, member_id: str) -> None:
+    def __init__(
+        self, context: DeliveryContext, group: GroupRoute, member_id: str, heard: list[str]
+    ) -> None:
         self._context = context
-        self._group = group
-        self._lease_ms = lease_ms
+        self._group = group.engine_name
+        self._lease_ms = group.lease_ms
         self._member_id = member_id
         self._now_ms = context.clock.now_ms()
         self._acks: dict[tuple[str, int, int], list[int]] = {}
@@ -146,8 +163,10 @@ class _Plan:
         self._expires_ms: dict[int, int] = {}  # of the receipts of a delivery acked up to one
         self._nacks: list[Nack] = []
         self._extends: list[Extend] = []
-        self._extend_texts: list[str] = []
         self._texts: dict[tuple[str, int, int, int], str] = {}
+        # Of each lease: receipts say for which client they settle, "" unless the group broadcasts.
+        self._client_ids: dict[int, str] = {}
+        self._heard = heard
         self._failed: list[Failed] = []
 
     def add_acks(self, texts: list[str]) -> None:
@@ -204,7 +223,6 @@ class _Plan:
             )
             receipt = self._read(item.receipt)
             if receipt is not None:
-                self._extend_texts.append(item.receipt)
                 self._extends.append(
                     Extend(
                         topic=receipt.topic,
@@ -216,46 +234,61 @@ class _Plan:
                 )
 
     async def settle(self) -> SettleAnswer:
-        """One request to the engine, none if no receipt is valid and no consumer is named."""
-        has_receipts = self._acks or self._ack_up_tos or self._nacks or self._extends
-        if not (has_receipts or self._member_id):
-            return SettleAnswer(0, 0, [], 0, self._failed)
-        reply = await self._context.store.settle(
-            SettleRequest(
-                group=self._group,
-                acks=[
-                    LeaseRef(
-                        topic=topic,
-                        queue_id=queue_id,
-                        lease_generation=generation,
-                        queue_offsets=offsets,
-                    )
-                    for (topic, queue_id, generation), offsets in self._acks.items()
-                ],
-                nacks=self._nacks,
-                extends=self._extends,
-                ack_up_tos=self._ack_up_tos,
-                member_id=self._member_id,
+        """One request to the engine for each client of a broadcast group, one for any other; none
+        if no receipt is valid and no consumer is named.
+        """
+        answer = SettleAnswer(0, 0, [], 0, self._failed)
+        for client_id in dict.fromkeys((*self._client_ids.values(), *self._heard)):
+            request = self._request(client_id)
+            reply = await self._context.store.settle(request)
+            for failure in reply.failures:
+                problem = problem_from_store(error_from_code(failure.code, "refused by the engine"))
+                text = self._text_of(failure, client_id)
+                self._failed.append(Failed(text, problem.code, problem.detail, problem.retryable))
+            extended = [
+                Extended(
+                    self._texts[
+                        extend.topic, extend.queue_id, extend.lease_generation, extend.queue_offset
+                    ],
+                    rfc3339(until_ms),
+                )
+                for extend, until_ms in zip(request.extends, reply.extended_until_ms, strict=True)
+                if until_ms
+            ]
+            answer = SettleAnswer(
+                answer.acked + reply.acked_count,
+                answer.nacked + reply.nacked_count,
+                answer.extended + extended,
+                answer.dead_lettered + reply.dead_lettered_count,
+                self._failed,
             )
-        )
-        for failure in reply.failures:
-            problem = problem_from_store(error_from_code(failure.code, "refused by the engine"))
-            text = self._text_of(failure)
-            self._failed.append(Failed(text, problem.code, problem.detail, problem.retryable))
-        extended = [
-            Extended(text, rfc3339(until_ms))
-            for text, until_ms in zip(self._extend_texts, reply.extended_until_ms, strict=True)
-            if until_ms
-        ]
-        return SettleAnswer(
-            reply.acked_count,
-            reply.nacked_count,
-            extended,
-            reply.dead_lettered_count,
-            self._failed,
+        return answer
+
+    def _request(self, client_id: str) -> SettleRequest:
+        """What is asked for one client; a lease is of one alone."""
+        of = self._client_ids
+        return SettleRequest(
+            group=self._group,
+            client_id=client_id,
+            acks=[
+                LeaseRef(
+                    topic=topic,
+                    queue_id=queue_id,
+                    lease_generation=generation,
+                    queue_offsets=offsets,
+                )
+                for (topic, queue_id, generation), offsets in self._acks.items()
+                if of[generation] == client_id
+            ],
+            nacks=[nack for nack in self._nacks if of[nack.lease_generation] == client_id],
+            extends=[each for each in self._extends if of[each.lease_generation] == client_id],
+            ack_up_tos=[
+                each for each in self._ack_up_tos if of[each.lease_generation] == client_id
+            ],
+            member_id=self._member_id,
         )
 
-    def _text_of(self, failure: SettleFailure) -> str:
+    def _text_of(self, failure: SettleFailure, client_id: str) -> str:
         """The receipt of a failure; one that an ``ack_upto`` stood for is written again."""
         topic, queue_id, queue_offset = failure.topic, failure.queue_id, failure.queue_offset
         generation = failure.lease_generation
@@ -265,6 +298,7 @@ class _Plan:
                 group=self._group,
                 lease_generation=generation,
                 expires_ms=self._expires_ms[generation],
+                client_id=client_id,
             )
             text = write(topic, queue_id, queue_offset)
         return text
@@ -277,6 +311,7 @@ class _Plan:
         self._texts[
             receipt.topic, receipt.queue_id, receipt.lease_generation, receipt.queue_offset
         ] = text
+        self._client_ids[receipt.lease_generation] = receipt.client_id
         return receipt
 
 

@@ -18,7 +18,8 @@ router = Router(tags=["groups"])
 
 class ClientOut(Schema):
     """``consumer``: its consumer_id, or the service's own name of a socket or request that has
-    none. ``queues``: assigned to it; null in a shared group, where it may have any.
+    none. ``queues``: assigned to it; null in a shared group, where it may have any, and in a
+    broadcast one, where each ``client_id`` has all of them.
     """
 
     consumer: str
@@ -27,6 +28,7 @@ class ClientOut(Schema):
     inflight: int
     zone: str | None
     heard_at: str
+    client_id: str | None
 
     @classmethod
     def of(cls, member: Member, *, is_exclusive: bool, now_ms: int) -> ClientOut:
@@ -37,12 +39,14 @@ class ClientOut(Schema):
             inflight=member.inflight_count,
             zone=member.zone or None,
             heard_at=rfc3339(now_ms - member.silent_ms),
+            client_id=member.client_id or None,
         )
 
 
 class TopicClientsOut(Schema):
-    """``generation`` counts the changes of assignment; null in a shared group. ``unassigned``: the
-    queues that nobody reads. ``is_complete``: whether ``clients`` are all; the latest come first.
+    """``generation`` counts the changes of assignment, ``unassigned`` are the queues that nobody
+    reads; both null unless the group is exclusive. ``is_complete``: whether ``clients`` are all;
+    the latest come first.
     """
 
     topic: str

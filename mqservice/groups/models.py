@@ -14,6 +14,9 @@ from mqservice.lib.names import NAME_CHARS_MAX, engine_name
 LEASE_MS_DEFAULT = 60 * SECOND_MS
 LEASE_MS_MIN = 1 * SECOND_MS
 LEASE_MS_MAX = 12 * HOUR_MS
+CONSUME_TIMEOUT_MS_DEFAULT = 3 * HOUR_MS
+CONSUME_TIMEOUT_MS_MIN = 10 * SECOND_MS
+CONSUME_TIMEOUT_MS_MAX = 12 * HOUR_MS
 RECONSUME_TIMES_DEFAULT = 16
 RECONSUME_FOR_EVER = -1
 RECONSUME_TIMES_MAX = 1_000  # of rows from before there were 1,000 attempts at most
@@ -30,10 +33,13 @@ class StartFrom(enum.StrEnum):
 
 
 class Dispatch(enum.StrEnum):
-    """Who reads a queue: any consumer at any time, or the one that it is assigned to."""
+    """Who reads a queue: any consumer at any time, the one that it is assigned to, or each client
+    for itself.
+    """
 
     SHARED = "shared"
     EXCLUSIVE = "exclusive"
+    BROADCAST = "broadcast"
 
 
 class AssignmentStrategy(enum.StrEnum):
@@ -48,7 +54,9 @@ class AssignmentStrategy(enum.StrEnum):
 
 
 class ConsumerGroup(models.Model):
-    """A named set of consumers that share the messages of the topics they read."""
+    """A named set of consumers that share the messages of the topics they read, or of which each
+    client gets all of them.
+    """
 
     namespace = models.ForeignKey(Namespace, on_delete=models.PROTECT, related_name="groups")
     name = models.CharField(max_length=NAME_CHARS_MAX)
@@ -59,6 +67,7 @@ class ConsumerGroup(models.Model):
     )
     start_ms = models.PositiveBigIntegerField(default=0)  # epoch; counts for TIMESTAMP only
     lease_ms = models.PositiveIntegerField(default=LEASE_MS_DEFAULT)
+    consume_timeout_ms = models.PositiveIntegerField(default=CONSUME_TIMEOUT_MS_DEFAULT)
     max_reconsume_times = models.SmallIntegerField(default=RECONSUME_TIMES_DEFAULT)
     retry = models.JSONField(default=stored_levels)
     is_paused = models.BooleanField(default=False)
@@ -77,6 +86,13 @@ class ConsumerGroup(models.Model):
             models.CheckConstraint(
                 condition=models.Q(lease_ms__gte=LEASE_MS_MIN, lease_ms__lte=LEASE_MS_MAX),
                 name="group_lease_range",
+            ),
+            models.CheckConstraint(
+                condition=models.Q(
+                    consume_timeout_ms__gte=CONSUME_TIMEOUT_MS_MIN,
+                    consume_timeout_ms__lte=CONSUME_TIMEOUT_MS_MAX,
+                ),
+                name="group_consume_timeout_range",
             ),
             models.CheckConstraint(
                 condition=models.Q(

@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 from ninja import Router
+from pydantic import Field
 
 from mqservice.accounts.access import Scope
 from mqservice.accounts.models import Namespace
 from mqservice.accounts.queries import get_namespace
 from mqservice.accounts.rest import AuthedRequest
+from mqservice.groups.broadcast_clients import (
+    CLIENTS_DEFAULT,
+    CLIENTS_MAX,
+    client_id_of,
+    client_page,
+)
+from mqservice.groups.models import Dispatch
 from mqservice.groups.offset_schemas import (
     CommitIn,
     CommitOut,
@@ -16,7 +26,7 @@ from mqservice.groups.offset_schemas import (
     SeekIn,
     SeekOut,
 )
-from mqservice.groups.offsets import commit, preview_seek, progress_rows, seek
+from mqservice.groups.offsets import commit, preview_seek, progress_of, seek
 from mqservice.groups.queries import get_group
 from mqservice.lib.clock import SystemClock
 from mqservice.lib.problem import Problem, ProblemItem
@@ -31,16 +41,18 @@ router = Router(tags=["offsets"])
 def seek_group(request: AuthedRequest, ns: str, group: str, body: SeekIn) -> SeekOut:
     """Let a group go on from another place of a topic, or say what that would do.
 
+    Of a group that broadcasts all clients that have read the topic, or ``client_id``.
+
     Four queries and an audit entry, one call to the engine.
     """
     namespace = get_namespace(request.auth, ns)
     request.auth.require(Scope.MANAGE)
     row = get_group(namespace, group)
     topic = _topic_of(namespace, body.topic)
-    target = body.target(topic.queue_count)
+    target = body.target(topic.queue_count, client_id_of(row, body.client_id))
     if body.dry_run:
-        return SeekOut.of(row.name, body, preview_seek(row, topic, target))
-    return SeekOut.of(row.name, body, seek(request.auth, row, topic, target))
+        return SeekOut.of(row, body, preview_seek(row, topic, target))
+    return SeekOut.of(row, body, seek(request.auth, row, topic, target))
 
 
 @router.post("/ns/{ns}/groups/{group}/offsets:commit", response=CommitOut)
@@ -51,31 +63,56 @@ def commit_offset(request: AuthedRequest, ns: str, group: str, body: CommitIn) -
     row = get_group(namespace, group)
     topic = _topic_of(namespace, body.topic)
     body.check(topic.queue_count)
-    return CommitOut.of(body, commit(row, topic, body.queue, body.offset))
+    client_id = client_id_of(row, body.client_id, is_needed=True)
+    return CommitOut.of(body, commit(row, topic, body.queue, body.offset, client_id=client_id))
 
 
 @router.get("/ns/{ns}/groups/{group}/offsets", response=OffsetsOut)
 def read_offsets(
-    request: AuthedRequest, ns: str, group: str, topic: str | None = None
+    request: AuthedRequest,
+    ns: str,
+    group: str,
+    topic: str | None = None,
+    client_id: str | None = None,
 ) -> OffsetsOut:
     """Where the group stands, of one topic or of all it has read. Two queries, one call."""
     namespace = get_namespace(request.auth, ns)
     row = get_group(namespace, group)
     wanted = None if topic is None else get_topic(namespace, topic)
-    return OffsetsOut.of(row.name, _rows_of(progress_rows(row), wanted))
+    stats = progress_of(row, client_id_of(row, client_id))
+    return OffsetsOut.of(row.name, _rows_of(stats.queues, wanted))
 
 
 @router.get("/ns/{ns}/groups/{group}/lag", response=GroupLagOut)
-def read_lag(request: AuthedRequest, ns: str, group: str, topic: str | None = None) -> GroupLagOut:
-    """What the group has still to settle, and how old that is. Two queries, one call."""
+def read_lag(
+    request: AuthedRequest,
+    ns: str,
+    group: str,
+    topic: str | None = None,
+    client_id: str | None = None,
+    after: str = "",
+    limit: Annotated[int, Field(ge=1, le=CLIENTS_MAX)] = CLIENTS_DEFAULT,
+) -> GroupLagOut:
+    """What the group has still to settle, and how old that is. Two queries, one call.
+
+    With dispatch: broadcast also a page of its clients, or only ``client_id``; one call more.
+    """
     namespace = get_namespace(request.auth, ns)
     row = get_group(namespace, group)
     wanted = None if topic is None else get_topic(namespace, topic)
-    rows = _rows_of(progress_rows(row), wanted)
+    reader = client_id_of(row, client_id)
+    stats = progress_of(row, reader)
+    rows = _rows_of(stats.queues, wanted)
     names = sorted({each.topic for each in rows if not each.retry_of})
     if wanted is not None:
         names = [wanted.engine_name]
-    return GroupLagOut.of(row.name, rows, names, SystemClock().now_ms())
+    shown = GroupLagOut.of(row.name, rows, names, SystemClock().now_ms())
+    if row.dispatch == Dispatch.BROADCAST:
+        shown.client_id, shown.dropped = client_id, stats.dropped_count
+        if client_id is None:
+            engine_topic = "" if wanted is None else wanted.engine_name
+            shown.clients = client_page(row, engine_topic, after=after, limit=limit)
+    return shown
 
 
 def _rows_of(rows: list[GroupQueueStats], topic: Topic | None) -> list[GroupQueueStats]:

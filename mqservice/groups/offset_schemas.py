@@ -7,6 +7,8 @@ from typing import Annotated, Any, Final
 from ninja import Schema
 from pydantic import ConfigDict, Field
 
+from mqservice.groups.broadcast_clients import ClientsOut
+from mqservice.groups.models import ConsumerGroup, Dispatch
 from mqservice.groups.offsets import SeekTarget
 from mqservice.groups.queries import lag
 from mqservice.lib.names import ENGINE_SEPARATOR
@@ -29,15 +31,16 @@ class SeekIn(Schema):
     topic: str
     to: Any  # reason: `target` reads it, so that each fault has its own pointer
     queues: list[Annotated[int, Field(strict=True)]] | None = None
+    client_id: str | None = None
     dry_run: bool = Field(default=False, strict=True)
 
-    def target(self, queue_count: int) -> SeekTarget:
+    def target(self, queue_count: int, client_id: str = "") -> SeekTarget:
         """Raises Problem BAD_REQUEST with a pointer."""
         queue_ids = self._queue_ids(queue_count)
         if isinstance(self.to, str):
             if self.to not in _ENDS:
                 raise refused("/to", _FORMS)
-            return SeekTarget(to=_ENDS[self.to], queue_ids=queue_ids)
+            return SeekTarget(to=_ENDS[self.to], queue_ids=queue_ids, client_id=client_id)
         if not isinstance(self.to, dict) or self.to.keys() not in ({"time"}, {"offset", "queue"}):
             raise refused("/to", _FORMS)
         if "time" in self.to:
@@ -45,13 +48,16 @@ class SeekIn(Schema):
             if not isinstance(time, str):
                 raise refused("/to/time", "an RFC 3339 time such as 2026-12-01T08:00:00.000Z")
             value = time_ms("/to/time", time)
-            return SeekTarget(to=ResetTo.TIMESTAMP, value=value, queue_ids=queue_ids)
+            return SeekTarget(
+                to=ResetTo.TIMESTAMP, value=value, queue_ids=queue_ids, client_id=client_id
+            )
         if self.queues is not None:
             raise refused("/queues", "an offset belongs to the one queue in to")
         return SeekTarget(
             to=ResetTo.OFFSET,
             value=_number("/to/offset", self.to["offset"], OFFSET_MAX),
             queue_ids=(_number("/to/queue", self.to["queue"], queue_count - 1),),
+            client_id=client_id,
         )
 
     def _queue_ids(self, queue_count: int) -> tuple[int, ...]:
@@ -73,6 +79,7 @@ class CommitIn(Schema):
     topic: str
     queue: int = Field(strict=True)
     offset: int = Field(strict=True)
+    client_id: str | None = None
 
     def check(self, queue_count: int) -> None:
         """Raises Problem BAD_REQUEST with a pointer."""
@@ -121,10 +128,15 @@ class SeekQueueOut(Schema):
 
 
 class SeekOut(Schema):
-    """What a seek did, or would do. Messages of ``retry`` are not touched."""
+    """What a seek did, or would do. Messages of ``retry`` are not touched.
+
+    ``clients``: how many of a broadcast group it concerns, else null. With several the counts are
+    of all together, and ``from_offset`` is the lowest.
+    """
 
     group: str
     topic: str
+    clients: int | None
     dry_run: bool
     skipped: int | None
     replayed: int | None
@@ -132,9 +144,10 @@ class SeekOut(Schema):
     queues: list[SeekQueueOut]
 
     @classmethod
-    def of(cls, group: str, seek: SeekIn, reply: OffsetResetReply) -> SeekOut:
+    def of(cls, group: ConsumerGroup, seek: SeekIn, reply: OffsetResetReply) -> SeekOut:
         return cls(
-            group=group,
+            group=group.name,
+            clients=reply.client_count if group.dispatch == Dispatch.BROADCAST else None,
             topic=seek.topic,
             dry_run=seek.dry_run,
             skipped=_total([queue.skipped_count for queue in reply.queues]),
@@ -251,9 +264,17 @@ class TopicProgressOut(Schema):
 
 
 class GroupLagOut(Schema):
-    """Over the topics below, each of them in its own right."""
+    """Over the topics below, each of them in its own right.
+
+    For a group that broadcasts each queue is that of the client furthest behind, or of the one
+    ``client_id``; ``dropped`` counts what could not be consumed since the engine's start. For
+    others these are null.
+    """
 
     group: str
+    client_id: str | None = None
+    dropped: int | None = None
+    clients: ClientsOut | None = None
     lag: int | None
     lag_ms: int | None
     ready: int | None

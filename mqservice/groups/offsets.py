@@ -18,8 +18,8 @@ from mqservice.errors import problem_from_store
 from mqservice.groups.models import ConsumerGroup
 from mqservice.lib.problem import Problem, ProblemItem
 from mqservice.store import (
-    GroupQueueStats,
-    GroupRef,
+    GroupStats,
+    GroupStatsRequest,
     OffsetCommitReply,
     OffsetCommitRequest,
     OffsetOutOfRange,
@@ -38,32 +38,43 @@ SEEK_ACTION: Final = "group.seek"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeekTarget:
-    """Where to; ``value`` is a time (epoch ms) or an offset. No queue ids: all queues."""
+    """Where to; ``value`` is a time (epoch ms) or an offset. No queue ids: all queues.
+
+    No client id: the group, or all clients of one that broadcasts.
+    """
 
     to: ResetTo
     value: int = 0
     queue_ids: tuple[int, ...] = ()
+    client_id: str = ""
 
 
-def progress_rows(group: ConsumerGroup) -> list[GroupQueueStats]:
-    """Per queue that the group has read, and per queue of its retry topic. One call to the engine.
+def progress_of(group: ConsumerGroup, client_id: str = "") -> GroupStats:
+    """Per queue that the group, or its client, has read, and per queue of its retry topic.
 
-    Raises Problem when the engine cannot tell.
+    One call to the engine. Raises Problem when the engine cannot tell, or knows no such client.
     """
+    request = GroupStatsRequest(group=group.engine_name, client_id=client_id)
     try:
         with blocking_client() as client:
-            return client.group_stats(GroupRef(group=group.engine_name)).queues
+            return client.group_stats(request)
     except StoreError as exc:
         raise problem_from_store(exc) from exc
 
 
-def commit(group: ConsumerGroup, topic: Topic, queue_id: int, offset: int) -> OffsetCommitReply:
+def commit(
+    group: ConsumerGroup, topic: Topic, queue_id: int, offset: int, *, client_id: str = ""
+) -> OffsetCommitReply:
     """Settle all of a queue below ``offset``. One call to the engine.
 
     Raises Problem: BAD_REQUEST out of range, CONFLICT backwards or beside leases.
     """
     request = OffsetCommitRequest(
-        group=group.engine_name, topic=topic.engine_name, queue_id=queue_id, offset=offset
+        group=group.engine_name,
+        topic=topic.engine_name,
+        queue_id=queue_id,
+        offset=offset,
+        client_id=client_id,
     )
     try:
         with blocking_client() as client:
@@ -92,6 +103,7 @@ def seek(
         "topic": topic.name,
         "to": target.to.value,
         "value": target.value,
+        **({"client_id": target.client_id} if target.client_id else {}),
     }
     reply: OffsetResetReply | None = None
     with transaction.atomic():
@@ -135,6 +147,7 @@ def _reset(
                 value=target.value,
                 queue_ids=target.queue_ids,
                 is_dry_run=is_dry_run,
+                client_id=target.client_id,
             )
         )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from mqservice.groups.models import ConsumerGroup, Dispatch
+from mqservice.groups.models import CONSUME_TIMEOUT_MS_DEFAULT, ConsumerGroup, Dispatch
 from mqservice.lib.names import engine_name
 
 
@@ -17,7 +17,9 @@ class GroupRoute:
     engine_name: str
     lease_ms: int
     max_reconsume_times: int
+    consume_timeout_ms: int = CONSUME_TIMEOUT_MS_DEFAULT
     is_exclusive: bool = False
+    is_broadcast: bool = False
 
 
 def find_group_route(tenant_id: int, namespace: str, name: str) -> GroupRoute | None:
@@ -33,5 +35,7 @@ def find_group_route(tenant_id: int, namespace: str, name: str) -> GroupRoute | 
         engine_name=engine_name(namespace=namespace, name=name),
         lease_ms=group.lease_ms,
         max_reconsume_times=group.max_reconsume_times,
+        consume_timeout_ms=group.consume_timeout_ms,
         is_exclusive=group.dispatch == Dispatch.EXCLUSIVE,
+        is_broadcast=group.dispatch == Dispatch.BROADCAST,
     )

@@ -10,6 +10,8 @@ from mqservice.groups.assignment import assignment_of, read_assignment, shown_as
 from mqservice.groups.models import (
     ATTEMPTS_MAX,
     BATCH_PER_GROUP_MAX,
+    CONSUME_TIMEOUT_MS_MAX,
+    CONSUME_TIMEOUT_MS_MIN,
     LEASE_MS_MAX,
     LEASE_MS_MIN,
     RECONSUME_FOR_EVER,
@@ -42,6 +44,9 @@ def read_change(body: bytes) -> GroupChange:
         start_from=fields.choice("start_from", StartFrom),
         start_ms=fields.time_ms("start_time"),
         lease_ms=fields.duration_ms("lease", LEASE_MS_MIN, LEASE_MS_MAX),
+        consume_timeout_ms=fields.duration_ms(
+            "consume_timeout", CONSUME_TIMEOUT_MS_MIN, CONSUME_TIMEOUT_MS_MAX
+        ),
         max_reconsume_times=_read_reconsume_times(fields),
         retry=read_retry(fields),
         dispatch=fields.choice("dispatch", Dispatch),
@@ -102,6 +107,8 @@ class GroupOut(Schema):
     start_time: str | None
     lease: str
     lease_ms: int
+    consume_timeout: str
+    consume_timeout_ms: int
     max_attempts: int | None
     retry: dict[str, Any]  # reason: one of three forms, made by shown_retry
     paused: bool
@@ -123,6 +130,8 @@ class GroupOut(Schema):
             start_time=rfc3339(group.start_ms) if group.start_from == StartFrom.TIMESTAMP else None,
             lease=format_duration_ms(group.lease_ms),
             lease_ms=group.lease_ms,
+            consume_timeout=format_duration_ms(group.consume_timeout_ms),
+            consume_timeout_ms=group.consume_timeout_ms,
             max_attempts=group.max_reconsume_times + 1 or None,
             retry=shown_retry(policy_of(group.retry)),
             paused=group.is_paused,

@@ -46,6 +46,7 @@ class GroupChange:
     start_from: StartFrom | None = None
     start_ms: int | None = None
     lease_ms: int | None = None
+    consume_timeout_ms: int | None = None
     max_reconsume_times: int | None = None
     retry: RetryPolicy | None = None
     is_paused: bool | None = None
@@ -87,6 +88,9 @@ def put_group(
         assignment_of(group.assignment).check(Strategy(group.strategy), QUEUE_COUNT_MAX)
     except BadRequest as exc:
         raise _setting("/assignment", str(exc)) from exc
+    if group.lease_ms > group.consume_timeout_ms:
+        raise _setting("/consume_timeout", f"is less than the lease, {group.lease_ms} ms")
+    _refuse_what_broadcast_has_not(group)
     if is_new or is_changed:
         group.revision = 1 if is_new else group.revision + 1
         group.save()
@@ -136,6 +140,7 @@ def put_in_engine(group: ConsumerGroup) -> None:
         start_from=EngineStartFrom(group.start_from),
         start_ms=group.start_ms if group.start_from == StartFrom.TIMESTAMP else 0,
         lease_ms=group.lease_ms,
+        consume_timeout_ms=group.consume_timeout_ms,
         max_reconsume_times=group.max_reconsume_times,
         retry=policy_of(group.retry),
         is_paused=group.is_paused,
@@ -166,6 +171,30 @@ def _setting(pointer: str, detail: str) -> Problem:
     return refused(pointer, detail, "ILLEGAL_SETTING")
 
 
+def _refuse_what_broadcast_has_not(group: ConsumerGroup) -> None:
+    """Its clients drop what they cannot consume, and nobody shares queues."""
+    if group.dispatch != Dispatch.BROADCAST:
+        return
+    plain = ConsumerGroup()
+    for field, pointer, what in (
+        ("strategy", "/strategy", "no queues are assigned"),
+        ("assignment", "/assignment", "no queues are assigned"),
+        ("is_ordered", "/ordered", "no message waits for another"),
+        ("batch_per_group", "/batch_per_group", "nothing is ordered by message group"),
+        ("retry", "/retry", "what fails is dropped, not delivered again"),
+        ("max_reconsume_times", "/max_attempts", "what fails is dropped, not delivered again"),
+    ):
+        if getattr(group, field) != getattr(plain, field):
+            raise _setting(pointer, f"is not for dispatch: broadcast, where {what}")
+
+
+def _consume_timeout_ms(change: GroupChange, group: ConsumerGroup) -> int | None:
+    """Where only a lease is given that is longer, it takes the timeout along."""
+    if change.consume_timeout_ms is None and change.lease_ms is not None:
+        return max(group.consume_timeout_ms, change.lease_ms)
+    return change.consume_timeout_ms
+
+
 def _apply(change: GroupChange, group: ConsumerGroup) -> bool:
     """Set what ``change`` gives; whether anything became different."""
     retry = None if change.retry is None else stored_policy(change.retry)
@@ -175,6 +204,7 @@ def _apply(change: GroupChange, group: ConsumerGroup) -> bool:
         ("start_from", change.start_from),
         ("start_ms", change.start_ms),
         ("lease_ms", change.lease_ms),
+        ("consume_timeout_ms", _consume_timeout_ms(change, group)),
         ("max_reconsume_times", change.max_reconsume_times),
         ("retry", retry),
         ("is_paused", change.is_paused),

@@ -51,7 +51,8 @@ class GroupStateOut(Schema):
     """What the message is to a group now.
 
     ``state``: ready, in_flight, waiting (in its place, ordered groups), moving, scheduled, settled,
-    skipped (by the group's filter), dead, redriven, purged, expired, unknown.
+    skipped (by the group's filter), dead, redriven, purged, expired, unknown. Each ``client_id`` of
+    a broadcast group has one of its own.
     """
 
     group: str
@@ -61,6 +62,7 @@ class GroupStateOut(Schema):
     consumer: str | None
     lease_until: str | None
     due_at: str | None
+    client_id: str | None
 
     @classmethod
     def of(cls, road: Road, group: TracedGroup) -> GroupStateOut:
@@ -77,6 +79,7 @@ class GroupStateOut(Schema):
             consumer=shown_member(group.member_id) or None,
             lease_until=until if is_leased else None,
             due_at=None if is_leased else until,
+            client_id=group.client_id or None,
         )
 
 

@@ -6,10 +6,11 @@
 
 As SQS does with its ReceiveRequestAttemptId: for five minutes after the first answer a receive of
 the same member with the same id gives the messages that it got and still has, with the same
-receipts, and their leases begin anew. What was settled or has lost its lease meanwhile is not among
-them; when nothing is left the receive is one like any other. Who repeats gets no new attempt
-counted. Only so many messages are remembered; a repeat of what was forgotten gets others, and the
-first ones come when their lease ends. Loop thread only.
+receipts, and their leases begin anew, up to the consume timeout of the first delivery. What was
+settled or has lost its lease meanwhile is not among them; when nothing is left the receive is one
+like any other. Who repeats gets no new attempt counted. Only so many messages are remembered; a
+repeat of what was forgotten gets others, and the first ones come when their lease ends. Loop thread
+only.
 """
 
 from __future__ import annotations
@@ -109,6 +110,10 @@ class Attempts:
         """The messages still under their lease, under one that begins now."""
         first = delivered.lease
         assert first is not None
+        now_ms = self._clock.monotonic_ms()
+        lease_ms = min(request.lease_ms, first.deadline_ms - now_ms)
+        if lease_ms <= 0:
+            return None  # the next tick takes them
         places = [(queue, offset) for queue, offsets in first.parts for offset in offsets]
         renewed = first.renewed()
         records: list[tuple[int, int]] = []
@@ -131,8 +136,8 @@ class Attempts:
         if not records:
             return None
         renewed.is_repeated = True
-        renewed.until_ms = self._clock.now_ms() + request.lease_ms
-        self._lease_until(self._clock.monotonic_ms() + request.lease_ms, renewed)
+        renewed.until_ms, renewed.ends_ms = self._clock.now_ms() + lease_ms, now_ms + lease_ms
+        self._lease_until(renewed.ends_ms, renewed)
         return Delivered(
             first.generation,
             renewed.until_ms,

@@ -39,13 +39,14 @@ Table = dict[str, dict[int, int]]  # ``topic@group`` → queue id → a number
 
 class Snapshot(NamedTuple):
     """Consumer offsets at one moment; how often each was reset, where it was, and which leases
-    that ended.
+    that ended; when each client of a broadcast group was last seen.
     """
 
     offsets: Table
     resets: Table
     lease_floors: Table
     beginning: Beginning
+    client_seen_ms: dict[str, int]
 
 
 class _OffsetFile(msgspec.Struct):
@@ -53,13 +54,14 @@ class _OffsetFile(msgspec.Struct):
 
     ``resetTable`` and ``leaseFloorTable`` are ours: how often that was reset, where it was, and
     from which lease generation on receipts count. ``beginning`` too: with which of both new
-    progress begins.
+    progress begins; and ``clientSeenTable``: group and client → epoch ms.
     """
 
     offsetTable: dict[str, dict[int, int]] = {}
     resetTable: dict[str, dict[int, int]] | msgspec.UnsetType = msgspec.UNSET
     leaseFloorTable: dict[str, dict[int, int]] | msgspec.UnsetType = msgspec.UNSET
     beginning: Beginning | msgspec.UnsetType = msgspec.UNSET
+    clientSeenTable: dict[str, int] | msgspec.UnsetType = msgspec.UNSET
 
 
 class ConsumerOffsets:
@@ -78,6 +80,8 @@ class ConsumerOffsets:
         # receipt, must not settle one for a new group of the same name.
         self._beginning = Beginning()
         self._dropped: dict[tuple[str, str], None] = {}  # since the last snapshot
+        # Group and client → epoch ms; ``broadcast_clients`` keeps it, here it is only written down.
+        self.client_seen_ms: dict[str, int] = {}
 
     def load(self) -> None:
         """Read the saved table and replay the journal over it.
@@ -94,7 +98,7 @@ class ConsumerOffsets:
         except (msgspec.DecodeError, msgspec.ValidationError) as exc:
             raise StoreCorrupt(f"{self._path}: {exc}") from exc
         for name, offsets in saved.offsetTable.items():
-            topic, _, group = name.rpartition("@")
+            topic, _, group = name.partition("@")  # the group may be one's client, with another @
             reset_counts = saved.resetTable.get(name, {}) if saved.resetTable else {}
             floors = saved.leaseFloorTable.get(name, {}) if saved.leaseFloorTable else {}
             for queue_id, consumer_offset in offsets.items():
@@ -102,6 +106,7 @@ class ConsumerOffsets:
                 progress.reset_count = reset_counts.get(queue_id, 0)
                 progress.lease_floor = floors.get(queue_id, 0)
         self._beginning = saved.beginning or Beginning()
+        self.client_seen_ms = saved.clientSeenTable or {}
         for entry in self._journal.open():
             self._replay(entry)
         for progress in self:
@@ -140,11 +145,14 @@ class ConsumerOffsets:
         """True when the group has read the topic before."""
         return (group, topic) in self._table
 
-    def begin(self, group: str, topic: str, positions: dict[int, int]) -> None:
+    def begin(
+        self, group: str, topic: str, positions: dict[int, int], *, is_synced: bool = True
+    ) -> None:
         """A group's first positions on queues of a topic, by queue id; all or none.
 
         Durable on return (one fdatasync): begun again after a power cut, ``latest`` would be later
-        and skip messages. Raises ``DiskFull``, ``SyncFailed``.
+        and skip messages. Unless ``is_synced`` it may be begun again. Raises ``DiskFull``,
+        ``SyncFailed``.
         """
         begun = []
         for queue_id, consumer_offset in positions.items():
@@ -155,7 +163,8 @@ class ConsumerOffsets:
             self._journal.write_resets(begun)
         else:
             self._journal.write_positions(group, topic, positions)
-        self._journal.sync()
+        if is_synced:
+            self._journal.sync()
         by_queue = self._table.setdefault((group, topic), {})
         by_queue.update({progress.queue_id: progress for progress in begun})
 
@@ -222,7 +231,8 @@ class ConsumerOffsets:
             self._failed.clear()
 
     def settle_moved(self, progress: Progress, runs: list[Run]) -> None:
-        """Settle messages whose place others have taken that are durable; cannot fail.
+        """Settle messages whose place others have taken that are durable, or that are given up;
+        cannot fail.
 
         On a full disk only the records that took their place say so, until the next checkpoint.
         """
@@ -309,7 +319,7 @@ class ConsumerOffsets:
                 resets.setdefault(name, {})[progress.queue_id] = progress.reset_count
                 floors.setdefault(name, {})[progress.queue_id] = progress.lease_floor
         self._dropped = {}
-        return Snapshot(offsets, resets, floors, self._beginning)
+        return Snapshot(offsets, resets, floors, self._beginning, self.client_seen_ms.copy())
 
     def write(self, taken: Snapshot) -> None:
         """Put a snapshot into ``consumerOffset.json``; durable on return. Any thread."""
@@ -321,6 +331,7 @@ class ConsumerOffsets:
                     taken.resets or msgspec.UNSET,
                     taken.lease_floors or msgspec.UNSET,
                     taken.beginning if any(taken.beginning) else msgspec.UNSET,
+                    taken.client_seen_ms or msgspec.UNSET,
                 )
             ),
         )

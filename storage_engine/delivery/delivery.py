@@ -7,17 +7,15 @@
     what a filter does not want ──▶ skipped, settled without having been in flight
 
 Shared dispatch: any member of a group may lease from any queue, in an ordered one what its message
-group lets go. Leases and parked receives are
-looked at every tick. A message whose delivery failed goes to another place (``retries.py``) and
-comes from there again. Every wait, lease and number in flight has a maximum in ``StoreConfig``.
-Loop thread only.
+group lets go. Leases and parked receives (``waiting.py``) are looked at every tick. A message whose
+delivery failed goes to another place (``retries.py``) and comes from there again. Every wait, lease
+and number in flight has a maximum in ``StoreConfig``. Loop thread only.
 """
 
 from __future__ import annotations
 
 import itertools
 import logging
-from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
@@ -30,7 +28,7 @@ from storage_engine.delivery.due_heap import DueHeap
 from storage_engine.delivery.failure import Failure
 from storage_engine.delivery.lease import Lease
 from storage_engine.delivery.leasing import Leasing
-from storage_engine.delivery.looking import Looking, SettlingLook
+from storage_engine.delivery.looking import Looking
 from storage_engine.delivery.memberships import Memberships
 from storage_engine.delivery.process_queue import ProcessQueue
 from storage_engine.delivery.receive_limits import check_limits
@@ -43,11 +41,13 @@ from storage_engine.delivery.start_positions import (
     start_of,
 )
 from storage_engine.delivery.subscription import Delivered, Parked, Subscription
-from storage_engine.errors import StoreBusy, StoreError
+from storage_engine.delivery.waiting import Waiting
+from storage_engine.errors import StoreError
 from storage_engine.filters.message_filter import EVERYTHING, known_filter
+from storage_engine.groups.clients import split_reader
 from storage_engine.queues.consume_queue import ConsumeQueue
 from storage_engine.wire.deliveries import ReceiveRequest, SubscribeRequest
-from storage_engine.wire.groups import GroupConfig
+from storage_engine.wire.groups import Dispatch, GroupConfig
 from storage_engine.wire.notices import Notice, NoticeKind
 
 log = logging.getLogger(__name__)
@@ -83,12 +83,10 @@ class Delivery:
         first_generation = (epoch << _GENERATION_BITS) + 1
         self._generations = itertools.count(first_generation)
         self._leases: DueHeap[Lease] = DueHeap(lambda lease: lease.count > 0)
-        self._waits: DueHeap[Parked] = DueHeap(lambda parked: not parked.is_done)
         self._delays: DueHeap[Subscription] = DueHeap(lambda subscription: True)
         self._memberships = Memberships(
             clock, self.serve, tell, self.new_floor, config.member_count_max
         )
-        self.parked_count = 0
         reading = damaged, retries_before, self._generations, self._leases.push
         self._leasing = Leasing(config, clock, consumer_offsets, *reading)
         self._settling = Settling(
@@ -104,6 +102,7 @@ class Delivery:
         self.settle = self._settling.settle
         skip = consumer_offsets.skip
         self.looking = Looking(clock, properties, damaged, skip, later, self.serve)
+        self.waiting = Waiting(config, clock, self._leasing, self.looking)
 
     # Receiving ------------------------------------------------------------------------------
 
@@ -128,31 +127,13 @@ class Delivery:
         if subscription.is_exclusive:
             self._memberships.heard(subscription, request.member_id, request.zone)
         if subscription.parked and not subscription.is_exclusive:
-            return self._answer_or_park(subscription, request, None, answer)
+            return self.waiting.answer_or_park(subscription, request, None, answer)
         look = self.looking.begin(subscription) if subscription.is_looked_through else None
         delivered = self._leasing.take(subscription, request, look)
-        parked = self._answer_or_park(subscription, request, delivered, answer)
+        parked = self.waiting.answer_or_park(subscription, request, delivered, answer)
         if look is not None:
             self.looking.end(subscription, look)
         return parked
-
-    def _answer_or_park(
-        self,
-        subscription: Subscription,
-        request: ReceiveRequest,
-        delivered: Delivered | None,
-        answer: Callable[[Delivered], None],
-    ) -> Parked | None:
-        if delivered is None and request.wait_ms > 0:
-            if self.parked_count >= self._config.parked_count_max:
-                raise StoreBusy(f"{self.parked_count} receives are parked already")
-            parked = Parked(request, subscription, answer)
-            subscription.parked[parked] = None
-            self.parked_count += 1
-            self._waits.push(self._clock.monotonic_ms() + request.wait_ms, parked)
-            return parked
-        answer(delivered or _NOTHING)
-        return None
 
     def join(
         self,
@@ -169,7 +150,7 @@ class Delivery:
         if subscription.join(request.member_id, wanted, self._clock.monotonic_ms()):
             # Whoever waits is the same member, which does not want this any more.
             for parked in list(subscription.parked):
-                self._finish(parked, _NOTHING)
+                self.waiting.finish(parked)
         return subscription
 
     def announce(
@@ -198,14 +179,26 @@ class Delivery:
         if len(subscription.queues) < len(queues):
             has_started = self._consumer_offsets.has_started(group.group, topic)
             start = min_offset_of if has_started else start_of(group, self._offset_at_time)
-            self._add_queues(subscription, queues, start_at(positions or {}, start))
+            is_later = has_started and not positions
+            self._add_queues(
+                subscription, queues, start_at(positions or {}, start), is_later=is_later
+            )
         return subscription
 
     def _add_queues(
-        self, subscription: Subscription, queues: list[ConsumeQueue], start: StartOf
+        self,
+        subscription: Subscription,
+        queues: list[ConsumeQueue],
+        start: StartOf,
+        *,
+        is_later: bool = True,
     ) -> None:
+        """``is_later``: to those that were read before, from their beginnings."""
         known = self._consumer_offsets, self._config.inflight_span_max
-        self._follow(subscription.add_queues(queues, *known, start))
+        # A thousand clients at once would take seconds. Nothing of theirs is ever moved, which is
+        # what needs the position: begun again they begin at the same place.
+        is_synced = not (is_later and subscription.config.dispatch is Dispatch.BROADCAST)
+        self._follow(subscription.add_queues(queues, *known, start, is_synced=is_synced))
 
     def add_retry(self, subscription: Subscription, queue: ConsumeQueue) -> None:
         """Deliver from the queue of the retry topic too. Raises ``DiskFull``, ``SyncFailed``."""
@@ -228,26 +221,16 @@ class Delivery:
                     log.warning("not yet", extra={"action": "queues_put_off", "reason": str(exc)})
 
     def serve(self, subscription: Subscription) -> None:
-        """Give what is ready to those who wait, first come first served."""
-        if not subscription.parked:
-            return
-        look = self.looking.begin(subscription) if subscription.is_looked_through else None
-        if subscription.is_exclusive:
-            self._serve_each(subscription, look)
-        while subscription.parked and not subscription.is_exclusive:
-            waiting = next(iter(subscription.parked))
-            if (delivered := self._leasing.take(subscription, waiting.request, look)) is None:
-                break
-            self._finish(waiting, delivered)
-        if look is not None:
-            self.looking.end(subscription, look)
+        """See ``Waiting.serve``."""
+        if subscription.parked:
+            self.waiting.serve(subscription)
 
     def group_changed(self, group: GroupConfig) -> None:
         """Let a group that was paused wait, and one that goes on have what is ready."""
         has_changed = False
         for subscription in self._subscriptions.values():
             config = subscription.config
-            if config.group == group.group and config.is_paused != group.is_paused:
+            if split_reader(config.group)[0] == group.group and config.is_paused != group.is_paused:
                 # The rest of it becomes valid with the next receive.
                 subscription.config = replace(config, is_paused=group.is_paused)
                 self.serve(subscription)
@@ -261,18 +244,21 @@ class Delivery:
     ) -> list[ProcessQueue]:
         """Forget subscriptions with their leases; who waits is answered with ``refusal``."""
         dropped: list[ProcessQueue] = []
-        for subscription in [each for each in self._subscriptions.values() if is_gone(each)]:
+        gone = [each for each in self._subscriptions.values() if is_gone(each)]
+        arrived = {subscription.arrived for subscription in gone}
+        for queue in {source.queue for subscription in gone for source in subscription.sources}:
+            # Serving may go through the list just now.
+            queue.arrivals = [each for each in queue.arrivals if each not in arrived]
+        for subscription in gone:
             del self._subscriptions[subscription.group, subscription.topic]
             self._memberships.forget(subscription)
             for source in subscription.sources:
                 queue = source.queue
                 del self._process_queues[subscription.group, queue.topic, queue.queue_id]
-                # Serving may go through the list just now.
-                queue.arrivals = [each for each in queue.arrivals if each != subscription.arrived]
                 source.begin_again()
             dropped += subscription.sources
             for parked in list(subscription.parked):
-                self._finish(parked, _NOTHING._replace(refusal=refusal))
+                self.waiting.finish(parked, refusal)
             self._tell(
                 Notice(
                     kind=NoticeKind.DELETED,
@@ -283,45 +269,6 @@ class Delivery:
                 )
             )
         return dropped
-
-    def _serve_each(self, subscription: Subscription, look: SettlingLook | None) -> None:
-        """What is ready for one member of an exclusive group says nothing about the others."""
-        done: set[str] = set()  # members who have all that is ready for them
-        for waiting in list(subscription.parked):
-            member_id = waiting.request.member_id
-            if waiting.is_done or member_id in done:
-                continue
-            delivered = self._leasing.take(subscription, waiting.request, look)
-            if delivered is None:
-                done.add(member_id)
-            else:
-                self._finish(waiting, delivered)
-
-    def _finish(self, parked: Parked, delivered: Delivered | None) -> None:
-        parked.is_done = True
-        del parked.subscription.parked[parked]
-        self.parked_count -= 1
-        if delivered is not None:
-            parked.answer(delivered)
-
-    def take_place(
-        self, waiting: Parked, request: ReceiveRequest, answer: Callable[[Delivered], None]
-    ) -> Parked:
-        """Let a receive wait where another one did, which is answered with nothing."""
-        subscription = waiting.subscription
-        parked = Parked(request, subscription, answer)
-        subscription.parked = OrderedDict(
-            (parked if each is waiting else each, None) for each in subscription.parked
-        )
-        self._waits.push(self._clock.monotonic_ms() + request.wait_ms, parked)
-        waiting.is_done = True
-        waiting.answer(_NOTHING)
-        return parked
-
-    def cancel(self, parked: Parked, *, answer: bool) -> None:
-        """End a wait: with an empty answer, or (the connection is gone) with none."""
-        if not parked.is_done:
-            self._finish(parked, _NOTHING if answer else None)
 
     def restore(
         self,
@@ -352,18 +299,18 @@ class Delivery:
             if end_ms := lease.extended_to(now_ms):
                 self.lease_until(end_ms, lease)
                 continue
+            reason = "consume timeout" if lease.ends_ms >= lease.deadline_ms else "lease ended"
             for process_queue, queue_offsets in lease.parts:
                 for queue_offset in queue_offsets:
                     if process_queue.inflight.get(queue_offset) is lease:
                         # RocketMQ revives these at once; only a nack waits.
-                        ended = process_queue, queue_offset, lease.generation, 0, "lease ended"
+                        ended = process_queue, queue_offset, lease.generation, 0, reason
                         failed = Failure(*ended, lease.began_ms, self._clock.now_ms())
                         self._fail(failed._replace(member_id=lease.member_id))
         for subscription in set(self._delays.pop_due(now_ms)):
             self.serve(subscription)
         self._memberships.tick(now_ms)
-        for parked in self._waits.pop_due(now_ms):
-            self._finish(parked, _NOTHING)
+        self.waiting.tick(now_ms)
         self.looking.tick()
         self._consumer_offsets.write_skipped()
 
@@ -420,11 +367,13 @@ class Delivery:
         Costs a look at every group.
         """
         now_ms = self._clock.monotonic_ms()
-        members: dict[str, set[str]] = {}
+        members: dict[str, set[tuple[str, str]]] = {}
         for subscription in self._subscriptions.values():
             present = subscription.readers.present(now_ms)
             if present:
-                members.setdefault(subscription.group, set()).update(present)
+                group, client_id = split_reader(subscription.group)
+                known = members.setdefault(group, set())
+                known.update([(client_id, member_id) for member_id in present])
         return {group: len(member_ids) for group, member_ids in members.items()}
 
     @property
@@ -432,6 +381,3 @@ class Delivery:
         """Messages under a lease; costs a look at every queue of every group."""
         subscriptions = self._subscriptions.values()
         return sum([len(queue.inflight) for each in subscriptions for queue in each.sources])
-
-
-_NOTHING = Delivered(0, 0, [], [])

@@ -8,7 +8,7 @@ Loop thread only.
 from __future__ import annotations
 
 import enum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from storage_engine.delivery.auto_extend import AutoExtend
@@ -28,8 +28,9 @@ class Lease:
     """Messages given out together to one member. ``count`` of them are still in flight.
 
     ``parts`` says which, until the lease ends; those settled meanwhile are in it too.
-    ``began_ms``, ``until_ms``: wall clock. ``is_repeated``: its receive was, see ``attempts.py``.
-    ``refused``: what the member gave back, of the messages that were first given out together.
+    ``began_ms``, ``until_ms``: wall clock. ``ends_ms``, ``deadline_ms``: monotonic; nothing lets it
+    last beyond the latter. ``is_repeated``: its receive was, see ``attempts.py``. ``refused``: what
+    the member gave back, of the messages that were first given out together.
     """
 
     __slots__ = (
@@ -37,6 +38,8 @@ class Lease:
         "auto_extend",
         "began_ms",
         "count",
+        "deadline_ms",
+        "ends_ms",
         "generation",
         "is_repeated",
         "member_id",
@@ -45,10 +48,14 @@ class Lease:
         "until_ms",
     )
 
-    def __init__(self, generation: int, member_id: str, began_ms: int = 0) -> None:
+    def __init__(
+        self, generation: int, member_id: str, began_ms: int = 0, deadline_ms: int = 0
+    ) -> None:
         self.generation = generation
         self.member_id = member_id
         self.began_ms = self.until_ms = began_ms
+        self.deadline_ms = deadline_ms
+        self.ends_ms = 0
         self.count = 0
         self.parts: list[tuple[ProcessQueue, list[int]]] = []
         self.auto_extend: AutoExtend | None = None
@@ -66,10 +73,13 @@ class Lease:
 
         Monotonic; see ``auto_extend.py``.
         """
-        end_ms = 0 if self.auto_extend is None else self.auto_extend.end_ms(now_ms)
+        if self.auto_extend is None:
+            return 0
+        end_ms = min(self.auto_extend.end_ms(now_ms), self.deadline_ms)
         if end_ms <= now_ms:
             return 0
         self.until_ms += end_ms - now_ms
+        self.ends_ms = end_ms
         return end_ms
 
     def refuse(self, process_queue: ProcessQueue, queue_offset: int) -> None:
@@ -80,7 +90,11 @@ class Lease:
 
     def renewed(self) -> Lease:
         """An empty lease for some of its messages, whose receipts stay good under it."""
-        lease = Lease(self.generation, self.member_id, self.began_ms)
+        lease = Lease(self.generation, self.member_id, self.began_ms, self.deadline_ms)
         lease.auto_extend, lease.is_repeated = self.auto_extend, self.is_repeated
         lease._first = self.first
         return lease
+
+
+# A generation that no request can say; see ``ProcessQueue.hold``.
+ON_ITS_WAY: Final = Lease(1 << 64, "")

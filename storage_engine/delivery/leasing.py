@@ -97,7 +97,8 @@ class Leasing:
         self, subscription: Subscription, request: ReceiveRequest, look: SettlingLook | None
     ) -> tuple[Lease, list[tuple[int, int]], list[int]] | None:
         now_ms = self._clock.monotonic_ms()
-        lease = Lease(0, request.member_id, self._clock.now_ms())
+        deadline_ms = now_ms + subscription.config.consume_timeout_ms
+        lease = Lease(0, request.member_id, self._clock.now_ms(), deadline_ms)
         records: list[tuple[int, int]] = []
         attempts: list[int] = []
         bytes_left = min(request.bytes_max, self._config.receive_bytes_max)
@@ -131,6 +132,7 @@ class Leasing:
         if not records:
             return None
         lease.generation = next(self._generations)
-        lease.until_ms = lease.began_ms + request.lease_ms
-        self._lease_until(now_ms + request.lease_ms, lease)
+        lease_ms = min(request.lease_ms, subscription.config.consume_timeout_ms)
+        lease.until_ms, lease.ends_ms = lease.began_ms + lease_ms, now_ms + lease_ms
+        self._lease_until(lease.ends_ms, lease)
         return lease, records, attempts

@@ -286,7 +286,7 @@ def read_entries(content: bytes) -> tuple[list[JournalEntry], list[tuple[str, st
         if end > len(content) or crc32(content[at + 4 : end]) != crc:
             break
         if kind == _NAME:
-            topic, _, group = content[at + ENTRY_BYTES : end].decode().rpartition("@")
+            topic, _, group = content[at + ENTRY_BYTES : end].decode().partition("@")
             names.append((group, topic))
         else:
             group, topic = names[name_id]

@@ -18,7 +18,7 @@ from __future__ import annotations
 import heapq
 from typing import TYPE_CHECKING, Final
 
-from storage_engine.delivery.lease import Lease, Verdict
+from storage_engine.delivery.lease import ON_ITS_WAY, Lease, Verdict
 from storage_engine.delivery.offset_runs import OffsetRuns, runs_of
 from storage_engine.delivery.progress import Progress
 from storage_engine.queues.consume_queue import ConsumeQueue
@@ -34,7 +34,6 @@ Taken = tuple[int, int, int, int]  # queue offset, physical offset, bytes of the
 NEVER: Final = (-1, -1)
 
 
-_ON_ITS_WAY: Final = Lease(1 << 64, "")  # a generation that no request can say
 _AT_ONCE: Final = (0, 0)  # of ``again``: nobody has had it, in this run of the engine
 
 
@@ -300,7 +299,7 @@ class ProcessQueue:
     def is_leased_beside(self, member_id: str) -> bool:
         """Whether anybody but this member holds messages; costs a look at all in flight."""
         leases = self.inflight.values()
-        return any(each.member_id != member_id and each is not _ON_ITS_WAY for each in leases)
+        return any(each.member_id != member_id and each is not ON_ITS_WAY for each in leases)
 
     def forget(self, first: int, count: int) -> None:
         """Drop what is known about offsets that have just been settled."""
@@ -371,8 +370,8 @@ class ProcessQueue:
         ``forget`` follows when it is there.
         """
         self.inflight[queue_offset].count -= 1
-        self.inflight[queue_offset] = _ON_ITS_WAY
-        _ON_ITS_WAY.count += 1
+        self.inflight[queue_offset] = ON_ITS_WAY
+        ON_ITS_WAY.count += 1
 
     def give_back(self, queue_offset: int, ready_ms: int, *, is_attempt: bool = True) -> None:
         """Make a leased message available again from ``ready_ms`` (monotonic) on."""

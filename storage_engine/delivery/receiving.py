@@ -12,6 +12,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from msgspec.structs import replace
+
 from storage_engine.clock import Clock
 from storage_engine.config import StoreConfig
 from storage_engine.delivery.attempts import Attempts
@@ -49,6 +51,8 @@ class Receiving:
         if not (request.attempt_id or has_members):
             return self._delivery.receive(group, queues, request, answer)
         check_limits(self._config, request)
+        if request.client_id:  # another client's members and attempts are others
+            request = replace(request, group=group.group)
         if has_members:
             answer = self._auto_extends.hearing(request, answer)
         parked = (
@@ -75,10 +79,10 @@ class Receiving:
         answer = self._attempts.remembering(request, answer)
         waiting = self._attempts.waiting(request)
         if waiting is not None and request.wait_ms:
-            parked: Parked | None = self._delivery.take_place(waiting, request, answer)
+            parked: Parked | None = self._delivery.waiting.take_place(waiting, request, answer)
         else:
             if waiting is not None:
-                self._delivery.cancel(waiting, answer=True)
+                self._delivery.waiting.cancel(waiting, answer=True)
             parked = self._delivery.receive(group, queues, request, answer)
         if parked is not None:
             self._attempts.parked(request, parked)

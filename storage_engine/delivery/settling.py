@@ -170,12 +170,13 @@ class Settling:
             lease_ms = min(
                 max(extend.lease_ms, self._config.lease_ms_min), self._config.lease_ms_max
             )
+            lease_ms = max(min(lease_ms, lease.deadline_ms - now_ms), 0)
             # Same generation, so receipts stay good; an own lease, since the others end when they
             # did.
             longer = lease.renewed()
-            longer.until_ms = wall_ms + lease_ms
+            longer.until_ms, longer.ends_ms = wall_ms + lease_ms, now_ms + lease_ms
             process_queue.move(extend.queue_offset, longer)
-            self._lease_until(now_ms + lease_ms, longer)
+            self._lease_until(longer.ends_ms, longer)
             extended.append(wall_ms + lease_ms)
         return extended
 

@@ -164,6 +164,8 @@ class Subscription:
         offsets: ConsumerOffsets,
         span_max: int,
         start_of: StartOf,
+        *,
+        is_synced: bool = True,
     ) -> list[ProcessQueue]:
         """Read the queues of the topic that are not read yet; those queues.
 
@@ -171,7 +173,7 @@ class Subscription:
         ``SyncFailed``, with nothing changed.
         """
         new = queues[len(self.queues) :]
-        added = self._read(self.topic, new, offsets, span_max, start_of)
+        added = self._read(self.topic, new, offsets, span_max, start_of, is_synced=is_synced)
         self.queues += added
         return self._sourced(added)
 
@@ -190,6 +192,8 @@ class Subscription:
         offsets: ConsumerOffsets,
         span_max: int,
         start_of: StartOf,
+        *,
+        is_synced: bool = True,
     ) -> list[ProcessQueue]:
         positions = {
             queue.queue_id: start_of(queue)
@@ -197,7 +201,7 @@ class Subscription:
             if offsets.find(self.group, topic, queue.queue_id) is None
         }
         if positions:
-            offsets.begin(self.group, topic, positions)
+            offsets.begin(self.group, topic, positions, is_synced=is_synced)
         added = []
         for queue in queues:
             progress = offsets.find(self.group, topic, queue.queue_id)

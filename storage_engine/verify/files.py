@@ -99,7 +99,7 @@ def read_offsets(store: Path, report: Report) -> Offsets:
     """Consumer offsets of all groups: the table, and the journal over it."""
     offsets: Offsets = {}
     for name, by_queue in _table(store / CONFIG_DIR / CONSUMER_OFFSET_FILE).items():
-        topic, _, group = name.rpartition("@")
+        topic, _, group = name.partition("@")
         for queue_id, offset in by_queue.items():
             offsets[group, topic, int(queue_id)] = int(offset)
     path = store / JOURNAL_FILE

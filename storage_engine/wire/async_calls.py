@@ -25,7 +25,14 @@ from storage_engine.wire.frames import (
     decode_reply,
     decode_scheduled_reply,
 )
-from storage_engine.wire.groups import GroupConfig, GroupList, GroupRef, GroupStats
+from storage_engine.wire.groups import (
+    GroupClients,
+    GroupClientsRequest,
+    GroupConfig,
+    GroupList,
+    GroupRef,
+    GroupStats,
+)
 from storage_engine.wire.members import GroupMembers
 from storage_engine.wire.offsets import (
     OffsetCommitReply,
@@ -119,6 +126,7 @@ class AsyncCalls(abc.ABC):
         await self._ask(Op.GROUP_DELETE, request, Empty)
 
     async def group_stats(self, request: GroupRef) -> GroupStats:
+        """``GroupStatsRequest``: of one client of a broadcast group."""
         return await self._ask(Op.GROUP_STATS, request, GroupStats)
 
     async def group_members(self, request: GroupRef) -> GroupMembers:
@@ -127,6 +135,10 @@ class AsyncCalls(abc.ABC):
     async def trace(self, request: TraceRequest) -> TraceReply:
         """One part of the road of a message."""
         return await self._ask(Op.TRACE, request, TraceReply)
+
+    async def group_clients(self, request: GroupClientsRequest) -> GroupClients:
+        """A page of the clients of a broadcast group."""
+        return await self._ask(Op.GROUP_CLIENTS, request, GroupClients)
 
     async def leave(self, request: LeaveRequest) -> None:
         await self._ask(Op.LEAVE, request, Empty)

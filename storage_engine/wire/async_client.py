@@ -212,7 +212,7 @@ class AsyncStoreClient(AsyncCalls):
             for record in decode_records(payload, at)
         ]
         if nacks and self._transport is not None and not self._transport.is_closing():
-            request = SettleRequest(group=origin.group, nacks=nacks)
+            request = SettleRequest(group=origin.group, nacks=nacks, client_id=origin.client_id)
             request_id, _ = self._register(Op.SETTLE, None)
             self._transport.write(encode_frame(Op.SETTLE, request_id, encode_struct(request)))
 

@@ -19,6 +19,7 @@ class SubscribeRequest(Wire, frozen=True, kw_only=True):
     member_id: str
     filter: str = ""
     filter_kind: FilterKind = FilterKind.TAG
+    client_id: str = ""
 
 
 class SubscribeReply(Wire, frozen=True, kw_only=True):
@@ -36,6 +37,8 @@ class ReceiveRequest(Wire, frozen=True, kw_only=True, omit_defaults=True):
     the member has asked with the same one before, what it got then and still has, once more.
     ``auto_extend_ms``: so long from now the leases last while the member is heard of; 0: no longer
     than ``lease_ms``. ``zone``: where the member is, for strategies of assignment that ask.
+    ``client_id``: which client of a broadcast group the member belongs to, else empty; here and in
+    all that follows.
     """
 
     group: str
@@ -50,6 +53,7 @@ class ReceiveRequest(Wire, frozen=True, kw_only=True, omit_defaults=True):
     attempt_id: str = ""
     auto_extend_ms: int = 0
     zone: str = ""
+    client_id: str = ""
 
 
 class ReceiveHead(Wire, frozen=True, kw_only=True, omit_defaults=True):
@@ -74,6 +78,7 @@ class LeaveRequest(Wire, frozen=True, kw_only=True):
     group: str
     topic: str
     member_id: str
+    client_id: str = ""
 
 
 class LeaseRef(Wire, frozen=True, kw_only=True):
@@ -103,7 +108,7 @@ class Nack(Wire, frozen=True, kw_only=True):
 
 
 class Extend(Wire, frozen=True, kw_only=True):
-    """Let the lease of one message end ``lease_ms`` from now."""
+    """Let the lease of one message end ``lease_ms`` from now, or at the group's consume timeout."""
 
     topic: str
     queue_id: int
@@ -130,6 +135,7 @@ class SettleRequest(Wire, frozen=True, kw_only=True, omit_defaults=True):
     extends: list[Extend] = msgspec.field(default_factory=list)
     ack_up_tos: list[AckUpTo] = msgspec.field(default_factory=list)
     member_id: str = ""
+    client_id: str = ""
 
 
 class SettleFailure(Wire, frozen=True, kw_only=True):

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import enum
+from typing import Final
 
 from storage_engine.groups.assignment import Strategy
 from storage_engine.groups.assignment_policy import AssignmentPolicy
 from storage_engine.groups.retry_policy import LevelDelays, RetryPolicy
 from storage_engine.wire.struct import Wire
+
+CONSUME_TIMEOUT_MS: Final = 3 * 3_600_000
+CONSUME_TIMEOUT_MS_MIN: Final = 10_000
+CONSUME_TIMEOUT_MS_MAX: Final = 12 * 3_600_000
+CLIENTS_PAGE_MAX: Final = 1_000
 
 
 class StartFrom(enum.StrEnum):
@@ -19,23 +25,28 @@ class StartFrom(enum.StrEnum):
 
 
 class Dispatch(enum.StrEnum):
-    """Who reads a queue: any member at any time, or the one that it is assigned to."""
+    """Who reads a queue: any member at any time, the one that it is assigned to, or each client for
+    itself.
+    """
 
     SHARED = "shared"
     EXCLUSIVE = "exclusive"
+    BROADCAST = "broadcast"
 
 
 class GroupConfig(Wire, frozen=True, kw_only=True):
     """Consumer group as the engine knows it. ``group`` is the full name, ``namespace%name``.
 
-    ``start_ms``: epoch ms, for ``StartFrom.TIMESTAMP``. A paused group gets no messages; what it
-    has can be settled.
+    ``start_ms``: epoch ms, for ``StartFrom.TIMESTAMP``. ``consume_timeout_ms``: one delivery of a
+    message lasts no longer, whatever extends are asked for. A paused group gets no messages; what
+    it has can be settled.
     """
 
     group: str
     start_from: StartFrom = StartFrom.EARLIEST
     start_ms: int = 0
     lease_ms: int = 60_000
+    consume_timeout_ms: int = CONSUME_TIMEOUT_MS
     max_reconsume_times: int = 16  # -1: for ever
     retry: RetryPolicy = LevelDelays()
     dispatch: Dispatch = Dispatch.SHARED
@@ -54,6 +65,12 @@ class GroupList(Wire, frozen=True, kw_only=True):
 
 class GroupRef(Wire, frozen=True, kw_only=True):
     group: str
+
+
+class GroupStatsRequest(GroupRef, frozen=True, kw_only=True):
+    """``client_id``: only of this client of a broadcast group."""
+
+    client_id: str = ""
 
 
 class GroupQueueStats(Wire, frozen=True, kw_only=True):
@@ -78,5 +95,44 @@ class GroupQueueStats(Wire, frozen=True, kw_only=True):
 
 
 class GroupStats(Wire, frozen=True, kw_only=True):
+    """Of a broadcast group each queue is that of the client furthest behind there, with what is in
+    flight to all. ``dropped_count``: messages that its clients could not consume, since the
+    engine's start.
+    """
+
     group: str
     queues: list[GroupQueueStats]
+    dropped_count: int = 0
+
+
+class GroupClientsRequest(Wire, frozen=True, kw_only=True):
+    """Clients of a broadcast group by id, from behind ``after`` on; ``topic``: their progress on
+    this one only.
+    """
+
+    group: str
+    topic: str = ""
+    after: str = ""
+    count_max: int = 100
+
+
+class ClientStats(Wire, frozen=True, kw_only=True):
+    """A client over all queues that it reads; ``lag`` is None when it reads none.
+
+    ``dropped_count``: since the engine's start.
+    """
+
+    client_id: str
+    seen_ms: int
+    lag: int | None
+    ready_count: int
+    inflight_count: int
+    dropped_count: int
+
+
+class GroupClients(Wire, frozen=True, kw_only=True):
+    """A page, and how many clients there are in all."""
+
+    clients: list[ClientStats]
+    count: int
+    is_last: bool

@@ -7,7 +7,7 @@ from storage_engine.wire.struct import Wire
 
 class Member(Wire, frozen=True, kw_only=True, omit_defaults=True):
     """``queue_ids``: assigned to it, in an exclusive group. ``silent_ms``: since it was heard of;
-    a member that waits is there now.
+    a member that waits is there now. ``client_id``: whose member it is, in a broadcast group.
     """
 
     member_id: str
@@ -16,6 +16,7 @@ class Member(Wire, frozen=True, kw_only=True, omit_defaults=True):
     inflight_count: int = 0
     queue_ids: tuple[int, ...] = ()
     zone: str = ""
+    client_id: str = ""
 
 
 class TopicMembers(Wire, frozen=True, kw_only=True):

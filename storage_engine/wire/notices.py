@@ -30,6 +30,7 @@ class NoticeKind(enum.StrEnum):
 class Notice(Wire, frozen=True, kw_only=True, omit_defaults=True):
     """``queue_ids`` are of ``topic``. It is about leases of a generation below ``lease_floor``.
 
+    ``client_id``: the one client of a broadcast group whom it concerns; empty: all of the group.
     ``assignment``: which assignment of the queues took them from ``member_id``. ``code``: of the
     ``StoreError`` that says what was deleted.
     """
@@ -43,3 +44,4 @@ class Notice(Wire, frozen=True, kw_only=True, omit_defaults=True):
     assignment: int = 0
     code: int = 0
     session_id: str = ""
+    client_id: str = ""

@@ -8,12 +8,15 @@ from storage_engine.wire.struct import Wire
 
 
 class OffsetCommitRequest(Wire, frozen=True, kw_only=True):
-    """Settle everything of a queue below ``offset``, for a group that pulls and takes no leases."""
+    """Settle everything of a queue below ``offset``, for a group that pulls and takes no leases, or
+    for a client of one that broadcasts.
+    """
 
     group: str
     topic: str
     queue_id: int
     offset: int
+    client_id: str = ""
 
 
 class OffsetCommitReply(Wire, frozen=True, kw_only=True):
@@ -37,7 +40,8 @@ class OffsetResetRequest(Wire, frozen=True, kw_only=True):
     """Let a group go on from another place of a topic.
 
     ``value``: epoch ms of a time, or an offset in [min_offset, max_offset] of every queue that is
-    reset; max_offset is the end. ``queue_ids``: empty for all.
+    reset; max_offset is the end. ``queue_ids``: empty for all. ``client_id``: of a broadcast group
+    only this client, else all that have read the topic.
     """
 
     group: str
@@ -46,6 +50,7 @@ class OffsetResetRequest(Wire, frozen=True, kw_only=True):
     value: int = 0
     queue_ids: tuple[int, ...] = ()
     is_dry_run: bool = False
+    client_id: str = ""
 
 
 class QueueReset(Wire, frozen=True, kw_only=True):
@@ -53,7 +58,8 @@ class QueueReset(Wire, frozen=True, kw_only=True):
 
     ``skipped_count``: messages not settled yet that the group will not get; ``replayed_count``:
     settled ones that it gets again. These and ``from_offset`` are None when the group had never
-    read the queue. ``inflight_count``: leases that end.
+    read the queue. ``inflight_count``: leases that end. With several clients ``from_offset`` is the
+    lowest of theirs, and the counts are of all together.
     """
 
     queue_id: int
@@ -69,8 +75,10 @@ class QueueReset(Wire, frozen=True, kw_only=True):
 class OffsetResetReply(Wire, frozen=True, kw_only=True):
     """By queue id, and what stays as it is: failed messages of the group that wait to be delivered
     again, in its retry topic and in the schedule; the latter is None when nobody knows.
+    ``client_count``: of a broadcast group that it concerns.
     """
 
     queues: list[QueueReset]
     retry_count: int
     scheduled_count: int | None
+    client_count: int = 0

@@ -46,7 +46,15 @@ from storage_engine.wire.deliveries import (
     SubscribeReply,
     SubscribeRequest,
 )
-from storage_engine.wire.groups import GroupConfig, GroupList, GroupRef, GroupStats
+from storage_engine.wire.groups import (
+    GroupClients,
+    GroupClientsRequest,
+    GroupConfig,
+    GroupList,
+    GroupRef,
+    GroupStats,
+    GroupStatsRequest,
+)
 from storage_engine.wire.members import GroupMembers
 from storage_engine.wire.notices import Notice
 from storage_engine.wire.observing import (
@@ -105,6 +113,7 @@ class Op(enum.IntEnum):
     OFFSET_RESET = 23
     LEAVE = 24
     SUBSCRIBE = 25
+    GROUP_CLIENTS = 26
     NOTICE = 28  # from the engine only, with request_id 0
     SESSION_KEEP = 29
     SESSION_TAKE = 30
@@ -215,7 +224,8 @@ REQUEST_TYPES: Final[dict[Op, type[Wire]]] = {
     Op.TOPIC_DELETE: TopicRef,
     Op.GROUP_PUT: GroupConfig,
     Op.GROUP_LIST: Empty,
-    Op.GROUP_STATS: GroupRef,
+    Op.GROUP_STATS: GroupStatsRequest,
+    Op.GROUP_CLIENTS: GroupClientsRequest,
     Op.GROUP_DELETE: GroupRef,
     Op.GROUP_MEMBERS: GroupRef,
     Op.TRACE: TraceRequest,
@@ -250,6 +260,7 @@ REPLY_TYPES: Final[dict[Op, type[Wire]]] = {
     Op.GROUP_PUT: Empty,
     Op.GROUP_LIST: GroupList,
     Op.GROUP_STATS: GroupStats,
+    Op.GROUP_CLIENTS: GroupClients,
     Op.GROUP_DELETE: Empty,
     Op.GROUP_MEMBERS: GroupMembers,
     Op.TRACE: TraceReply,

@@ -13,10 +13,11 @@ from storage_engine.wire.struct import Wire
 
 
 class HeldLeases(Wire, frozen=True, kw_only=True):
-    """Messages that a session holds of one group."""
+    """Messages that a session holds of one group, or of one client of a broadcast group."""
 
     group: str
     leases: list[LeaseRef]
+    client_id: str = ""
 
 
 class SessionKeepRequest(Wire, frozen=True, kw_only=True):
@@ -47,6 +48,7 @@ class GoneLease(Wire, frozen=True, kw_only=True):
     group: str
     lease: LeaseRef
     why: str
+    client_id: str = ""
 
 
 class SessionTakeReply(Wire, frozen=True, kw_only=True):

@@ -35,7 +35,14 @@ from storage_engine.wire.frames import (
     encode_frame,
     encode_struct,
 )
-from storage_engine.wire.groups import GroupConfig, GroupList, GroupRef, GroupStats
+from storage_engine.wire.groups import (
+    GroupClients,
+    GroupClientsRequest,
+    GroupConfig,
+    GroupList,
+    GroupRef,
+    GroupStats,
+)
 from storage_engine.wire.members import GroupMembers
 from storage_engine.wire.observing import (
     ObserveReply,
@@ -163,6 +170,9 @@ class StoreClient:
 
     def group_delete(self, request: GroupRef) -> None:
         self._ask(Op.GROUP_DELETE, request, Empty)
+
+    def group_clients(self, request: GroupClientsRequest) -> GroupClients:
+        return self._ask(Op.GROUP_CLIENTS, request, GroupClients)
 
     def group_stats(self, request: GroupRef) -> GroupStats:
         return self._ask(Op.GROUP_STATS, request, GroupStats)

@@ -73,6 +73,7 @@ class TracedGroup(Wire, frozen=True, kw_only=True, omit_defaults=True):
     """What has become of the message in ``topic`` for ``group``, at the place of its newest record.
 
     ``until_ms``: end of the lease, or when it is ready again. ``attempts``: deliveries so far.
+    ``client_id``: which client of a broadcast group; each has a state of its own.
     """
 
     group: str
@@ -84,6 +85,7 @@ class TracedGroup(Wire, frozen=True, kw_only=True, omit_defaults=True):
     attempts: int = 0
     member_id: str = ""
     until_ms: int = 0
+    client_id: str = ""
 
 
 class TraceReply(Wire, frozen=True, kw_only=True, omit_defaults=True):

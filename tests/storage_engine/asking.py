@@ -31,13 +31,15 @@ class Asked:
         member_id: str = "m",
         attempt_id: str = "",
         auto_extend_ms: int = 0,
+        client_id: str = "",
     ) -> None:
         self._store = store.store
+        self._client_id = client_id
         self.answers: list[Delivered] = []
         request = ReceiveRequest(
             group="g", topic="t", member_id=member_id, messages_max=count, bytes_max=1 << 20,
             wait_ms=wait_ms, lease_ms=lease_ms, attempt_id=attempt_id,
-            auto_extend_ms=auto_extend_ms,
+            auto_extend_ms=auto_extend_ms, client_id=client_id,
         )  # fmt: skip
         self.parked: Parked | None = self._store.consumption.receive(request, self.answers.append)
 
@@ -94,7 +96,7 @@ class Asked:
         return self._store.consumption.settle(
             SettleRequest(
                 group="g", acks=list(map(ref, acks)), nacks=list(map(nack, nacks)),
-                ack_up_tos=up_tos, member_id=member_id,
+                ack_up_tos=up_tos, member_id=member_id, client_id=self._client_id,
             )
         )  # fmt: skip
 

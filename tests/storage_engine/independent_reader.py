@@ -192,11 +192,14 @@ def java_hash_code(text: str) -> int:
 
 
 def read_consumer_offsets(store: Path) -> dict[tuple[str, str, int], int]:
-    """(group, topic, queue id) → next queue offset, from ``consumerOffset.json``."""
+    """(group, topic, queue id) → next queue offset, from ``consumerOffset.json``.
+
+    A client of a broadcast group stands for itself, as ``group@client``.
+    """
     table = json.loads((store / "config" / "consumerOffset.json").read_text())["offsetTable"]
     offsets = {}
     for name, by_queue in table.items():
-        topic, group = name.rsplit("@", 1)
+        topic, group = name.split("@", 1)
         for queue_id, offset in by_queue.items():
             offsets[group, topic, int(queue_id)] = offset
     return offsets

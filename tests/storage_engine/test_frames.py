@@ -64,7 +64,7 @@ def test_numbers_of_the_protocol_never_change() -> None:
     assert {op.name: op.value for op in Op} == {
         "HELLO": 1, "PING": 2, "CANCEL": 3, "PUT": 16, "PULL": 17, "RECEIVE": 18, "SETTLE": 19,
             "LOOK_UP": 20, "OFFSET_AT_TIME": 21, "OFFSET_COMMIT": 22, "OFFSET_RESET": 23,
-            "LEAVE": 24, "SUBSCRIBE": 25, "NOTICE": 28,
+            "LEAVE": 24, "SUBSCRIBE": 25, "GROUP_CLIENTS": 26, "NOTICE": 28,
         "SESSION_KEEP": 29, "SESSION_TAKE": 30, "SESSION_ABSENT": 31,
         "TOPIC_PUT": 32, "TOPIC_LIST": 33, "TOPIC_STATS": 34, "TOPIC_DELETE": 35,
         "GROUP_PUT": 40, "GROUP_LIST": 41, "GROUP_STATS": 42, "GROUP_DELETE": 43,
@@ -79,7 +79,7 @@ def test_numbers_of_the_protocol_never_change() -> None:
         13: "SyncFailed", 14: "ShuttingDown", 15: "StoreInUse", 16: "StoreCorrupt",
         17: "Unauthenticated", 18: "ConfigInvalid", 19: "StoreReadOnly", 20: "CursorInvalid",
         21: "FilterInvalid", 22: "CommitRefused", 23: "SubscriptionConflict",
-        27: "BatchUnknown",
+        26: "ClientLimit", 27: "BatchUnknown",
     }.items()  # fmt: skip
 
 

@@ -148,6 +148,17 @@ DURABILITY: Final = (
         ),
         ("crash_states", "kills", "power_cuts"),
     ),
+    Promise(
+        "D10",
+        "Each client of a broadcast group has progress as durable as D9 says, and gets every "
+        "message once as long as nothing fails.",
+        (
+            *_of("broadcast", "progress_survives_a_restart"),
+            *_of("broadcast_property", "each_client_sees_each_message_once"),
+            *CRASH,
+        ),
+        ("crash_states",),
+    ),
 )
 STORE: Final = (
     Promise(

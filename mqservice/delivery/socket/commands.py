@@ -13,6 +13,7 @@ from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Final
 
 from mqservice.accounts.access import Principal, Scope
+from mqservice.delivery.clients import client_id_of
 from mqservice.delivery.decoding import Fault
 from mqservice.delivery.filters import filter_of
 from mqservice.delivery.limits import (
@@ -155,6 +156,7 @@ class Commands:
             lease_ms=lease_ms,
             auto_extend_ms=command.auto_extend_ms or 0,
             wanted=wanted,
+            client_id=client_id_of(group, command.client_id),
             credit=frames.Credit(
                 min(credit.msgs, CREDIT_MSGS_MAX), min(credit.bytes, CREDIT_BYTES_MAX)
             ),

@@ -96,7 +96,10 @@ class Publish(Command, frozen=True, kw_only=True):
 
 
 class Subscribe(Command, frozen=True, kw_only=True):
-    """``sid`` is the client's number for the subscription, unique within its session."""
+    """``sid`` is the client's number for the subscription, unique within its session.
+
+    ``client_id``: which client of a broadcast group it is, in all its sessions.
+    """
 
     sid: int
     topic: str
@@ -107,6 +110,7 @@ class Subscribe(Command, frozen=True, kw_only=True):
     auto_extend_ms: int | None = None
     credit: Credit | None = None
     from_: None = msgspec.field(default=None, name="from")
+    client_id: str | None = None
 
 
 class AddCredit(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

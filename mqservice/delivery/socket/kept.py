@@ -50,6 +50,7 @@ class KeptSubscription(msgspec.Struct, frozen=True, array_like=True):
     outstanding: list[KeptRun]
     late: list[KeptRun]
     why_lost: dict[int, str]
+    client_id: str = ""  # of a broadcast group
 
     @property
     def wanted(self) -> WantedFilter:
@@ -101,7 +102,13 @@ def held_leases(subscriptions: Iterable[Subscription], now_ms: int) -> list[Held
             for (topic, queue_id, generation), offsets in by_lease.items()
         ]
         if leases:
-            held.append(HeldLeases(group=subscription.engine_group, leases=leases))
+            held.append(
+                HeldLeases(
+                    group=subscription.engine_group,
+                    leases=leases,
+                    client_id=subscription.membership.client_id,
+                )
+            )
     return held
 
 
@@ -117,15 +124,18 @@ def nacks_of(kept: KeptSubscription, reason: str) -> Iterator[list[Nack]]:
     """What gives back all that a kept subscription holds, a thousand at a time."""
     deliveries = [*_deliveries(kept.outstanding).values(), *_deliveries(kept.late).values()]
     for start in range(0, len(deliveries), NACK_COUNT_MAX):
-        yield [nack_of(each, 0, reason) for each in deliveries[start : start + NACK_COUNT_MAX]]
+        some = deliveries[start : start + NACK_COUNT_MAX]
+        # What a client of a broadcast group fails to consume would be dropped.
+        yield [nack_of(each, 0, reason, is_release=bool(kept.client_id)) for each in some]
 
 
 def lost_tags(subscription: Subscription, gone: Iterable[GoneLease]) -> dict[str, list[int]]:
     """Outstanding tags whose leases are gone, by the reason why."""
+    whose = subscription.engine_group, subscription.membership.client_id
     why_of = {
         (each.lease.topic, each.lease.queue_id, each.lease.lease_generation, offset): each.why
         for each in gone
-        if each.group == subscription.engine_group
+        if (each.group, each.client_id) == whose
         for offset in each.lease.queue_offsets
     }
     lost: dict[str, list[int]] = {}
@@ -155,6 +165,7 @@ def _kept_subscription(subscription: Subscription) -> KeptSubscription:
         _runs(held.outstanding),
         _runs(held.late),
         held.why_lost,
+        subscription.membership.client_id,
     )
 
 

@@ -15,7 +15,17 @@ from dataclasses import dataclass
 
 from mqservice.delivery.filters import WantedFilter
 from mqservice.delivery.limits import PUSH_WAIT_MS
-from mqservice.store import LeaveRequest, ReceiveRequest, Store, StoreError, SubscribeRequest
+from mqservice.store import (
+    Extend,
+    LeaseRef,
+    LeaveRequest,
+    Nack,
+    ReceiveRequest,
+    SettleRequest,
+    Store,
+    StoreError,
+    SubscribeRequest,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,6 +38,7 @@ class Membership:
     member_id: str
     wanted: WantedFilter
     lease_ms: int
+    client_id: str = ""
 
     async def announce(self) -> bool | None:
         """Whether the group is paused. Raises StoreError when it is refused. An engine that is away
@@ -39,6 +50,7 @@ class Membership:
             member_id=self.member_id,
             filter=self.wanted.text,
             filter_kind=self.wanted.kind,
+            client_id=self.client_id,
         )
         try:
             return (await self.store.subscribe(request)).is_paused
@@ -59,10 +71,32 @@ class Membership:
             lease_ms=self.lease_ms,
             filter=self.wanted.text,
             filter_kind=self.wanted.kind,
+            client_id=self.client_id,
+        )
+
+    def settle(
+        self,
+        *,
+        acks: list[LeaseRef] | None = None,
+        nacks: list[Nack] | None = None,
+        extends: list[Extend] | None = None,
+    ) -> SettleRequest:
+        """What it says of the messages that it has."""
+        return SettleRequest(
+            group=self.group,
+            acks=acks or [],
+            nacks=nacks or [],
+            extends=extends or [],
+            client_id=self.client_id,
         )
 
     async def leave(self) -> None:
         """Messages that are still held keep it a member; nothing else does from now on."""
-        request = LeaveRequest(group=self.group, topic=self.topic, member_id=self.member_id)
+        request = LeaveRequest(
+            group=self.group,
+            topic=self.topic,
+            member_id=self.member_id,
+            client_id=self.client_id,
+        )
         with contextlib.suppress(StoreError):  # the engine forgets who is silent
             await self.store.leave(request)

@@ -108,6 +108,7 @@ class Resumption:
             lease_ms=kept.lease_ms,
             auto_extend_ms=kept.auto_extend_ms,
             wanted=kept.wanted,
+            client_id=kept.client_id,
             credit=kept.credit,
         )
         restore_held(subscription, kept)
@@ -120,7 +121,9 @@ class Resumption:
         group = engine_name(namespace=self._commands.namespace, name=kept.group)
         try:
             for nacks in nacks_of(kept, _GIVEN_BACK):
-                await self._session.context.store.settle(SettleRequest(group=group, nacks=nacks))
+                await self._session.context.store.settle(
+                    SettleRequest(group=group, nacks=nacks, client_id=kept.client_id)
+                )
         except StoreError as exc:
             log.debug("Not given back", extra={"action": "give_back_failed", "error": str(exc)})
 

@@ -22,7 +22,6 @@ from mqservice.store import (
     LeaseRef,
     Nack,
     SettleReply,
-    SettleRequest,
     StoreError,
     error_from_code,
 )
@@ -175,8 +174,7 @@ class Settlement:
 
     async def _settle(self, batch: _Batch) -> SettleReply:
         return await self._session.context.store.settle(
-            SettleRequest(
-                group=self._subscription.engine_group,
+            self._subscription.membership.settle(
                 acks=[
                     LeaseRef(
                         topic=topic,

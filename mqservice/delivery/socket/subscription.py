@@ -31,7 +31,6 @@ from mqservice.store import (
     Notice,
     NoticeKind,
     Received,
-    SettleRequest,
     StoreError,
     error_from_code,
 )
@@ -76,6 +75,7 @@ class Subscription:
         lease_ms: int,
         auto_extend_ms: int,
         wanted: WantedFilter,
+        client_id: str,
         credit: frames.Credit,
     ) -> None:
         self.sid = sid
@@ -96,6 +96,7 @@ class Subscription:
             member_id=f"{session.member_id}-{sid}",
             wanted=wanted,
             lease_ms=lease_ms,
+            client_id=client_id,
         )
         self.credits = Credits(credit)
         self.held = Held()
@@ -137,7 +138,9 @@ class Subscription:
         first_tag = self.held.next_tag
         extend_until_ms = 0
         if self._auto_extend_ms:
-            extend_until_ms = self._session.context.clock.now_ms() + self._auto_extend_ms
+            # The engine ends a delivery there whatever is asked for.
+            extend_ms = min(self._auto_extend_ms, self.group.consume_timeout_ms)
+            extend_until_ms = self._session.context.clock.now_ms() + extend_ms
         added = self.held.add(received, extend_until_ms)
         self.credits.spend(added.msgs, added.body_bytes)
         return first_tag
@@ -163,6 +166,8 @@ class Subscription:
 
     def heard(self, notice: Notice) -> None:
         """The engine has told something about the group."""
+        if notice.client_id not in ("", self.membership.client_id):
+            return
         if notice.kind in _LOST_BY:
             if self.pusher.is_fetching and len(self._missed) < _MISSED_COUNT_MAX:
                 self._missed.append(notice)
@@ -374,11 +379,11 @@ class Subscription:
         self.held.outstanding.clear()
         for start in range(0, len(held), NACK_COUNT_MAX):
             some = held[start : start + NACK_COUNT_MAX]
-            nacks = [nack_of(delivery, 0, reason) for delivery in some]
+            # Not what a client of a broadcast group fails to consume, which would be dropped.
+            is_release = self.group.is_broadcast
+            nacks = [nack_of(delivery, 0, reason, is_release=is_release) for delivery in some]
             try:
-                await self._session.context.store.settle(
-                    SettleRequest(group=self.group.engine_name, nacks=nacks)
-                )
+                await self._session.context.store.settle(self.membership.settle(nacks=nacks))
             except StoreError as exc:
                 log.info(
                     "Could not give leases back; they will end by themselves",

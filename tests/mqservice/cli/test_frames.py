@@ -42,7 +42,19 @@ def pack(*values: object) -> bytes:
                 "group": "billing",
                 "credit": {"msgs": 100, "bytes": 1_048_576},
             },
-            [4, 3, 1, "orders", "billing", "*", "shared", None, None, [100, 1_048_576]],
+            [4, 3, 1, "orders", "billing", "*", "shared", None, None, [100, 1_048_576], None, None],
+        ),
+        (
+            frames.Subscribe(id=3, sid=1, topic="orders", group="news", client_id="a#1"),
+            {
+                "op": "sub",
+                "id": 3,
+                "sid": 1,
+                "topic": "orders",
+                "group": "news",
+                "client_id": "a#1",
+            },
+            [4, 3, 1, "orders", "news", "*", "shared", None, None, None, None, "a#1"],
         ),
         (
             frames.AddCredit(sid=1, msgs=50, bytes=524_288),

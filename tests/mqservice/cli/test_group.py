@@ -120,3 +120,23 @@ async def test_a_refusal_is_told_with_its_places() -> None:
         )
         assert ended.code != 0
         assert "/to/offset not in [0, 5]" in ended.line
+
+
+async def test_seek_and_lag_may_be_of_one_client() -> None:
+    client = {
+        "client_id": "10.0.0.7@4711", "lag": 3, "ready": 2, "inflight": 1, "dropped": 4,
+        "seen_at": "2026-11-21T09:00:00.000Z",
+    }  # fmt: skip
+    body: Json = {"group": "news", "topics": [], "clients": {"total": 9, "clients": [client]}}
+    async with service_double() as double:
+        double.answers += [sought(is_dry_run=True), Answer(200, body)]
+        await mqservice(
+            *("group", "seek", "news", "orders", "--to", "earliest", "--dry-run"),
+            *("--client-id", "a#1"),
+            double=double,
+        )
+        assert msgspec.json.decode(double.requests[0].body)["client_id"] == "a#1"
+        ended = await mqservice("group", "lag", "news", "--client-id", "a#1", double=double)
+        assert double.requests[1].query == "client_id=a%231"
+        assert "10.0.0.7@4711" in ended.out.decode()
+        assert "1 of 9 clients" in ended.err

@@ -34,6 +34,10 @@ def group(name: str = "billing", **more: Any) -> dict[str, Any]:
             {"start_from": "timestamp", "start_time": "2026-11-21T09:00:00Z"},
         ),
         (("--max-attempts", "unlimited"), {"max_attempts": None}),
+        (
+            ("--dispatch", "broadcast", "--consume-timeout", "10m"),
+            {"dispatch": "broadcast", "consume_timeout": "10m"},
+        ),
         (("--retry", "levels"), {"retry": LEVELS}),
         (
             ("--delay", "10s", "--delay", "1m"),

@@ -36,6 +36,7 @@ _COMMANDS: dict[str, tuple[int, list[str]]] = {
             "auto_extend_ms",
             "credit",
             "from",
+            "client_id",
         ],
     ),
     "credit": (5, ["sid", "msgs", "bytes", "id"]),

@@ -126,6 +126,8 @@ class Server:
         namespace: str = "acme",
         lease_ms: int = 60_000,
         is_exclusive: bool = False,
+        is_broadcast: bool = False,
+        consume_timeout_ms: int = 10_800_000,
     ) -> GroupRoute:
         route = GroupRoute(
             namespace=namespace,
@@ -133,7 +135,9 @@ class Server:
             engine_name=engine_name(namespace=namespace, name=name),
             lease_ms=lease_ms,
             max_reconsume_times=16,
+            consume_timeout_ms=consume_timeout_ms,
             is_exclusive=is_exclusive,
+            is_broadcast=is_broadcast,
         )
         self.groups[tenant_id, namespace, name] = route
         return route

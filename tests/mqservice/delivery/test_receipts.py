@@ -36,6 +36,19 @@ def test_a_receipt_reads_back(
     )
 
 
+@given(
+    client_id=st.text("abcXYZ019._:@#-", min_size=1, max_size=128),
+    topic=st.text("abc%_-", min_size=1, max_size=129),
+)
+def test_a_receipt_of_a_client_says_whose_it_is(client_id: str, topic: str) -> None:
+    write = RECEIPTS.writer(group="g", lease_generation=7, expires_ms=NOW_MS, client_id=client_id)
+
+    text = write(topic, 3, 88_123)
+
+    read = RECEIPTS.read(text, group="g", now_ms=NOW_MS)
+    assert read == Receipt(topic, 3, 88_123, 7, NOW_MS, client_id)
+
+
 @given(st.text(max_size=200))
 def test_no_text_is_taken_for_a_receipt(text: str) -> None:
     assert RECEIPTS.read(text, group="acme%billing", now_ms=NOW_MS) is None

@@ -94,7 +94,7 @@ def test_a_message_that_fails_and_is_redriven_has_its_whole_road(
     [group] = found["groups"]
     assert group == {
         "group": reader.group, "topic": reader.topic, "state": "dead", "attempts": 3,
-        "consumer": None, "lease_until": None, "due_at": None,
+        "consumer": None, "lease_until": None, "due_at": None, "client_id": None,
     }  # fmt: skip
     times = [each["at"] for each in events[1:]]
     assert times == sorted(times)

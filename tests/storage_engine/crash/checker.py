@@ -32,9 +32,8 @@ import msgspec
 
 from storage_engine.delivery.subscription import Delivered
 from storage_engine.errors import StoreError
-from storage_engine.groups.retry_record import (
-    RETRY_TOPIC,
-)
+from storage_engine.groups.clients import split_reader
+from storage_engine.groups.retry_record import RETRY_TOPIC
 from storage_engine.records.delay_levels import DELAY_MS_MAX
 from storage_engine.records.record import Record, decode_records, verify_record
 from storage_engine.records.schedule_topic import (
@@ -265,9 +264,10 @@ def _received(store: OpenStore, group: str, topic: str) -> dict[int, set[int]]:
 def _deliverable(store: OpenStore, group: str, topic: str) -> list[Record]:
     records: list[Record] = []
     answers: list[Delivered] = []
+    name, client_id = split_reader(group)
     request = ReceiveRequest(
-        group=group, topic=topic, member_id="checker", messages_max=_PULL_COUNT,
-        bytes_max=_BYTES_MAX, wait_ms=0, lease_ms=60_000,
+        group=name, topic=topic, member_id="checker", messages_max=_PULL_COUNT,
+        bytes_max=_BYTES_MAX, wait_ms=0, lease_ms=60_000, client_id=client_id,
     )  # fmt: skip
     while True:
         store.store.consumption.receive(request, answers.append)

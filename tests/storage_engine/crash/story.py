@@ -19,11 +19,12 @@ import msgspec
 
 from storage_engine.delivery.subscription import Delivered
 from storage_engine.errors import StoreError
+from storage_engine.groups.clients import split_reader
 from storage_engine.offset_at_time import offset_at_time
 from storage_engine.records.record import BODY_LENGTH_AT, Record, decode_records
 from storage_engine.records.schedule_topic import PROPERTY_DELIVER_AT, SCHEDULE_TOPIC
 from storage_engine.wire.deliveries import LeaseRef, Nack, ReceiveRequest, SettleRequest
-from storage_engine.wire.groups import GroupConfig
+from storage_engine.wire.groups import Dispatch, GroupConfig
 from storage_engine.wire.reads import PullRequest
 from storage_engine.wire.topics import Durability, TopicConfig
 from tests.storage_engine.crash.promises import (
@@ -91,6 +92,14 @@ class Story:
             GroupConfig(group=name, lease_ms=LEASE_MS, max_reconsume_times=max_reconsume_times)
         )
         self.recorder.told(GroupMade(name))
+
+    def broadcast_group(self, name: str, *client_ids: str) -> None:
+        """What is promised to these clients counts, each as a group ``name@client``."""
+        self.store.store.catalog.group_put(
+            GroupConfig(group=name, lease_ms=LEASE_MS, dispatch=Dispatch.BROADCAST)
+        )
+        for client_id in client_ids:
+            self.recorder.told(GroupMade(f"{name}@{client_id}"))
 
     def body(self, size_bytes: int, topic: str, queue_id: int) -> bytes:
         head = b"%s/%d #%d " % (topic.encode(), queue_id, next(self._number))
@@ -170,9 +179,10 @@ class Story:
     ]:  # fmt: skip
         """(generation, records) leased now."""
         answers: list[Delivered] = []
+        name, client_id = split_reader(group)
         request = ReceiveRequest(
-            group=group, topic=topic, member_id="m", messages_max=count, bytes_max=1 << 20,
-            wait_ms=0, lease_ms=LEASE_MS,
+            group=name, topic=topic, member_id="m", messages_max=count, bytes_max=1 << 20,
+            wait_ms=0, lease_ms=LEASE_MS, client_id=client_id,
         )  # fmt: skip
         self.store.store.consumption.receive(request, answers.append)
         records = decode_records(self.store.store.read_records(answers[0].records))
@@ -188,13 +198,25 @@ class Story:
             )
             for record in records
         ]  # fmt: skip
-        self.store.store.consumption.settle(SettleRequest(group=group, acks=refs))
+        name, client_id = split_reader(group)
+        self.store.store.consumption.settle(
+            SettleRequest(group=name, acks=refs, client_id=client_id)
+        )
+        for record in records:
+            self.recorder.told(Settled(group, *self._places[record.body]))
+
+    def drop(self, generation: int, records: list[Record], group: str) -> None:
+        """Nacks of a client of a broadcast group, which settle."""
+        for record in records:
+            self.recorder.told(SettleBegun(group, *self._places[record.body]))
+        self.nack(generation, records, group=group)
         for record in records:
             self.recorder.told(Settled(group, *self._places[record.body]))
 
     def nack(
-        self, generation: int, records: list[Record], *, delay_ms: int = 0, is_dead: bool = False
-    ) -> None:
+        self, generation: int, records: list[Record], *, delay_ms: int = 0, is_dead: bool = False,
+        group: str = "g",
+    ) -> None:  # fmt: skip
         nacks = [
             Nack(
                 topic=record.topic, queue_id=record.queue_id, lease_generation=generation,
@@ -202,7 +224,10 @@ class Story:
             )
             for record in records
         ]  # fmt: skip
-        self.store.store.consumption.settle(SettleRequest(group="g", nacks=nacks))
+        name, client_id = split_reader(group)
+        self.store.store.consumption.settle(
+            SettleRequest(group=name, nacks=nacks, client_id=client_id)
+        )
 
     async def pass_time(self, by_ms: int) -> None:
         """What follows from it is done, and durable."""

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 
 from storage_engine.records.schedule_topic import SCHEDULE_TOPIC
+from tests.storage_engine.crash.broadcast_workload import broadcasting_clients
 from tests.storage_engine.crash.story import LEASE_MS, Story
 from tests.storage_engine.crash.violation import Violation
 
@@ -357,6 +358,7 @@ WORKLOADS: Final[dict[str, Workload]] = {
         async_and_sync_mixed,
         consume_and_ack,
         failures_of_every_kind,
+        broadcasting_clients,
         checkpoints,
         many_queues,
         topics_made_while_sending,
