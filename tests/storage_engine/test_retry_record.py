@@ -20,7 +20,7 @@ from storage_engine.groups.retry_record import (
 )
 from storage_engine.records.record import decode_record, encode_record, verify_record
 from storage_engine.records.schedule_topic import SCHEDULE_TOPIC, unit_tag_of
-from storage_engine.topic_names import dlq_topic_of
+from storage_engine.topic_names import dlq_topic_of, retry_topic_of
 from tests.storage_engine.doubles import WAIT_S, OpenStore
 from tests.storage_engine.independent_reader import read_log, read_record
 from tests.storage_engine.retrying import (
@@ -300,6 +300,7 @@ async def test_engine_takes_the_records_and_stores_them_whole(tmp_path: Path) ->
     records = [retried(source, schedule_queue_id=0), given_up(source)]
     async with OpenStore(tmp_path / "s") as store:
         store.topic(SCHEDULE_TOPIC)
+        store.topic(retry_topic_of(GROUP))
         store.topic(dlq_topic_of(GROUP))
         done: asyncio.Future[list[int]] = asyncio.get_running_loop().create_future()
         store.store.put(b"".join(records), lambda appended, *_: done.set_result(appended.offsets))

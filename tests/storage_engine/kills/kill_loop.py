@@ -54,7 +54,7 @@ IN_RECOVERY: Final = 0.25  # share of kills that hit a starting engine
 PAUSE_S: Final = 0.005
 TIMEOUT_MS: Final = 5_000
 BATCH_MAX: Final = 6
-LEASE_MS: Final = 300
+LEASE_MS: Final = 3_000  # none may end while its consumer is only slow: retries are others' work
 LIMITS: Final = {"MQ_ENGINE_LEASE_MS_MIN": "100"}  # short leases, for a short drain
 BODY_BYTES_MAX: Final = 3_000
 
