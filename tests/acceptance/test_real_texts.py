@@ -17,13 +17,14 @@ import signal
 import subprocess
 import sys
 import sysconfig
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import httpx
 import pytest
 
-from tests.services import Service, wait_until
+from tests.services import Service, running_service, wait_until
 
 pytestmark = pytest.mark.acceptance
 
@@ -93,6 +94,15 @@ def produce_over_rest(service: Service, topic: str, texts: list[bytes], stored: 
                 unknown_count += 0 if problem.get("stored") is False else len(batch)
             stored.append(len(batch))
     return unknown_count
+
+
+@pytest.fixture
+def service(tmp_path: Path) -> Iterator[Service]:
+    """One of its own: where others have killed the engine often, it comes back later each time, and
+    the consumer would leave before.
+    """
+    with running_service(tmp_path / "data") as own:
+        yield own
 
 
 @pytest.mark.timeout(300)
