@@ -295,8 +295,7 @@ class DeliveryMachine(RuleBasedStateMachine):
         self._open()
         self._arrive()
         self.model.restarted()
-        # The schedule's first look finds only how far to look: nothing moves at the first tick.
-        self.store.store.tick()
+        self._run(self._ticked())
 
     @rule()
     def checkpoint(self) -> None:
