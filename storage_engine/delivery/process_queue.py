@@ -105,12 +105,13 @@ class ProcessQueue:
                 continue
             physical_offset, record_bytes, _ = self.queue.unit(queue_offset)
             if record_bytes > bytes_max and not (is_first and not taken):
-                return self.leased(taken, lease)
+                return self.leased(sorted(taken), lease)
             heapq.heappop(heap)
             del self.again[queue_offset]
             self.inflight[queue_offset] = lease
             taken.append((queue_offset, physical_offset, record_bytes, 1))
             bytes_max -= record_bytes
+        taken.sort()  # they were given back in any order, and a batch has that of the queue
         count = messages_max - len(taken)
         if count and look is None:
             self.take_new(taken, lease, count, bytes_max, is_first=is_first)

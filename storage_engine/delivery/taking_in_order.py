@@ -75,7 +75,7 @@ def take_by_message_group(
 ) -> list[Taken]:
     """As ``ProcessQueue.take``: of each message group the next batch, once the last is settled.
 
-    Known ones first, in the order of the queue, then new ones. ``look`` reads each new message
+    Known ones first, then new ones; what comes in one batch stands in the order of the queue. ``look`` reads each new message
     once. ``waiting_max``: see ``MessageGroups``.
     """
     assert look is not None
@@ -93,7 +93,7 @@ def take_by_message_group(
         if again.get(queue_offset, NEVER)[0] == ready_ms and queue_offset not in groups:
             physical_offset, record_bytes, _ = queue.unit(queue_offset)
             if not room or (record_bytes > bytes_max and not (is_first and not taken)):
-                return process_queue.leased(taken, lease)
+                return process_queue.leased(sorted(taken), lease)
             del again[queue_offset]
             process_queue.inflight[queue_offset] = lease
             taken.append((queue_offset, physical_offset, record_bytes, 1))
@@ -107,7 +107,7 @@ def take_by_message_group(
             continue
         physical_offset, record_bytes, _ = queue.unit(head)
         if record_bytes > bytes_max and not (is_first and not taken):
-            return process_queue.leased(taken, lease)
+            return process_queue.leased(sorted(taken), lease)
         again.pop(head, None)
         groups.take_ready(lease)
         process_queue.inflight[head] = lease
@@ -118,7 +118,7 @@ def take_by_message_group(
         process_queue.take_wanted(
             taken, lease, room, bytes_max, look, is_first=is_first, order=order
         )
-    return process_queue.leased(taken, lease)
+    return process_queue.leased(sorted(taken), lease)
 
 
 class ByMessageGroup:

@@ -25,7 +25,9 @@ def consumer_offset(store: OpenStore, queue_id: int = 0) -> int:
     return store.store.consumption.group_stats("g").queues[queue_id].consumer_offset
 
 
-def nack(leased: Leased, queue_offset: int, delay_ms: int = 0) -> SettleRequest:
+def nack(
+    leased: Leased, queue_offset: int, delay_ms: int = 0, *, is_release: bool = False
+) -> SettleRequest:
     return SettleRequest(
         group="g",
         nacks=[
@@ -35,6 +37,7 @@ def nack(leased: Leased, queue_offset: int, delay_ms: int = 0) -> SettleRequest:
                 lease_generation=leased.generation,
                 queue_offset=queue_offset,
                 delay_ms=delay_ms,
+                is_release=is_release,
             )
         ],
     )
@@ -184,6 +187,19 @@ async def test_a_nacked_message_comes_again_after_its_delay_and_not_before(tmp_p
     await store.pass_time(1)
     again = store.receive()
     assert (again.bodies, again.attempts) == ([b"0"], [2])
+    await store.close()
+
+
+async def test_messages_given_back_unread_stand_in_order_in_their_next_batch(
+    tmp_path: Path,
+) -> None:
+    store = await filled(tmp_path, 4)
+    first = store.receive(3)
+    for offset in (1, 2, 0):
+        store.store.consumption.settle(nack(first, offset, is_release=True))
+        await store.pass_time(1)
+    again = store.receive()
+    assert (again.bodies, again.attempts) == ([b"0", b"1", b"2", b"3"], [1] * 4)
     await store.close()
 
 
