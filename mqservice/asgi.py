@@ -44,7 +44,7 @@ from mqservice.store import close_store  # noqa: E402 as above
 log = logging.getLogger(__name__)
 
 SOCKET_PATH: Final = "/v1/ws"
-_DRAIN_MARGIN_MS: Final = 500
+_DRAIN_MARGIN_MS: Final = 2_000  # for the engine to keep the sessions
 
 
 class Application:

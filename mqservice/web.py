@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 CONFIG_STATUS: Final = 2
 ADDRESS_STATUS: Final = 3
 BACKLOG: Final = 2_048
-# After the drain's 2.5 s at most; together less than the 12 s after which a supervisor kills.
+# After the drain's 4 s at most; together less than the 12 s after which a supervisor kills.
 GRACEFUL_SHUTDOWN_SECONDS: Final = 6
 KEEP_ALIVE_SECONDS: Final = 75
 # A peer that acknowledges nothing, or keeps its window shut, for this long is cut off by the

@@ -269,7 +269,8 @@ class Session:
         self.end(TAKEN_OVER_CODE, "the session was resumed on another connection", is_kept=True)
 
     def _begin_drain(self) -> None:
-        self.spawn(self._drain())
+        if not self._is_over:
+            self.spawn(self._drain())
 
     async def _drain(self) -> None:
         """Push nothing more, wait a little for what the client still settles, and end."""
@@ -291,7 +292,6 @@ class Session:
         if self._is_over:
             return
         self._is_over = True
-        self.context.drain.leave(self._on_drain)
         if self._sender is not None and self._sender is not asyncio.current_task():
             self._sender.cancel()
         tasks = [task for task in self._tasks if task is not asyncio.current_task()]
@@ -310,6 +310,8 @@ class Session:
             for subscription in subscriptions:
                 self.context.sessions.unfollow(subscription)
             self.context.sessions.leave(self, is_kept=is_kept)
+            # Not before: the process closes its way to the engine once nobody is left.
+            self.context.drain.leave(self._on_drain)
 
     async def _keep(self) -> bool:
         """Whether the engine has the session now, until its client comes back."""

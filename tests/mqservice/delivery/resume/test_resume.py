@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
-from collections.abc import Iterator
 
 import httpx
 import pytest
@@ -14,12 +14,13 @@ from mqservice.store import (
     GroupConfig,
     OffsetResetRequest,
     ResetTo,
+    SessionKeepRequest,
     StoreClient,
 )
 from tests.mqservice.delivery.browsing import put
 from tests.mqservice.delivery.engine_serving import real_topic, serving_engine
-from tests.mqservice.delivery.peers import BOTH, JSON, Peer, closed
-from tests.mqservice.delivery.resuming import (
+from tests.mqservice.delivery.peers import JSON, Peer, closed
+from tests.mqservice.delivery.resume.resuming import (
     TTL_MS,
     fill,
     nothing_more,
@@ -29,46 +30,6 @@ from tests.mqservice.delivery.resuming import (
 )
 from tests.mqservice.delivery.serving import Server
 from tests.mqservice.delivery.waiting import wait_until
-
-
-@pytest.fixture(scope="module")
-def server(engine_socket: str) -> Iterator[Server]:
-    with serving_engine(engine_socket) as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
-def other(server: Server, engine_socket: str) -> Iterator[Server]:
-    """Another web process before the same engine; it knows the same keys, topics and groups."""
-    with serving_engine(engine_socket) as running:
-        running.keys, running.topics, running.groups = server.keys, server.topics, server.groups
-        yield running
-
-
-@pytest.fixture
-def topic(server: Server, engine_socket: str) -> str:
-    return real_topic(server, engine_socket, queue_count=2)
-
-
-@pytest.fixture
-def key(server: Server) -> str:
-    return server.key()
-
-
-@pytest.fixture(params=BOTH)
-def subprotocol(request: pytest.FixtureRequest) -> str:
-    name: str = request.param
-    return name
-
-
-@pytest.fixture
-def group(server: Server, engine_socket: str, topic: str) -> str:
-    """A group of this test alone."""
-    name = f"r-{topic}"
-    with StoreClient(engine_socket, client_name="setup") as client:
-        client.group_put(GroupConfig(group=f"acme%{name}"))
-    server.group(name)
-    return name
 
 
 @pytest.mark.parametrize("end", ["sever", "close"])
@@ -215,9 +176,22 @@ def test_a_session_that_shall_not_be_kept_has_no_token(
 
 
 def test_a_restarting_server_leaves_its_sessions_to_the_others(
-    server: Server, engine_socket: str, api: httpx.Client, topic: str, group: str, key: str
+    server: Server,
+    engine_socket: str,
+    api: httpx.Client,
+    topic: str,
+    group: str,
+    key: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     fill(api, topic, 3)
+    keep = AsyncStoreClient.session_keep
+
+    async def keep_slowly(client: AsyncStoreClient, request: SessionKeepRequest) -> None:
+        await asyncio.sleep(0.5)  # a server that does not wait closes the socket meanwhile
+        await keep(client, request)
+
+    monkeypatch.setattr(AsyncStoreClient, "session_keep", keep_slowly)
     with serving_engine(engine_socket) as leaving:
         leaving.keys, leaving.topics, leaving.groups = server.keys, server.topics, server.groups
         with Peer(leaving, key=key, resume_ttl_ms=TTL_MS) as peer:
