@@ -308,6 +308,7 @@ class StoreMachine(RuleBasedStateMachine):
         delete_derived(self.both.store_dir, deleted, queue_file)
         self.both.open()
         assert derived(self.both.store_dir, self.both.model) == before
+        self.read_everything()
 
     @precondition(lambda self: any(True for _ in self.both.model.readable()))
     @rule(data=st.data(), is_killed=st.booleans(), bit=st.integers(0, 1 << 15))
@@ -369,14 +370,17 @@ class StoreMachine(RuleBasedStateMachine):
 
     @invariant()
     def store_is_as_the_model_says(self) -> None:
-        self.read_everything()
+        self.read_everything(is_with_empty=False)
         count = self.both.store.watched().quarantine.count
         assert bool(count) == bool(self.both.model.damaged_in_log())  # the alarm stays
         self.both.check_groups()
 
-    def read_everything(self) -> None:
+    def read_everything(self, *, is_with_empty: bool = True) -> None:
+        """The queues that have never had a message are most of them, and say the same each time."""
         for name, queue in self.both.model.queues.items():
             offset = queue.min_offset
+            if not (queue.max_offset or is_with_empty):
+                continue
             while offset < queue.max_offset:
                 offset = self.both.pull(name, offset, 1_000)
             self.both.pull(name, offset, 1)

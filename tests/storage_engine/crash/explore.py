@@ -38,7 +38,7 @@ from tests.storage_engine.doubles import OpenStore
 from tests.storage_engine.stopping import kill
 
 # A recovery is all memory: with real disks under it, a state would take a hundred times longer.
-TWICE_EVERY: Final = 2  # every second state is recovered twice
+TWICE_EVERY: Final = 3  # every third state is recovered twice
 RANDOM_COUNT: Final = 12  # random images at each moment, at first
 RANDOM_COUNT_MAX: Final = 1_000
 MEMORY: Final = "/dev/shm" if os.path.isdir("/dev/shm") else None

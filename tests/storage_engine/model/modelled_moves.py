@@ -143,17 +143,23 @@ class MovedStore(ModelledStore):
         """
         while self._adopt_expected(expected):
             expected = {**self._due(), **expected}
+        ends = self._max_offsets()
         for name, queue in self.model.queues.items():
-            assert self._max_offset(name) == queue.max_offset, f"nobody expects what {name} has"
+            assert ends[name] == queue.max_offset, f"nobody expects what {name} has"
 
-    def _max_offset(self, name: Queue) -> int:
-        return self.store.topic_stats(name[0]).queues[name[1]].max_offset
+    def _max_offsets(self) -> dict[Queue, int]:
+        return {
+            (topic, queue_id): stats.max_offset
+            for topic in self.model.topics
+            for queue_id, stats in enumerate(self.store.topic_stats(topic).queues)
+        }
 
     def _adopt_expected(self, expected: dict[Source, Move]) -> int:
         """Of each queue the new records that are expected, to the first that is not; how many."""
         count = 0
+        ends = self._max_offsets()
         for name, queue in list(self.model.queues.items()):
-            max_offset = self._max_offset(name)
+            max_offset = ends[name]
             if max_offset == queue.max_offset:
                 continue
             self.model.stamp = max(self.model.stamp, self.clock.now_ms())
