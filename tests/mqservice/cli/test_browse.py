@@ -6,8 +6,8 @@ from urllib.parse import parse_qs
 
 import msgspec
 
+from tests.mqservice.cli.commands import mqservice
 from tests.mqservice.cli.service_double import Answer, Json, problem, service_double
-from tests.mqservice.cli.test_commands import mqservice
 
 
 def stored(number: int, **fields: object) -> Json:

@@ -2,63 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
-import sys
 from pathlib import Path
 
 import msgspec
 
+from tests.mqservice.cli.commands import mqservice
 from tests.mqservice.cli.service_double import (
-    KEY,
     Answer,
     Pushed,
-    ServiceDouble,
     problem,
     service_double,
 )
-
-WAIT_S = 30
-
-
-class Ended(msgspec.Struct):
-    """How a command ended."""
-
-    code: int
-    out: bytes
-    err: str
-
-    @property
-    def line(self) -> str:
-        """The only line on stderr."""
-        assert self.err.count("\n") == 1, self.err
-        return self.err.strip()
-
-
-async def mqservice(
-    *arguments: str, double: ServiceDouble | None = None, stdin: bytes = b"", key: str = KEY
-) -> Ended:
-    """Run a command against ``double``, or against nobody."""
-    environ = {name: value for name, value in os.environ.items() if not name.startswith("MQ_")}
-    environ["MQ_DATA_DIR"] = "/nonexistent"
-    environ["MQ_BASE_URL"] = double.target.base_url if double else "http://127.0.0.1:1"
-    if key:
-        environ["MQ_API_KEY"] = key
-    process = await asyncio.create_subprocess_exec(
-        sys.executable,
-        "-m",
-        "mqservice.cli.main",
-        *arguments,
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-        env=environ,
-    )
-    async with asyncio.timeout(WAIT_S):
-        out, err = await process.communicate(stdin)
-    assert process.returncode is not None
-    return Ended(process.returncode, out, err.decode())
-
 
 # produce ------------------------------------------------------------------------------------------
 

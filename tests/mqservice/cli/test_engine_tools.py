@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from tests.mqservice.cli.test_commands import mqservice
+from tests.mqservice.cli.commands import mqservice
 from tests.storage_engine.damages import exchange_unit
 from tests.storage_engine.doubles import tiny_config
 from tests.storage_engine.recovering import filled

@@ -5,8 +5,8 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from tests.mqservice.cli.commands import mqservice
 from tests.mqservice.cli.service_double import Answer, Json, problem, service_double
-from tests.mqservice.cli.test_commands import mqservice
 
 
 def sought(*, is_dry_run: bool, **fields: object) -> Answer:

@@ -7,8 +7,8 @@ from typing import Any  # documents as the API writes them
 import msgspec
 import pytest
 
+from tests.mqservice.cli.commands import mqservice
 from tests.mqservice.cli.service_double import Answer, problem, service_double
-from tests.mqservice.cli.test_commands import mqservice
 
 AT = "2026-11-21T09:00:00.000Z"
 TRACE: dict[str, Any] = {

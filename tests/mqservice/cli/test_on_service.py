@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import subprocess
-import sys
 from collections import Counter
 
 import httpx
@@ -13,10 +11,10 @@ import msgspec
 import pytest
 
 from mqservice.cli.messages import Outgoing, encode_outgoing, parse_line
+from tests.mqservice.cli.commands import WAIT_S, run
 from tests.services import Service, service_environment, wait_until
 
 pytestmark = pytest.mark.acceptance
-WAIT_S = 60
 BODIES = [
     b"plain",
     b"\x00",
@@ -31,16 +29,9 @@ BODIES = [
 
 def mqservice(service: Service, *arguments: str, stdin: bytes = b"") -> bytes:
     """Run a command that finds the service by its data directory; its stdout."""
-    ended = subprocess.run(
-        [sys.executable, "-m", "mqservice.cli.main", *arguments],
-        input=stdin,
-        capture_output=True,
-        check=False,
-        timeout=WAIT_S,
-        env=service_environment(service.data_dir),
-    )
-    assert ended.returncode == 0, ended.stderr.decode()
-    return ended.stdout
+    ended = run(arguments, service_environment(service.data_dir), stdin)
+    assert ended.code == 0, ended.err
+    return ended.out
 
 
 def hashes(bodies: list[bytes]) -> Counter[str]:
@@ -78,15 +69,10 @@ def test_messages_come_out_byte_for_byte(service: Service, protocol: tuple[str, 
 def test_key_without_a_namespace_uses_its_own(service: Service) -> None:
     facts = service.facts
     environ = {**service_environment(service.data_dir), "MQ_DATA_DIR": "/nonexistent"}
-    ended = subprocess.run(
-        [sys.executable, "-m", "mqservice.cli.main", "topic", "list", "--json"],
-        capture_output=True,
-        check=False,
-        timeout=WAIT_S,
-        env={**environ, "MQ_BASE_URL": facts.base_url, "MQ_API_KEY": facts.api_key},
-    )
-    assert ended.returncode == 0, ended.stderr.decode()
-    names = [msgspec.json.decode(line)["name"] for line in ended.stdout.splitlines()]
+    environ |= {"MQ_BASE_URL": facts.base_url, "MQ_API_KEY": facts.api_key}
+    ended = run(("topic", "list", "--json"), environ)
+    assert ended.code == 0, ended.err
+    names = [msgspec.json.decode(line)["name"] for line in ended.out.splitlines()]
     assert facts.topic in names
 
 

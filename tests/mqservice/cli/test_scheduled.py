@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 import pytest
 
+from tests.mqservice.cli.commands import mqservice
 from tests.mqservice.cli.service_double import Answer, problem, service_double
-from tests.mqservice.cli.test_commands import mqservice
 
 Json = dict[str, Any]  # Any: documents as the API writes them
 AT = "2026-12-01T08:00:00.000Z"
