@@ -298,10 +298,7 @@ class StoreMachine(RuleBasedStateMachine):
         """Derived files are deleted meanwhile."""
         queues = self.both.model.queues.values()
         if any(queue.max_offset - 1 in queue.damaged for queue in queues):
-            deleted, queue_file = (
-                deleted - {"consumequeue"},
-                -1,
-            )  # nothing tells how many there were
+            deleted, queue_file = deleted - {"consumequeue"}, -1  # nothing tells how many
         self.tick()  # so that the index is complete
         before = derived(self.both.store_dir, self.both.model)
         self.both.stop(is_killed=is_killed)
@@ -379,11 +376,10 @@ class StoreMachine(RuleBasedStateMachine):
         """The queues that have never had a message are most of them, and say the same each time."""
         for name, queue in self.both.model.queues.items():
             offset = queue.min_offset
-            if not (queue.max_offset or is_with_empty):
-                continue
             while offset < queue.max_offset:
                 offset = self.both.pull(name, offset, 1_000)
-            self.both.pull(name, offset, 1)
+            if queue.max_offset or is_with_empty:
+                self.both.pull(name, offset, 1)
 
     def teardown(self) -> None:
         if hasattr(self, "both"):

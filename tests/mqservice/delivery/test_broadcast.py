@@ -18,7 +18,7 @@ from mqservice.store import (
 from tests.mqservice.delivery.browsing import put
 from tests.mqservice.delivery.engine_serving import real_topic, serving_engine
 from tests.mqservice.delivery.peers import BOTH, Peer
-from tests.mqservice.delivery.resuming import TTL_MS, resume_of, sever, subscribed
+from tests.mqservice.delivery.resume.resuming import TTL_MS, resume_of, sever, subscribed
 from tests.mqservice.delivery.serving import Json, Server
 from tests.mqservice.delivery.waiting import wait_until
 
