@@ -14,6 +14,8 @@ STATES: Final = 1_170  # of each workload, but for those whose few steps allow n
 FEWER_STATES: Final = {"crashes_one_after_the_other": 1_000, "async_with_checkpoints": 1_000}
 STATES_INSIDE_RECOVERY: Final = 195
 
+pytestmark = pytest.mark.timeout(300)  # seconds on a core of its own
+
 
 @pytest.mark.parametrize("name", WORKLOADS)
 def test_a_power_cut_at_any_moment_keeps_every_promise(name: str) -> None:
