@@ -19,6 +19,7 @@ import msgspec
 from mqservice.accounts.access import Scope
 from mqservice.delivery.bodies import Base64Form, BodyForm, JsonForm, forms_of, split_json_mark
 from mqservice.delivery.clients import client_id_of
+from mqservice.delivery.consumers import consumer_member, zone_of
 from mqservice.delivery.context import DeliveryContext
 from mqservice.delivery.decoding import Fault, decode
 from mqservice.delivery.filters import FilterForm, filter_of
@@ -38,7 +39,7 @@ from mqservice.delivery.limits import (
 from mqservice.delivery.replies import answer_struct, takes_msgpack
 from mqservice.groups.routes import GroupRoute
 from mqservice.lib.durations import pick_duration_ms
-from mqservice.lib.names import CONSUMER_PREFIX, name_fault
+from mqservice.lib.names import name_fault
 from mqservice.lib.problem import Problem
 from mqservice.lib.timestamps import rfc3339
 from mqservice.store import (
@@ -133,7 +134,7 @@ async def receive_messages(context: DeliveryContext, request: Request) -> None:
         filter_kind=wanted.kind,
         attempt_id=options.attempt_id or "",
         auto_extend_ms=_auto_extend_ms_of(options, lease_ms),
-        zone=_zone_of(options),
+        zone=zone_of(options.consumer_zone),
         client_id=client_id,
     )
     received = await _poll(context, request, order)
@@ -160,20 +161,6 @@ def _member_id_of(options: ReceiveOptions, request: Request, group: GroupRoute) 
             return f"client-{options.client_id}"
         return f"rest-{request.request_id}" if attempt_id is None else f"attempt-{attempt_id}"
     return consumer_member(options.consumer_id)
-
-
-def consumer_member(consumer_id: str) -> str:
-    """What the engine calls the member. Fault unless ``consumer_id`` is a name."""
-    if fault := name_fault(consumer_id):
-        raise Fault("/consumer_id", "BAD_REQUEST", fault)
-    return f"{CONSUMER_PREFIX}{consumer_id}"
-
-
-def _zone_of(options: ReceiveOptions) -> str:
-    zone = options.consumer_zone
-    if zone is not None and (fault := name_fault(zone)):
-        raise Fault("/consumer_zone", "BAD_REQUEST", fault)
-    return zone or ""
 
 
 def _auto_extend_ms_of(options: ReceiveOptions, lease_ms: int) -> int:

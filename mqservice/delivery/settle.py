@@ -20,6 +20,7 @@ import msgspec
 
 from mqservice.accounts.access import Scope
 from mqservice.delivery.clients import client_id_of
+from mqservice.delivery.consumers import consumer_member
 from mqservice.delivery.context import DeliveryContext
 from mqservice.delivery.decoding import Fault, decode
 from mqservice.delivery.http import Request, answer, read_body
@@ -31,7 +32,7 @@ from mqservice.delivery.limits import (
     SMALL_REQUEST_BYTES_MAX,
 )
 from mqservice.delivery.receipts import Receipt
-from mqservice.delivery.receive import consumer_member, group_route, lease_ms_of
+from mqservice.delivery.receive import group_route, lease_ms_of
 from mqservice.errors import problem_from_store
 from mqservice.groups.routes import GroupRoute
 from mqservice.lib.durations import pick_duration_ms

@@ -55,7 +55,12 @@ class Memberships:
             subscription.members.heard(member_id, self._clock.monotonic_ms())
 
     def leave(self, subscription: Subscription, member_id: str) -> None:
-        """A member is gone: others read its queues from now on, and may have another filter."""
+        """A member is gone: others read its queues from now on, and may have another filter.
+
+        It is not while another of its receives waits: two sockets may be one consumer.
+        """
+        if any(waiting.request.member_id == member_id for waiting in subscription.parked):
+            return
         subscription.readers.leave(member_id)
         if subscription.members.leave(member_id):
             self._tell_revoked(subscription)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from mqservice.accounts.access import Principal, Scope
 from mqservice.delivery.clients import client_id_of
+from mqservice.delivery.consumers import Consumer, consumer_member, zone_of
 from mqservice.delivery.decoding import Fault
 from mqservice.delivery.filters import filter_of
 from mqservice.delivery.limits import (
@@ -156,7 +157,7 @@ class Commands:
             lease_ms=lease_ms,
             auto_extend_ms=command.auto_extend_ms or 0,
             wanted=wanted,
-            client_id=client_id_of(group, command.client_id),
+            consumer=_consumer_of(command, group),
             credit=frames.Credit(
                 min(credit.msgs, CREDIT_MSGS_MAX), min(credit.bytes, CREDIT_BYTES_MAX)
             ),
@@ -250,6 +251,15 @@ class Commands:
                 raise Fault("/group", "ILLEGAL_GROUP", fault)
             route = await routes.load_group(self.principal, self.namespace, name)
         return route
+
+
+def _consumer_of(command: frames.Subscribe, group: GroupRoute) -> Consumer:
+    given = command.consumer_id
+    return Consumer(
+        client_id=client_id_of(group, command.client_id),
+        member_id="" if given is None else consumer_member(given),
+        zone=zone_of(command.consumer_zone),
+    )
 
 
 def _check_lease(pointer: str, lease_ms: int) -> None:

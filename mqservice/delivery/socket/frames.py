@@ -98,7 +98,8 @@ class Publish(Command, frozen=True, kw_only=True):
 class Subscribe(Command, frozen=True, kw_only=True):
     """``sid`` is the client's number for the subscription, unique within its session.
 
-    ``client_id``: which client of a broadcast group it is, in all its sessions.
+    ``client_id``: which client of a broadcast group it is, in all its sessions. ``consumer_id``:
+    subscriptions with the same one are one member of the group, else each is its own.
     """
 
     sid: int
@@ -111,6 +112,8 @@ class Subscribe(Command, frozen=True, kw_only=True):
     credit: Credit | None = None
     from_: None = msgspec.field(default=None, name="from")
     client_id: str | None = None
+    consumer_id: str | None = None
+    consumer_zone: str | None = None
 
 
 class AddCredit(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

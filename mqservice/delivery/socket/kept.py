@@ -13,10 +13,12 @@ from typing import Final
 
 import msgspec
 
+from mqservice.delivery.consumers import Consumer
 from mqservice.delivery.filters import WantedFilter
 from mqservice.delivery.socket.frames import Credit
 from mqservice.delivery.socket.held import Delivery, Held, nack_of
 from mqservice.delivery.socket.subscription import NACK_COUNT_MAX, Subscription
+from mqservice.lib.names import CONSUMER_PREFIX
 from mqservice.store import FilterKind, GoneLease, HeldLeases, LeaseRef, Nack
 
 VERSION: Final = 1
@@ -51,6 +53,12 @@ class KeptSubscription(msgspec.Struct, frozen=True, array_like=True):
     late: list[KeptRun]
     why_lost: dict[int, str]
     client_id: str = ""  # of a broadcast group
+    member_id: str = ""  # of a consumer that has a name
+    zone: str = ""
+
+    @property
+    def consumer(self) -> Consumer:
+        return Consumer(client_id=self.client_id, member_id=self.member_id, zone=self.zone)
 
     @property
     def wanted(self) -> WantedFilter:
@@ -149,7 +157,7 @@ def lost_tags(subscription: Subscription, gone: Iterable[GoneLease]) -> dict[str
 
 def _kept_subscription(subscription: Subscription) -> KeptSubscription:
     credit = subscription.credits.left
-    held = subscription.held
+    held, membership = subscription.held, subscription.membership
     return KeptSubscription(
         subscription.sid,
         subscription.topic.name,
@@ -165,7 +173,9 @@ def _kept_subscription(subscription: Subscription) -> KeptSubscription:
         _runs(held.outstanding),
         _runs(held.late),
         held.why_lost,
-        subscription.membership.client_id,
+        membership.client_id,
+        membership.member_id if membership.member_id.startswith(CONSUMER_PREFIX) else "",
+        membership.zone,
     )
 
 

@@ -4,8 +4,8 @@
                          ── order ──▶ every fetch says the same again
     unsub, close ──────── leave ──▶ the others may have another filter
 
-Each subscription is a member of its own, also beside others of its session: two with different
-filters would take each other's messages.
+Each subscription is a member of its own, also beside others of its session, unless it has a
+``consumer_id``: two with different filters would take each other's messages.
 """
 
 from __future__ import annotations
@@ -39,6 +39,7 @@ class Membership:
     wanted: WantedFilter
     lease_ms: int
     client_id: str = ""
+    zone: str = ""
 
     async def announce(self) -> bool | None:
         """Whether the group is paused. Raises StoreError when it is refused. An engine that is away
@@ -71,6 +72,7 @@ class Membership:
             lease_ms=self.lease_ms,
             filter=self.wanted.text,
             filter_kind=self.wanted.kind,
+            zone=self.zone,
             client_id=self.client_id,
         )
 

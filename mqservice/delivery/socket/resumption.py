@@ -108,7 +108,7 @@ class Resumption:
             lease_ms=kept.lease_ms,
             auto_extend_ms=kept.auto_extend_ms,
             wanted=kept.wanted,
-            client_id=kept.client_id,
+            consumer=kept.consumer,
             credit=kept.credit,
         )
         restore_held(subscription, kept)

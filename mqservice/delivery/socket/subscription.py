@@ -15,6 +15,7 @@ import logging
 from collections.abc import Callable, Iterable
 from typing import Final
 
+from mqservice.delivery.consumers import Consumer
 from mqservice.delivery.filters import WantedFilter
 from mqservice.delivery.limits import ANNOUNCE_MS
 from mqservice.delivery.socket import frames, pushes
@@ -75,7 +76,7 @@ class Subscription:
         lease_ms: int,
         auto_extend_ms: int,
         wanted: WantedFilter,
-        client_id: str,
+        consumer: Consumer,
         credit: frames.Credit,
     ) -> None:
         self.sid = sid
@@ -93,10 +94,11 @@ class Subscription:
             store=session.context.store,
             group=group.engine_name,
             topic=topic.engine_name,
-            member_id=f"{session.member_id}-{sid}",
+            member_id=consumer.member_id or f"{session.member_id}-{sid}",
             wanted=wanted,
             lease_ms=lease_ms,
-            client_id=client_id,
+            client_id=consumer.client_id,
+            zone=consumer.zone,
         )
         self.credits = Credits(credit)
         self.held = Held()

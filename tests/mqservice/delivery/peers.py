@@ -37,6 +37,8 @@ _COMMANDS: dict[str, tuple[int, list[str]]] = {
             "credit",
             "from",
             "client_id",
+            "consumer_id",
+            "consumer_zone",
         ],
     ),
     "credit": (5, ["sid", "msgs", "bytes", "id"]),
