@@ -20,6 +20,7 @@ from kombu import Exchange, Queue
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "mqservice.settings")
 
 from django.conf import settings
+from django.db import connections
 
 QUEUES: Final = ("control", "delay", "persist", "sampling", "tasks", "alerts", "analytics")
 # What beat sends, to which queue, every so many seconds. It expires when the next one comes: ticks
@@ -92,3 +93,14 @@ app.autodiscover_tasks(
 @signals.setup_logging.connect
 def keep_django_logging(**kwargs: Any) -> None:  # Any: the signal's own signature
     """Being connected is enough: Celery then leaves the log settings of Django as they are."""
+
+
+@signals.task_postrun.connect
+def drop_broken_connections(**kwargs: Any) -> None:  # Any: as above
+    """Celery would give the next ``CELERY_DB_REUSE_MAX`` tasks a connection that has ended."""
+    for connection in connections.all(initialized_only=True):
+        if connection.errors_occurred:
+            if connection.is_usable():
+                connection.errors_occurred = False
+            else:
+                connection.close()

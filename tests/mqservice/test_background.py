@@ -87,14 +87,15 @@ class Background:
             return int(client.llen(queue))
 
 
-@pytest.fixture
-def background(tmp_path: Path) -> Iterator[Background]:
+@pytest.fixture(scope="module")
+def background(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Background]:
+    """Whoever kills something leaves it running again, and all of them well."""
     servers = TestServers()
     try:
         servers.start_postgres()
         servers.start_valkey()
         with running_engine() as socket:
-            found = Background(servers, socket, tmp_path)
+            found = Background(servers, socket, tmp_path_factory.mktemp("background"))
             migrate = [sys.executable, str(ROOT / "manage.py"), "migrate", "--verbosity=0"]
             subprocess.run(migrate, env=found.env, check=True, timeout=WAIT_S)
             found.start()
