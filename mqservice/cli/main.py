@@ -5,6 +5,7 @@ from __future__ import annotations
 import typer
 
 from mqservice.cli import (
+    alert,
     dlq,
     engine,
     group,
@@ -41,6 +42,7 @@ app.add_typer(group.app, name="group")
 app.add_typer(message.app, name="message")
 app.add_typer(dlq.app, name="dlq")
 app.add_typer(scheduled.app, name="scheduled")
+app.add_typer(alert.app, name="alert")
 app.add_typer(engine.app, name="engine")
 
 if __name__ == "__main__":

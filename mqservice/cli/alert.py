@@ -1,0 +1,227 @@
+"""``mqservice alert``: rules that watch groups and the disk, how they stand, and what they did.
+
+list, show, history  GET …/alerts… ─▶ stdout: a table, or NDJSON
+set, delete          PUT or DELETE …/alerts/{name}
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import Annotated, Final
+from urllib.parse import quote
+
+import msgspec
+import typer
+from rich.table import Table
+
+from mqservice.cli import screen
+from mqservice.cli.client import RestClient
+from mqservice.cli.target import BaseUrlOption, KeyOption, NamespaceOption, Target
+
+app = typer.Typer(no_args_is_help=True, help="Alert rules: how they stand, create, change, delete.")
+
+LIMIT_DEFAULT: Final = 32
+LIMIT_MAX: Final = 100
+UNKNOWN: Final = "?"
+
+NameArgument = Annotated[str, typer.Argument(help="The rule.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="NDJSON with all fields.")]
+
+
+class Kind(enum.StrEnum):
+    LAG = "lag"
+    OLDEST_AGE = "oldest_age"
+    DLQ_GROWTH = "dlq_growth"
+    NO_CONSUMER = "no_consumer"
+    DISK = "disk"
+
+
+class _Rule(msgspec.Struct, kw_only=True):
+    """``value``: of the last look; None when nobody knew."""
+
+    name: str
+    kind: str
+    state: str
+    threshold: int
+    group: str | None = None
+    topic: str | None = None
+    enabled: bool = True
+    pending: bool = False
+    value: int | None = None
+    changed_at: str | None = None
+    webhook_secret: str | None = None
+
+    @property
+    def state_text(self) -> str:
+        if not self.enabled:
+            return "silenced"
+        return "pending" if self.pending else self.state
+
+
+class _Rules(msgspec.Struct):
+    alerts: list[msgspec.Raw]
+
+
+class _Notification(msgspec.Struct):
+    channel: str
+    target: str
+    state: str
+
+
+class _Event(msgspec.Struct):
+    at: str
+    state: str
+    value: int | None
+    notifications: list[_Notification]
+
+
+class _History(msgspec.Struct):
+    events: list[msgspec.Raw]
+    next: int | None = None
+
+
+@app.command("list")
+def list_alerts(
+    as_json: JsonOption = False,
+    base_url: BaseUrlOption = None,
+    key: KeyOption = None,
+    namespace: NamespaceOption = None,
+) -> None:
+    """List the rules and how they stand."""
+    screen.run(_list(screen.target_of(base_url, key, namespace), as_json=as_json))
+
+
+@app.command("set")
+def set_alert(
+    name: NameArgument,
+    kind: Annotated[Kind | None, typer.Option("--kind", help="What is watched.")] = None,
+    group: Annotated[str | None, typer.Option("--group", "-g", help="The group.")] = None,
+    topic: Annotated[
+        str | None, typer.Option("--topic", help="Of the group, this topic only; '' for all.")
+    ] = None,
+    threshold: Annotated[
+        int | None, typer.Option("--threshold", min=1, help="Messages, ms or percent, by kind.")
+    ] = None,
+    for_: Annotated[
+        str | None, typer.Option("--for", help="How long it must last, such as 1m.")
+    ] = None,
+    window: Annotated[
+        str | None, typer.Option("--window", help="Of dlq_growth, such as 5m.")
+    ] = None,
+    email: Annotated[
+        list[str] | None, typer.Option("--email", help="Who is told (repeatable); replaces all.")
+    ] = None,
+    webhook: Annotated[
+        str | None, typer.Option("--webhook", help="URL that is told; '' takes it away.")
+    ] = None,
+    is_enabled: Annotated[
+        bool | None, typer.Option("--enabled/--silenced", help="Whether anybody is told.")
+    ] = None,
+    base_url: BaseUrlOption = None,
+    key: KeyOption = None,
+    namespace: NamespaceOption = None,
+) -> None:
+    """Create a rule, or change what is given of it."""
+    given: dict[str, object | None] = {
+        "kind": kind, "group": group, "topic": topic, "threshold": threshold, "for": for_,
+        "window": window, "emails": email, "webhook": webhook, "enabled": is_enabled,
+    }  # fmt: skip
+    # An empty text stands for null, which the API takes a field away by.
+    change = {field: value or None for field, value in given.items() if value is not None}
+    if is_enabled is not None:
+        change["enabled"] = is_enabled
+    screen.run(_set(screen.target_of(base_url, key, namespace), name, change))
+
+
+@app.command("delete")
+def delete(
+    name: NameArgument,
+    is_sure: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    base_url: BaseUrlOption = None,
+    key: KeyOption = None,
+    namespace: NamespaceOption = None,
+) -> None:
+    """Delete a rule with its history."""
+    target = screen.target_of(base_url, key, namespace)
+    if not is_sure:
+        typer.confirm(f"Delete alert {name} with its history?", abort=True, err=True)
+    screen.run(_delete(target, name))
+
+
+@app.command("history")
+def history(
+    name: NameArgument,
+    limit: Annotated[
+        int, typer.Option("--limit", "-c", min=1, max=LIMIT_MAX, help="So many changes at most.")
+    ] = LIMIT_DEFAULT,
+    as_json: JsonOption = False,
+    base_url: BaseUrlOption = None,
+    key: KeyOption = None,
+    namespace: NamespaceOption = None,
+) -> None:
+    """Show when a rule fired and ended, the newest first, and who was told."""
+    target = screen.target_of(base_url, key, namespace)
+    screen.run(_history(target, name, limit, as_json=as_json))
+
+
+async def _list(target: Target, *, as_json: bool) -> int:
+    async with RestClient(target) as client:
+        found = (await client.call("GET", "alerts", _Rules)).alerts
+    if as_json:
+        for document in found:
+            typer.echo(bytes(document))
+        return 0
+    table = Table("alert", "kind", "of", "state", "value", "threshold", "since")
+    for document in found:
+        rule = msgspec.json.decode(document, type=_Rule)
+        table.add_row(
+            screen.harmless(rule.name),
+            rule.kind,
+            screen.harmless(" ".join(filter(None, (rule.group, rule.topic)))),
+            rule.state_text,
+            UNKNOWN if rule.value is None else f"{rule.value:,}",
+            f"{rule.threshold:,}",
+            rule.changed_at or "",
+        )
+    screen.results.print(table)
+    return 0
+
+
+async def _set(target: Target, name: str, change: dict[str, object | None]) -> int:
+    async with RestClient(target) as client:
+        rule = await client.call("PUT", _path(name), _Rule, content=msgspec.json.encode(change))
+    screen.notice(f"alert {rule.name} is {rule.state_text}")
+    if rule.webhook_secret is not None:
+        screen.notice("the webhook's secret, which is shown this once:")
+        typer.echo(rule.webhook_secret)
+    return 0
+
+
+async def _delete(target: Target, name: str) -> int:
+    async with RestClient(target) as client:
+        await client.call("DELETE", _path(name))
+    screen.notice(f"alert {name} is deleted")
+    return 0
+
+
+async def _history(target: Target, name: str, limit: int, *, as_json: bool) -> int:
+    async with RestClient(target) as client:
+        page = await client.call("GET", f"{_path(name)}/history?limit={limit}", _History)
+    if as_json:
+        for document in page.events:
+            typer.echo(bytes(document))
+    else:
+        table = Table("at", "state", "value", "told")
+        for document in page.events:
+            event = msgspec.json.decode(document, type=_Event)
+            told = [f"{each.channel} {each.target}: {each.state}" for each in event.notifications]
+            value = UNKNOWN if event.value is None else f"{event.value:,}"
+            table.add_row(event.at, event.state, value, screen.harmless("\n".join(told)))
+        screen.results.print(table)
+    if page.next is not None:
+        screen.notice(f"there are more than these {len(page.events):,}")
+    return 0
+
+
+def _path(name: str) -> str:
+    return f"alerts/{quote(name, safe='')}"

@@ -1,0 +1,106 @@
+"""``mqservice alert``: what is asked, what is shown, and exit codes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from tests.mqservice.cli.commands import mqservice
+from tests.mqservice.cli.service_double import Answer, problem, service_double
+
+Json = dict[str, Any]  # Any: documents as the API writes them
+AT = "2026-12-01T08:00:00.000Z"
+
+
+def rule(name: str, **fields: object) -> Json:
+    return {
+        "name": name, "namespace": "acme", "kind": "lag", "group": "billing", "topic": None,
+        "threshold": 10_000, "enabled": True, "state": "ok", "pending": False, "value": 12,
+        "changed_at": AT, "webhook_secret": None, **fields,
+    }  # fmt: skip
+
+
+async def test_list_shows_how_each_rule_stands() -> None:
+    async with service_double() as double:
+        alerts = [
+            rule("calm"),
+            rule("soon", pending=True, value=20_000),
+            rule("loud", state="firing", value=None),
+            rule("mute", enabled=False, group="a\x1bb"),
+        ]
+        double.answers += [Answer(200, {"alerts": alerts})] * 2
+        shown = await mqservice("alert", "list", double=double)
+        lines = shown.out.decode().splitlines()
+        for name, state in (
+            ("calm", "ok"), ("soon", "pending"), ("loud", "firing"), ("mute", "silenced"),
+        ):  # fmt: skip
+            assert [state in line for line in lines if name in line] == [True]
+        assert "20,000" in shown.out.decode()
+        assert "\x1b" not in shown.out.decode()
+        as_json = await mqservice("alert", "list", "--json", double=double)
+        assert [msgspec.json.decode(line) for line in as_json.out.splitlines()] == alerts
+        assert {request.path for request in double.requests} == {"/v1/ns/-/alerts"}
+
+
+@pytest.mark.parametrize(
+    ("options", "change"),
+    [
+        (
+            ("--kind", "lag", "-g", "billing", "--threshold", "5", "--for", "1m"),
+            {"kind": "lag", "group": "billing", "threshold": 5, "for": "1m"},
+        ),
+        (("--topic", "", "--webhook", ""), {"topic": None, "webhook": None}),
+        (("--silenced",), {"enabled": False}),
+        (("--enabled", "--email", "a@b.c", "--email", "d@e.f"), {
+            "enabled": True, "emails": ["a@b.c", "d@e.f"],
+        }),
+        ((), {}),
+    ],
+)  # fmt: skip
+async def test_set_sends_what_was_given_and_nothing_else(
+    options: tuple[str, ...], change: Json
+) -> None:
+    async with service_double() as double:
+        double.answers.append(Answer(200, rule("slow orders")))
+        ended = await mqservice("alert", "set", "slow orders", *options, double=double)
+        assert (ended.code, ended.out) == (0, b"")
+        (request,) = double.requests
+        assert (request.method, request.path) == ("PUT", "/v1/ns/-/alerts/slow orders")
+        assert msgspec.json.decode(request.body) == change
+
+
+async def test_the_secret_of_a_new_webhook_is_all_that_stdout_gets() -> None:
+    async with service_double() as double:
+        double.answers.append(Answer(201, rule("w", webhook_secret="whs_1")))
+        ended = await mqservice("alert", "set", "w", "--webhook", "https://a.b", double=double)
+        assert ended.out == b"whs_1\n"
+        assert "this once" in ended.err
+
+
+async def test_history_shows_who_was_told() -> None:
+    async with service_double() as double:
+        told = {"channel": "webhook", "target": "https://a.b", "state": "failed", "attempts": 8}
+        event = {"id": "evt_1", "number": 3, "state": "firing", "at": AT, "value": None,
+                 "threshold": 5, "notifications": [told]}  # fmt: skip
+        double.answers += [Answer(200, {"events": [event], "next": 3})] * 2
+        shown = await mqservice("alert", "history", "w", "--limit", "1", double=double)
+        assert "https://a.b: failed" in " ".join(shown.out.decode().split())
+        assert "more than these 1" in shown.line
+        as_json = await mqservice("alert", "history", "w", "--json", double=double)
+        assert msgspec.json.decode(as_json.out) == event
+        assert [request.query for request in double.requests] == ["limit=1", "limit=32"]
+
+
+async def test_delete_asks_first_and_tells_a_refusal() -> None:
+    async with service_double() as double:
+        declined = await mqservice("alert", "delete", "w", double=double, stdin=b"n\n")
+        assert (declined.code, double.requests) == (1, [])
+        double.answers += [Answer(204, None), problem(404, "ALERT_NOT_FOUND", detail="no w")]
+        deleted = await mqservice("alert", "delete", "w", "--yes", double=double)
+        absent = await mqservice("alert", "delete", "w", "--yes", double=double)
+        assert (deleted.code, deleted.line) == (0, "alert w is deleted")
+        assert absent.code == 1
+        assert "ALERT_NOT_FOUND" in absent.line
+        assert [request.method for request in double.requests] == ["DELETE", "DELETE"]
