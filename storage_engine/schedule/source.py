@@ -34,9 +34,9 @@ class Source:
     def pending_count(self) -> int:
         """Messages that are still to come."""
         start, settled = self.start, self.progress.settled
-        above = len(settled)
+        above = settled.count
         if self.progress.consumer_offset < start:
-            above = sum([queue_offset >= start for queue_offset in settled])
+            above = settled.count_in(start, self.queue.max_offset)
         return self.queue.max_offset - start - above
 
     def is_pending(self, queue_offset: int) -> bool:
