@@ -40,10 +40,13 @@ class Source:
         return self.queue.max_offset - start - above
 
     def is_pending(self, queue_offset: int) -> bool:
+        progress = self.progress
         return (
-            queue_offset >= self.start
+            queue_offset >= progress.consumer_offset
+            and queue_offset >= self.queue.min_offset
             and queue_offset not in self.moving
-            and not self.progress.is_settled(queue_offset)
+            and not (progress.settled.count and queue_offset in progress.settled)
+            and not (progress.skipped.count and queue_offset in progress.skipped)
         )
 
     def due_times(self, start: int, stop: int) -> Iterator[tuple[int, NDArray[np.int64]]]:

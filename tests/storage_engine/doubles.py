@@ -355,7 +355,9 @@ class OpenStore:
             appended = self.store.stats(0).append_offset
             self.store.tick()
             await self.store.durability.durable_to(self.store.stats(0).append_offset)
-            while not self.store._dispatcher.is_idle:  # the flusher has still to say so
+            schedule = self.store.consumption.schedule
+            # The flusher has still to say so; or the schedule has more than one turn's work.
+            while not self.store._dispatcher.is_idle or schedule._has_turn:
                 await asyncio.sleep(0)
 
     def pull_bodies(self, queue_id: int = 0, queue_offset: int = 0) -> list[bytes]:
