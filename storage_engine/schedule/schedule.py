@@ -49,8 +49,6 @@ _BATCH_COUNT_MAX: Final = 500  # about 5 ms
 _GROWTH_BYTES: Final = 512  # at most, of a record that says what it settles
 _MOVING_COUNT_MAX: Final = 20_000  # appended and not durable yet; then it waits for the disk
 
-_NO_UNITS: Final[Iterator[Unit]] = iter(())
-
 
 class _Waiting:
     """Messages that wait by the same clock; those due by ``until_ms`` are to be delivered."""
@@ -239,7 +237,8 @@ class Schedule:
         found: list[tuple[int, int]] = []
         room = self.mover.batch_bytes_max
         due = index.take(until_ms, _BATCH_COUNT_MAX)
-        source_id, following, units = -1, -1, _NO_UNITS
+        source_id = following = -1
+        units: Iterator[Unit] | None = None
         for key in due:
             _, queue_id, queue_offset = key
             if queue_id != source_id:
@@ -249,10 +248,14 @@ class Schedule:
             if not is_pending(queue_offset):
                 continue
             if queue_offset != following:
+                units = None
+                physical_offset, record_bytes, _ = queue.unit(queue_offset)
+            else:
                 # Often they came in the order in which they are due.
-                units = queue.units(queue_offset, _BATCH_COUNT_MAX)
+                if units is None:
+                    units = queue.units(queue_offset, _BATCH_COUNT_MAX)
+                physical_offset, record_bytes, _ = next(units)
             following = queue_offset + 1
-            physical_offset, record_bytes, _ = next(units)
             room -= record_bytes + _GROWTH_BYTES
             if keys and room < 0:
                 index.put_back(due[due.index(key) :])
