@@ -2,7 +2,8 @@
 
     100,000 messages over one second ─▶ engine ticks itself, 100 ms ─▶ lateness of each
                                      ─▶ told to deliver every second ─▶ lateness of each
-    1,000,000 messages within a year ─▶ memory ─▶ kill -9 ─▶ start again
+    900,000 messages within a year, a checkpoint every 5 s ─▶ memory
+                                   ─▶ 100,000 more ─▶ kill -9 ─▶ start again
 
 Lateness is the store time of the message in its topic less the time it was due. Puts of another
 topic go on meanwhile, one after the other; the slowest is told.
@@ -40,6 +41,9 @@ DUE_COUNT: Final = 100_000
 DUE_WITHIN_MS: Final = 1_000
 LEAD_MS: Final = 20_000  # time to put them all before the first is due
 PENDING_COUNT: Final = 1_000_000
+UNSAVED_COUNT: Final = 100_000  # of them, put since the last checkpoint
+CHECKPOINT_S: Final = 5  # as Celery beat has it
+PUT_ALL_COUNT: Final = 50_000
 PENDING_BODY: Final = b"pending " * 12
 YEAR_MS: Final = 365 * 24 * 3_600 * 1_000
 FRAME: Final = 500
@@ -196,7 +200,10 @@ async def _stored_times(client: AsyncStoreClient) -> list[tuple[str, int]]:
 
 async def _pending(base: Path) -> list[Row]:
     random = Random(SEED)
-    setting = f"{PENDING_COUNT:,} messages of {len(PENDING_BODY)} bytes due within a year"
+    setting = (
+        f"{PENDING_COUNT:,} messages of {len(PENDING_BODY)} bytes due within a year, a checkpoint "
+        f"every {CHECKPOINT_S} s, {UNSAVED_COUNT:,} of them since the last one"
+    )
     with scratch_directory("pending", base) as directory:
         async with engine_on(directory / "store") as engine:
             client = AsyncStoreClient(engine.socket_path, client_name="bench")
@@ -204,21 +211,13 @@ async def _pending(base: Path) -> list[Row]:
             await client.topic_put(TopicConfig(topic=TOPIC, queue_count=QUEUES))
             before_mib = _anonymous_mib(engine.pid)
             now_ms = time.time_ns() // 1_000_000
-            for _ in range(PENDING_COUNT // 50_000):
-                await _put_all(
-                    client,
-                    [
-                        _record(
-                            new_message_id(),
-                            number % QUEUES,
-                            PENDING_BODY,
-                            now_ms + 600_000 + random.randrange(YEAR_MS - 700_000),
-                        )
-                        for number in range(50_000)
-                    ],
-                )
+            checkpoints = asyncio.ensure_future(_checkpoints(client))
+            await _put_pending(client, random, now_ms, PENDING_COUNT - UNSAVED_COUNT)
             await asyncio.sleep(2)  # some ticks, and a look ahead
             grown_mib = _anonymous_mib(engine.pid) - before_mib
+            checkpoints.cancel()
+            await client.checkpoint()
+            await _put_pending(client, random, now_ms, UNSAVED_COUNT)
             await client.aclose()
             os.kill(engine.pid, signal.SIGKILL)
         began = time.monotonic()
@@ -251,6 +250,28 @@ async def _pending(base: Path) -> list[Row]:
             is_less_better=True,
         ),
     ]
+
+
+async def _checkpoints(client: AsyncStoreClient) -> None:
+    while True:
+        await asyncio.sleep(CHECKPOINT_S)
+        await client.checkpoint()
+
+
+async def _put_pending(client: AsyncStoreClient, random: Random, now_ms: int, count: int) -> None:
+    for _ in range(count // PUT_ALL_COUNT):
+        await _put_all(
+            client,
+            [
+                _record(
+                    new_message_id(),
+                    number % QUEUES,
+                    PENDING_BODY,
+                    now_ms + 600_000 + random.randrange(YEAR_MS - 700_000),
+                )
+                for number in range(PUT_ALL_COUNT)
+            ],
+        )
 
 
 def _anonymous_mib(pid: int) -> float:

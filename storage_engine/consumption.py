@@ -156,7 +156,7 @@ class Consumption:
             queues,
             consumer_offsets,
             mover,
-            DueMoves(catalog, self.deletions.is_orphan).move,
+            DueMoves(catalog, self.deletions.is_orphan, self.deletions.deleted_below),
             level_offsets,
             later,
         )

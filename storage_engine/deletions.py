@@ -132,6 +132,12 @@ class Deletions:
         stored_at = parse_head(record, 0).physical_offset
         return any(stored_at < deleted.get(topic.decode(), 0) for topic in meant_for)
 
+    def deleted_below(self, topic: str) -> int:
+        """Physical offset below which records were stored for a topic of that name that was
+        deleted since; 0 without one.
+        """
+        return self._min_offsets.deleted.get(topic, 0)
+
     def purge(self, start_offset: int) -> None:
         """Forget what was deleted before the log's first byte was written.
 

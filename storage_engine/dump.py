@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Final
 
 import msgspec
+from msgspec.structs import replace
 
 from storage_engine.delivery.offset_journal import read_entries
 from storage_engine.errors import StoreCorrupt, StoreError
@@ -166,7 +167,7 @@ def _journal(path: Path) -> Iterator[str]:
     for name_id, (group, topic) in enumerate(names):
         yield f"name {name_id} is group {group} on topic {topic}"
     for entry in entries:
-        yield f"{entry}"
+        yield f"{entry}" if not entry.bits else f"{replace(entry, bits=0)} bits={entry.bits:#x}"
     if end < len(content):
         yield f"{end:>20} DAMAGED {len(content) - end} bytes that are no whole entry"
 

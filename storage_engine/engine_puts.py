@@ -10,8 +10,8 @@ Loop thread only.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Final, NamedTuple
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Final
 
 from storage_engine.dispatcher import Dispatcher
 from storage_engine.log.commit_log import CommitLog, Entry
@@ -33,13 +33,49 @@ from storage_engine.records.schedule_topic import SCHEDULE_TOPIC_BYTES, unit_tag
 _TAG_HEAD: Final = b"TAGS\x01"
 
 
-class Target(NamedTuple):
-    """Where a record goes, as read from it before; its hosts are IPv4."""
+class PutBatch:
+    """Records to be appended at once: their bytes in ``parts``, back to back, and what is known of
+    each. Whoever makes many alike adds to the lists himself.
+    """
 
-    queue: ConsumeQueue
-    tag_hash: int  # of its unit
-    topic_hash: int
-    keys: list[bytes]
+    __slots__ = ("entries", "keys", "parts", "size_bytes")
+
+    def __init__(self) -> None:
+        self.parts: list[bytes] = []
+        self.size_bytes = 0  # of all parts
+        self.entries: list[Entry] = []
+        self.keys = empty_batch()
+
+    def add(self, record: bytes, by_topic: Mapping[bytes, Sequence[ConsumeQueue]]) -> None:
+        """Add a record of a topic that exists, as it says itself."""
+        parts = parts_of(record)
+        queue = by_topic[parts.topic][parts.queue_id]
+        tag_hash = 0
+        if parts.topic == SCHEDULE_TOPIC_BYTES or _TAG_HEAD in parts.tail:
+            tag_hash = unit_tag_of(parts.topic, parts.tail[parts.properties_at :])
+        keys = keys_of(parts.tail, parts.properties_at, len(parts.tail))
+        self.add_known(
+            record, queue, tag_hash, topic_hash(parts.topic), keys, stamp_at=_stamp_at(record)
+        )
+
+    def add_known(
+        self,
+        record: bytes,
+        queue: ConsumeQueue,
+        tag_hash: int,
+        topic_hash: int,
+        keys: list[bytes],
+        *,
+        stamp_at: int = STORE_TIMESTAMP_AT,
+    ) -> None:
+        """Add a record that need not be read again; ``stamp_at``: where STORETIMESTAMP stands."""
+        self.entries.append((self.size_bytes, len(record), queue, stamp_at, tag_hash))
+        self.parts.append(record)
+        self.size_bytes += len(record)
+        self.keys.topic_hashes.append(topic_hash)
+        self.keys.keys.extend(keys)
+        if len(keys) != 1:
+            self.keys.counts.append((len(self.entries) - 1, len(keys)))
 
 
 class EnginePuts:
@@ -58,15 +94,15 @@ class EnginePuts:
         self._queues = queues
         self.batch_bytes_max = commit_log.batch_bytes_max
 
-    def append(
-        self,
-        payload: bytes,
-        published: Callable[[], None] | None = None,
-        targets: Sequence[Target | None] = (),
-    ) -> list[int]:
-        """Append records that stand back to back; returns their queue offsets.
+    def batch_of(self, records: Iterable[bytes]) -> PutBatch:
+        """Records of topics that exist."""
+        batch = PutBatch()
+        for record in records:
+            batch.add(record, self._queues.by_topic)
+        return batch
 
-        ``targets``: of the first records, those that are known.
+    def append(self, batch: PutBatch, published: Callable[[], None] | None = None) -> list[int]:
+        """Append records, each whole batch only once; returns their queue offsets.
 
         ``published`` is called once they are durable and visible; never when the engine stops
         before. Raises, with nothing appended: ``DiskFull``; ``StoreReadOnly`` while segments are
@@ -74,35 +110,8 @@ class EnginePuts:
         """
         if self._durability.refusal is not None:
             raise self._durability.refusal
-        entries: list[Entry] = []
-        keys = empty_batch()
-        at, known = 0, iter(targets)
-        while at < len(payload):
-            target = next(known, None)
-            if target is not None:
-                record_bytes = int.from_bytes(payload[at : at + 4])
-                entries.append(
-                    (at, record_bytes, target.queue, STORE_TIMESTAMP_AT, target.tag_hash)
-                )
-                keys.topic_hashes.append(target.topic_hash)
-                keys.keys.extend(target.keys)
-                if len(target.keys) != 1:
-                    keys.counts.append((len(entries) - 1, len(target.keys)))
-                at += record_bytes
-                continue
-            parts = parts_of(payload, at)
-            queue = self._queues.by_topic[parts.topic][parts.queue_id]
-            tag_hash = 0
-            if parts.topic == SCHEDULE_TOPIC_BYTES or _TAG_HEAD in parts.tail:
-                tag_hash = unit_tag_of(parts.topic, parts.tail[parts.properties_at :])
-            entries.append((at, parts.record_bytes, queue, _stamp_at(payload, at), tag_hash))
-            own = keys_of(parts.tail, parts.properties_at, len(parts.tail))
-            keys.topic_hashes.append(topic_hash(parts.topic))
-            keys.keys.extend(own)
-            if len(own) != 1:
-                keys.counts.append((len(entries) - 1, len(own)))
-            at += parts.record_bytes
-        offsets = self._commit_log.append(payload, entries)
+        entries, keys = batch.entries, batch.keys
+        offsets = self._commit_log.append(b"".join(batch.parts), entries)
         end_offset = self._commit_log.append_offset
         keys.physical_offsets.extend(offsets[1::2])
         keys.stamps.extend([self._commit_log.store_timestamp_ms] * len(entries))
@@ -111,9 +120,9 @@ class EnginePuts:
         return offsets[::2]
 
 
-def _stamp_at(payload: bytes, at: int) -> int:
-    """Position of STORETIMESTAMP in the record at ``payload[at]``."""
-    sysflag = int.from_bytes(payload[at + SYSFLAG_AT : at + SYSFLAG_AT + 4])
+def _stamp_at(record: bytes) -> int:
+    """Position of STORETIMESTAMP in a record."""
+    sysflag = int.from_bytes(record[SYSFLAG_AT : SYSFLAG_AT + 4])
     is_v6 = sysflag & SYSFLAG_BORN_HOST_V6
     return STORE_TIMESTAMP_AT + (HOST_V6_BYTES - HOST_V4_BYTES if is_v6 else 0)
 

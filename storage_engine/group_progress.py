@@ -134,6 +134,6 @@ def unsettled_count(process_queue: ProcessQueue) -> int:
     """Messages that can be read and that the group has not settled."""
     queue, progress = process_queue.queue, process_queue.progress
     first = max(progress.consumer_offset, queue.min_offset)
-    settled_count = sum([offset >= first for offset in progress.settled])
+    settled_count = progress.settled.count_in(first, queue.max_offset)
     skipped_count = progress.skipped.count - progress.skipped.count_below(first)
     return queue.max_offset - first - settled_count - skipped_count

@@ -18,7 +18,7 @@ from storage_engine.config import MIB
 from storage_engine.delivery.consumer_offsets import ConsumerOffsets
 from storage_engine.delivery.offset_runs import runs_of
 from storage_engine.delivery.progress import Progress
-from storage_engine.engine_puts import EnginePuts, Target
+from storage_engine.engine_puts import EnginePuts, PutBatch
 from storage_engine.errors import RecordRefused
 from storage_engine.records.settles import Settles
 
@@ -26,15 +26,11 @@ _BATCH_BYTES_MAX: Final = 4 * MIB  # appended without a pause
 
 
 class Move(NamedTuple):
-    """``record`` takes the place of one message; ``settling`` of that is one of its properties.
-
-    ``target``: what is known of where the record goes, so that it need not be read again.
-    """
+    """``record`` takes the place of one message; ``settling`` of that is one of its properties."""
 
     record: bytes
     progress: Progress
     queue_offset: int
-    target: Target | None = None
 
 
 class Mover:
@@ -61,19 +57,29 @@ class Mover:
 
         Raises ``DiskFull``, ``StoreReadOnly``; then nothing was appended.
         """
-        reset_counts = [move.progress.reset_count for move in moves]
+        sources: dict[Progress, list[int]] = {}
+        for move in moves:
+            sources.setdefault(move.progress, []).append(move.queue_offset)
+        batch = self._puts.batch_of([move.record for move in moves])
+        return self.move_batch(batch, list(sources.items()), moved)
+
+    def move_batch(
+        self,
+        batch: PutBatch,
+        sources: list[tuple[Progress, list[int]]],
+        moved: Callable[[], None],
+    ) -> list[int]:
+        """The same for records that take the places ``sources`` of many messages."""
+        reset_counts = [progress.reset_count for progress, _ in sources]
 
         def published() -> None:
-            by_progress: dict[Progress, list[int]] = {}
-            for move, reset_count in zip(moves, reset_counts, strict=True):
-                if move.progress.reset_count == reset_count:
-                    by_progress.setdefault(move.progress, []).append(move.queue_offset)
-            for progress, queue_offsets in by_progress.items():
-                self._consumer_offsets.settle_moved(progress, runs_of(sorted(queue_offsets)))
+            for (progress, queue_offsets), reset_count in zip(sources, reset_counts, strict=True):
+                if progress.reset_count == reset_count:
+                    runs = runs_of(sorted(queue_offsets))
+                    self._consumer_offsets.settle_moved(progress, runs)
             moved()
 
-        targets = [move.target for move in moves]
-        return self._puts.append(b"".join([move.record for move in moves]), published, targets)
+        return self._puts.append(batch, published)
 
 
 def settling(progress: Progress, queue_offset: int) -> Settles:

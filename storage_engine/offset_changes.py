@@ -211,10 +211,11 @@ def _change(process_queue: ProcessQueue, to_offset: int) -> QueueReset:
     queue, progress = process_queue.queue, process_queue.progress
     before = max(progress.consumer_offset, queue.min_offset)
     passed_below = progress.skipped.count_below(to_offset)  # by a filter
-    settled_above = sum([offset >= to_offset for offset in progress.settled])
+    settled = progress.settled
+    settled_above = settled.count_in(to_offset, queue.max_offset)
     settled_above += progress.skipped.count - passed_below
     if to_offset > before:
-        settled_below = sum([before <= offset < to_offset for offset in progress.settled])
+        settled_below = settled.count_in(before, to_offset)
         settled_below += passed_below - progress.skipped.count_below(before)
         skipped_count = to_offset - before - settled_below
         replayed_count = settled_above

@@ -19,13 +19,14 @@ from typing import NamedTuple
 
 import msgspec
 
+from storage_engine.delivery.offset_bits import OffsetBits, runs_in
 from storage_engine.delivery.offset_journal import (
     COUNT_MAX,
     Beginning,
     JournalEntry,
     OffsetJournal,
 )
-from storage_engine.delivery.offset_runs import OffsetRuns, Run, runs_of
+from storage_engine.delivery.offset_runs import OffsetRuns, Run
 from storage_engine.delivery.progress import Progress
 from storage_engine.disk.files import Files
 from storage_engine.errors import StoreCorrupt, StoreError
@@ -125,11 +126,13 @@ class ConsumerOffsets:
         elif entry.is_reset:
             progress.reset(entry.first, entry.count)
         elif entry.is_position:
-            progress.consumer_offset = max(progress.consumer_offset, entry.first)
+            progress.apply([(0, entry.first)])
         elif entry.is_skipped:
             progress.skip(entry.first, entry.count)
         elif entry.is_failed:
             progress.failures[entry.first] = entry.count
+        elif entry.bits:
+            progress.apply(runs_in(entry.first, entry.bits))
         else:
             progress.apply([(entry.first, entry.count)])
 
@@ -281,7 +284,8 @@ class ConsumerOffsets:
             for each, _ in positions
         ]
         for progress, consumer_offset in positions:
-            progress.settled, progress.skipped, progress.failures = set(), OffsetRuns(), {}
+            progress.settled, progress.skipped = OffsetBits(), OffsetRuns()
+            progress.failures = {}
             progress.reset(consumer_offset, progress.reset_count + 1)
             progress.lease_floor = lease_floor
         try:
@@ -342,7 +346,7 @@ class ConsumerOffsets:
         A crash before it replays the old journal over the newer table, which changes nothing.
         """
         moved: list[Progress] = []
-        above: list[tuple[Progress, list[Run]]] = []
+        above: list[Progress] = []
         skipped: dict[Progress, list[Run]] = {}
         failed: dict[Progress, dict[int, int]] = {}
         count = 0
@@ -356,7 +360,7 @@ class ConsumerOffsets:
             ):
                 moved.append(progress)
             if progress.settled:
-                above.append((progress, runs_of(sorted(progress.settled))))
+                above.append(progress)
             if progress.skipped:
                 skipped[progress] = list(progress.skipped)
             if progress.failures:

@@ -5,7 +5,7 @@
     offset  width  field
          0      4  crc        CRC-32 of the rest of the entry
           4      1  kind       1 name, 2 settled, 3 position, 4 reset, 5 lease floor, 6 dropped,
-                              7 skipped, 8 failed
+                              7 skipped, 8 failed, 9 settled bits
          5      3  zeros
          8      4  name_id    which ``topic@group``, numbered from 0 in the order of kind 1
         12      4  queue_id   for kind 1: length of the name in bytes, which follows the entry
@@ -15,11 +15,15 @@
         24      4  count      offsets ``[first, first + count)`` are settled, of kind 7 because a
                               filter passed over them; for kind 4: which reset;
                               for kind 6: the same, of progress that begins from then on;
-                              for kind 8: how often ``first`` was delivered in vain in its place
+                              for kind 8: how often ``first`` was delivered in vain in its place;
+                              for kind 9: bytes of the bitmap that follows the entry: offset
+                              ``first + n`` is settled when bit ``n % 8`` of byte ``n // 8``, the
+                              lowest being 0, is set
 
 A reset is two entries, the lease floor first: cut between them, nothing has moved, and receipts
 from before only cause a redelivery. An entry that is cut short or fails its CRC ends the journal:
-it was being written when the machine stopped, and was not answered.
+it was being written when the machine stopped, and was not answered. Kind 9 is what a checkpoint
+leaves of many that were settled in no order, a page of ``offset_bits.py`` each.
 """
 
 from __future__ import annotations
@@ -34,6 +38,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import msgspec
 from isal.isal_zlib import crc32
 
+from storage_engine.delivery.offset_bits import run_count, runs_in
 from storage_engine.disk.files import Files
 from storage_engine.errors import SyncFailed
 
@@ -60,6 +65,7 @@ _LEASE_FLOOR: Final = 5
 _DROPPED: Final = 6
 _SKIPPED: Final = 7
 _FAILED: Final = 8
+_SETTLED_BITS: Final = 9
 _FLAGS: Final = (_POSITION, _RESET, _LEASE_FLOOR, _DROPPED, _SKIPPED, _FAILED)  # of JournalEntry
 
 
@@ -76,7 +82,8 @@ _AT_FIRST: Final = Beginning()
 class JournalEntry(msgspec.Struct, frozen=True):
     """One replayed entry: settled offsets, or where a group began, or went on after a reset, or
     (in ``first``) which leases that ended; or that the group or the topic was deleted, which
-    concerns all queues.
+    concerns all queues. ``bits``: settled are not all of the ``count`` offsets, but those whose
+    bit is set.
     """
 
     group: str
@@ -84,6 +91,7 @@ class JournalEntry(msgspec.Struct, frozen=True):
     queue_id: int
     first: int
     count: int
+    bits: int = 0
     is_position: bool = False
     is_reset: bool = False
     is_lease_floor: bool = False
@@ -158,7 +166,7 @@ class OffsetJournal:
     def restart(
         self,
         moved: list[Progress],
-        settled: list[tuple[Progress, Runs]],
+        settled: list[Progress],
         skipped: dict[Progress, Runs] | None = None,
         failed: dict[Progress, dict[int, int]] | None = None,
         dropped: Iterable[tuple[str, str]] = (),
@@ -166,7 +174,8 @@ class OffsetJournal:
     ) -> None:
         """Replace the journal by one that holds only this; durable on return.
 
-        ``moved``: consumer offsets to keep; ``settled`` and ``skipped``: runs above them;
+        ``moved``: consumer offsets to keep; ``settled``: of whom what is settled
+        above them; ``skipped``: runs above them;
         ``failed``: how often messages have failed in their places; ``dropped``: who is no more, or
         began anew.
         """
@@ -174,7 +183,7 @@ class OffsetJournal:
         parts = [
             _dropped_bytes(dropped, beginning, names),
             self._position_bytes(moved, names),
-            self._settled_bytes(settled, names, _SETTLED),
+            self._above_bytes(settled, names),
         ]
         if skipped:
             parts.append(self._settled_bytes(skipped.items(), names, _SKIPPED))
@@ -237,6 +246,28 @@ class OffsetJournal:
                 parts.append(_entry(kind, name_id, progress.queue_id, first, count))
         return b"".join(parts)
 
+    def _above_bytes(self, progresses: list[Progress], names: dict[tuple[str, str], int]) -> bytes:
+        """What is settled above consumer offsets: for each page its runs, or where they would be
+        longer its bits.
+        """
+        parts = []
+        for progress in progresses:
+            head, name_id = _name_bytes((progress.group, progress.topic), names)
+            parts.append(head)
+            for first, bits in progress.settled.parts():
+                length = (bits.bit_length() + 7) // 8
+                if run_count(bits) * ENTRY_BYTES > ENTRY_BYTES + length:
+                    content = bits.to_bytes(length, "little")
+                    parts.append(
+                        _entry(_SETTLED_BITS, name_id, progress.queue_id, first, length, content)
+                    )
+                    continue
+                parts += [
+                    _entry(_SETTLED, name_id, progress.queue_id, run_first, count)
+                    for run_first, count in runs_in(first, bits)
+                ]
+        return b"".join(parts)
+
     def _failed_bytes(
         self, failed: dict[Progress, dict[int, int]], names: dict[tuple[str, str], int]
     ) -> bytes:
@@ -282,7 +313,11 @@ def read_entries(content: bytes) -> tuple[list[JournalEntry], list[tuple[str, st
     at = 0
     while at + ENTRY_BYTES <= len(content):
         crc, kind, name_id, queue_id, first, count = _ENTRY.unpack_from(content, at)
-        end = at + ENTRY_BYTES + (queue_id if kind == _NAME else 0)
+        end = at + ENTRY_BYTES
+        if kind == _NAME:
+            end += queue_id
+        elif kind == _SETTLED_BITS:
+            end += count
         if end > len(content) or crc32(content[at + 4 : end]) != crc:
             break
         if kind == _NAME:
@@ -291,7 +326,11 @@ def read_entries(content: bytes) -> tuple[list[JournalEntry], list[tuple[str, st
         else:
             group, topic = names[name_id]
             kinds = [kind == each for each in _FLAGS]
-            entries.append(JournalEntry(group, topic, queue_id, first, count, *kinds))
+            bits = 0
+            if kind == _SETTLED_BITS:
+                bits = int.from_bytes(content[at + ENTRY_BYTES : end], "little")
+                count = bits.bit_length()
+            entries.append(JournalEntry(group, topic, queue_id, first, count, bits, *kinds))
         at = end
     return entries, names, at
 
@@ -317,6 +356,8 @@ def _dropped_bytes(
     return b"".join(parts)
 
 
-def _entry(kind: int, name_id: int, queue_id: int, first: int, count: int) -> bytes:
-    rest = _REST.pack(kind, name_id, queue_id, first, count)
+def _entry(
+    kind: int, name_id: int, queue_id: int, first: int, count: int, content: bytes = b""
+) -> bytes:
+    rest = _REST.pack(kind, name_id, queue_id, first, count) + content
     return _CRC.pack(crc32(rest)) + rest

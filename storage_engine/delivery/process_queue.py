@@ -226,8 +226,8 @@ class ProcessQueue:
         if self.position >= self._seen_to:
             return skipped
         passed = OffsetRuns()
-        known = sorted({*self.inflight, *self.again, *self.progress.settled})
-        for first, count in (*runs_of(known), *skipped):
+        known = sorted({*self.inflight, *self.again})
+        for first, count in (*runs_of(known), *self.progress.settled.runs(), *skipped):
             passed.add(first, first + count)
         return passed
 
@@ -321,7 +321,7 @@ class ProcessQueue:
         """How many messages below the queue's min_offset the group has not settled."""
         progress = self.progress
         span = range(progress.consumer_offset, self.queue.min_offset)
-        settled_count = sum([offset in span for offset in progress.settled])
+        settled_count = progress.settled.count_in(span.start, span.stop)
         return len(span) - settled_count - progress.skipped.count_below(span.stop)
 
     def forget_below_min(self) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from storage_engine.delivery.offset_bits import OffsetBits
 from storage_engine.delivery.offset_runs import OffsetRuns, Run
 
 
@@ -41,7 +42,7 @@ class Progress:
         self.consumer_offset = consumer_offset
         self.reset_count = 0
         self.lease_floor = 0
-        self.settled: set[int] = set()
+        self.settled = OffsetBits()
         self.skipped = OffsetRuns()
         self.failures: dict[int, int] = {}
 
@@ -54,49 +55,49 @@ class Progress:
 
     def apply(self, runs: Iterable[Run]) -> None:
         """Settle runs of offsets; those settled before change nothing."""
-        settled = self.settled
+        has_moved = False
         for first, count in runs:
             end = first + count
             if first > self.consumer_offset:
-                added: Iterable[int] = range(first, end)
-                if self.skipped.count:
-                    added = [offset for offset in added if offset not in self.skipped]
-                settled.update(added)
+                self._settle_above(first, end)
             elif end > self.consumer_offset:
-                # The smaller of the two: a commit may pass over millions of messages.
-                if settled and len(settled) < end - self.consumer_offset:
-                    settled = self.settled = {offset for offset in settled if offset >= end}
-                elif settled:
-                    settled.difference_update(range(self.consumer_offset, end))
                 self.consumer_offset = end
-        if settled or self.skipped.count:
+                has_moved = True
+        if has_moved and (self.settled.count or self.skipped.count):
             self._pass_settled()
+
+    def _settle_above(self, first: int, end: int) -> None:
+        skipped = self.skipped
+        if not skipped.count:
+            self.settled.add(first, end)
+            return
+        while first < end:
+            first = skipped.end_of(first)
+            stop = skipped.first_from(first, end)
+            self.settled.add(first, stop)
+            first = max(first, stop)
 
     def skip(self, first: int, count: int) -> None:
         """Settle one run of offsets that a filter passed over."""
         end = first + count
         settled = self.settled
-        if settled:
-            run = range(first, end)
-            is_short = count < len(settled)
-            settled.difference_update(run if is_short else [at for at in settled if at in run])
         if first > self.consumer_offset:
+            if settled.count:
+                settled.discard(first, end)
             self.skipped.add(first, end)
         elif end > self.consumer_offset:
             self.consumer_offset = end
-            if settled or self.skipped.count:
+            if settled.count or self.skipped.count:
                 self._pass_settled()
 
     def _pass_settled(self) -> None:
         settled, skipped, offset = self.settled, self.skipped, self.consumer_offset
         while True:
-            while offset in settled:
-                settled.remove(offset)
-                offset += 1
-            end = skipped.end_of(offset)
+            end = skipped.end_of(settled.end_of(offset))
             if end == offset:
                 break
             offset = end
+        settled.cut_below(offset)
         skipped.cut_below(offset)
         self.consumer_offset = offset
 
@@ -117,12 +118,12 @@ class Progress:
         """Forget everything at or above ``max_offset``; True when there was something."""
         is_beyond = (
             self.consumer_offset > max_offset
-            or any(offset >= max_offset for offset in self.settled)
+            or self.settled.has_from(max_offset)
             or self.skipped.count_below(max_offset) < self.skipped.count
         )
         if is_beyond:
             self.consumer_offset = min(self.consumer_offset, max_offset)
-            self.settled = {offset for offset in self.settled if offset < max_offset}
+            self.settled.cut_from(max_offset)
             self.skipped.cut_from(max_offset)
         self.failures = {at: count for at, count in self.failures.items() if at < max_offset}
         return is_beyond

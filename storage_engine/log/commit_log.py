@@ -46,7 +46,7 @@ from storage_engine.records.record import (
     QUEUE_OFFSET_AT,
     STORED_BY,
 )
-from storage_engine.records.record_check import is_whole
+from storage_engine.records.record_check import find_whole, is_whole
 from storage_engine.records.record_parts import properties_of
 
 log = logging.getLogger(__name__)
@@ -310,8 +310,7 @@ class CommitLog:
                 base_offset, view = segment.base_offset, segment.view
                 end_offset = base_offset + segment.size_bytes
             at = physical_offset - base_offset
-            whole = is_whole(view, at, record_bytes, physical_offset)
-            found.append(bytes(view[at : at + record_bytes]) if whole else None)
+            found.append(find_whole(view, at, record_bytes, physical_offset))
         return found
 
     def properties(self, physical_offset: int, record_bytes: int) -> bytes | None:

@@ -172,7 +172,9 @@ class ConsumeQueue:
 
     def units(self, queue_offset: int, count: int) -> Iterator[Unit]:
         """Up to ``count`` units from ``queue_offset`` on, fewer at the end of the queue."""
-        end = min(queue_offset + count, self.max_offset)
+        return self._units(queue_offset, min(queue_offset + count, self.max_offset))
+
+    def _units(self, queue_offset: int, end: int) -> Iterator[Unit]:
         while queue_offset < end:
             position = queue_offset * UNIT_BYTES
             file = self._run.find(position)
@@ -281,8 +283,7 @@ class ConsumeQueue:
         low = self._bisect(start, end, dispatched_offset)
         first = self._first_known(start, low)
         cut = []
-        for queue_offset in range(low, end):
-            unit = self._unit(queue_offset)
+        for queue_offset, unit in enumerate(self._units(low, end), low):
             if unit[1] <= 0:
                 break
             cut.append((queue_offset, unit))

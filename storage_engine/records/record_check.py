@@ -1,6 +1,6 @@
 """Whether a record, or a BLANK, stands at a place of a segment; pure functions.
 
-readers, recovery, tools ── segment's bytes, position ──▶ [is_whole, whole_run, whole_record]
+readers, recovery, tools ── segment's bytes, position ──▶ [is_whole, whole_run, …]
 """
 
 from __future__ import annotations
@@ -43,6 +43,20 @@ def is_whole(view: memoryview, at: int, record_bytes: int, physical_offset: int)
     return _PLACE.unpack_from(view, at) == (record_bytes, physical_offset) and _has_own_crc(
         view, at, end
     )
+
+
+def find_whole(view: memoryview, at: int, record_bytes: int, physical_offset: int) -> bytes | None:
+    """The bytes of a record that is whole, as ``is_whole`` says; else None."""
+    crc_at = at + record_bytes - CRC_PROPERTY_BYTES
+    record = bytes(view[at : at + record_bytes])
+    if (
+        record_bytes < FIXED_BYTES
+        or len(record) < record_bytes
+        or _PLACE.unpack_from(record) != (record_bytes, physical_offset)
+    ):
+        return None
+    digits = (b"%010d" % (crc32(view[at:crc_at]) & CRC_MASK))[::-1]
+    return record if record.endswith(CRC_PROPERTY_HEAD + digits + _PROPERTY_END) else None
 
 
 def _has_own_crc(view: memoryview, at: int, end: int) -> bool:

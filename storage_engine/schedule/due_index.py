@@ -1,6 +1,6 @@
 """Which messages are due next: a part of them in memory, all of them in the consume queues.
 
-    units (due time of each), as they came ──▶ [DueIndex] ── peek, pop ──▶ in order of due time
+    units (due time of each), as they came ──▶ [DueIndex] ── peek, take ─▶ in order of due time
 
       near      messages before the frontier, in order; at most some ``near_max`` of them
       far       for each block of units the earliest due time behind the frontier, or none
@@ -18,7 +18,7 @@ from __future__ import annotations
 import heapq
 from collections import deque
 from collections.abc import Iterator
-from typing import Final, NamedTuple, Protocol
+from typing import Final, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,13 +28,9 @@ NEAR_MAX: Final = 100_000  # about 14 MB
 AHEAD_MS: Final = 60_000
 _NEVER: Final = 1 << 62
 
-
-class Key(NamedTuple):
-    """One message, in order of delivery."""
-
-    due_ms: int
-    queue_id: int
-    queue_offset: int
+# One message, in order of delivery: when it is due (ms), queue id, queue offset; a plain tuple
+# since there are very many.
+Key = tuple[int, int, int]
 
 
 class DueQueue(Protocol):
@@ -92,7 +88,7 @@ class DueIndex:
         self._near_max = near_max
         self._block_units = block_units
         self._followed: dict[int, _Followed] = {}
-        self._frontier = Key(-_NEVER, 0, 0)
+        self._frontier: Key = (-_NEVER, 0, 0)
         self._run: list[Key] = []  # what looks have found, the first one last
         self._heap: list[Key] = []  # what came since, and is before the frontier
         self._look: _Look | None = None
@@ -104,7 +100,7 @@ class DueIndex:
         self._followed[queue_id] = _Followed(queue, self._block_units)
         if self._followed[queue_id].far:
             # What it has may come before all that is near: begin anew, over blocks that are known.
-            self._retreat_to(Key(-_NEVER, 0, 0))
+            self._retreat_to((-_NEVER, 0, 0))
 
     @property
     def near_count(self) -> int:
@@ -116,7 +112,7 @@ class DueIndex:
         followed = self._followed[queue_id]
         for first, due_times in followed.queue.due_times(followed.seen, followed.queue.end):
             for queue_offset, due_ms in enumerate(due_times.tolist(), start=first):
-                key = Key(due_ms, queue_id, queue_offset)
+                key = (due_ms, queue_id, queue_offset)
                 if key < self._frontier:
                     heapq.heappush(self._heap, key)
                 elif self._look is not None and key < self._look.until:
@@ -138,12 +134,20 @@ class DueIndex:
             return heap[0]
         return run[-1] if run else None
 
-    def pop(self) -> Key:
-        """Take it away."""
-        run, heap = self._run, self._heap
-        if heap and (not run or heap[0] < run[-1]):
-            return heapq.heappop(heap)
-        return run.pop()
+    def take(self, until_ms: int, count_max: int) -> list[Key]:
+        """Take away the first messages that are due by then, in order."""
+        run, heap, taken = self._run, self._heap, list[Key]()
+        bound = (until_ms + 1,)
+        while len(taken) < count_max:
+            if heap and (not run or heap[0] < run[-1]):
+                if heap[0] >= bound:
+                    break
+                taken.append(heapq.heappop(heap))
+            elif run and run[-1] < bound:
+                taken.append(run.pop())
+            else:
+                break
+        return taken
 
     def put_back(self, keys: list[Key]) -> None:
         """Have messages again that were taken."""
@@ -159,23 +163,23 @@ class DueIndex:
         """
         look = self._look
         if look is None:
-            is_far = self._frontier.due_ms > now_ms + AHEAD_MS // 2
+            is_far = self._frontier[0] > now_ms + AHEAD_MS // 2
             if is_far or len(self._run) + len(self._heap) > self._near_max // 2:
                 return False
-            look = self._begin_look(Key(now_ms + AHEAD_MS, 0, 0))
+            look = self._begin_look((now_ms + AHEAD_MS, 0, 0))
         while look.blocks and units_max > 0:
             units_max -= self._read(look, *look.blocks.popleft())
             self._bound_look()
         if look.blocks:
-            return self._frontier.due_ms <= now_ms
+            return self._frontier[0] <= now_ms
         self._look = None
         self._frontier = max(self._frontier, look.until)
         self._run += look.found
         self._run.sort(reverse=True)
-        return self._frontier.due_ms <= now_ms and self.peek() is None
+        return self._frontier[0] <= now_ms and self.peek() is None
 
     def _begin_look(self, until: Key) -> _Look:
-        until = max(until, Key(self._frontier.due_ms + 1, 0, 0))
+        until = max(until, (self._frontier[0] + 1, 0, 0))
         units = self._block_units
         look = self._look = _Look(until, {id_: each.seen for id_, each in self._followed.items()})
         for queue_id, followed in self._followed.items():
@@ -186,7 +190,7 @@ class DueIndex:
             look.blocks += [
                 (queue_id, block)
                 for block, due_ms in enumerate(followed.far, start=followed.first_block)
-                if due_ms <= until.due_ms
+                if due_ms <= until[0]
             ]
         return look
 
@@ -199,17 +203,18 @@ class DueIndex:
         end, low, high = look.ends[queue_id], self._frontier, look.until
         later_ms = _NEVER
         for first, due_times in queue.due_times(start, stop):
-            later = due_times[due_times > high.due_ms]
+            later = due_times[due_times > high[0]]
             if len(later):
                 later_ms = min(later_ms, int(later.min()))
-            wanted = np.flatnonzero((due_times >= low.due_ms) & (due_times <= high.due_ms))
-            for index in wanted.tolist():
-                key = Key(int(due_times[index]), queue_id, first + index)
-                if key < low or not queue.is_pending(key.queue_offset):
+            wanted = np.flatnonzero((due_times >= low[0]) & (due_times <= high[0]))
+            times = due_times[wanted].tolist()
+            for index, due_ms in zip(wanted.tolist(), times, strict=True):
+                key = (due_ms, queue_id, first + index)
+                if key < low or not queue.is_pending(first + index):
                     continue
                 if key >= high:
-                    later_ms = min(later_ms, key.due_ms)
-                elif key.queue_offset < end:
+                    later_ms = min(later_ms, due_ms)
+                elif first + index < end:
                     look.found.append(key)
         followed.far[block - followed.first_block] = later_ms
         return max(stop - start, 1)
@@ -251,11 +256,12 @@ class DueIndex:
 
     def _put_far(self, key: Key) -> None:
         """Let a look find a message again by its block."""
-        followed = self._followed[key.queue_id]
-        at = key.queue_offset // self._block_units - followed.first_block
+        due_ms, queue_id, queue_offset = key
+        followed = self._followed[queue_id]
+        at = queue_offset // self._block_units - followed.first_block
         if at < 0:
             return  # done with: the queue begins behind it
         far = followed.far
         if at >= len(far):
             far += [_NEVER] * (at + 1 - len(far))
-        far[at] = min(far[at], key.due_ms)
+        far[at] = min(far[at], due_ms)

@@ -16,7 +16,7 @@ next turn comes after whatever else waits for the loop. Loop thread only.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Final
 
@@ -25,9 +25,11 @@ from storage_engine.config import SECOND_MS
 from storage_engine.delay_clock import DelayClock
 from storage_engine.delivery.consumer_offsets import ConsumerOffsets
 from storage_engine.delivery.progress import Progress
+from storage_engine.due_moves import DueMoves, Place
 from storage_engine.errors import StoreError, TopicNotFound
 from storage_engine.log.commit_log import CommitLog
 from storage_engine.moves import Move, Mover
+from storage_engine.queues.consume_queue import Unit
 from storage_engine.queues.consume_queues import ConsumeQueues
 from storage_engine.records.schedule_topic import (
     MOMENT_QUEUE,
@@ -46,9 +48,6 @@ _UNITS_A_TURN: Final = 200_000  # about 5 ms
 _BATCH_COUNT_MAX: Final = 500  # about 5 ms
 _GROWTH_BYTES: Final = 512  # at most, of a record that says what it settles
 _MOVING_COUNT_MAX: Final = 20_000  # appended and not durable yet; then it waits for the disk
-
-# Makes of a scheduled message the one to deliver; ``StoreError`` when there is no such place.
-Due = Callable[[Progress, int, bytes], Move]
 
 
 class _Waiting:
@@ -73,7 +72,7 @@ class Schedule:
         queues: ConsumeQueues,
         consumer_offsets: ConsumerOffsets,
         mover: Mover,
-        due: Due,
+        due_moves: DueMoves,
         level_offsets: LevelOffsets,
         later: Callable[[Callable[[], None]], object],
     ) -> None:
@@ -83,7 +82,7 @@ class Schedule:
         self._queues = queues
         self._consumer_offsets = consumer_offsets
         self.mover = mover
-        self._due = due
+        self._due_moves = due_moves
         self._level_offsets = level_offsets
         self._later = later
         self.sources: list[Source] = []
@@ -208,86 +207,83 @@ class Schedule:
         index, until_ms = waiting.index, waiting.until_ms
         if sum([len(source.moving) for source in self.sources]) > _MOVING_COUNT_MAX:
             return False  # ``_moved`` goes on
-        keys, places = self._taken(index, until_ms)
-        moves: list[Move] = []
-        taken: list[Key] = []
-        for key, record in zip(keys, self._commit_log.read_whole(places), strict=True):
-            move = self._move_of(key, record)
-            if move is not None:
-                moves.append(move)
-                taken.append(key)
-        if not moves:
-            return bool(keys)
-        try:
-            self.mover.move(moves, partial(self._moved, taken))
-        except StoreError as exc:
-            log.warning(
-                "due messages wait", extra={"action": "schedule_stalled", "reason": str(exc)}
-            )
-            index.put_back(taken)
+        keys, places, units = self._taken(index, until_ms)
+        if not keys:
             return False
-        for _, queue_id, queue_offset in taken:
-            self.sources[queue_id].moving.add(queue_offset)
+        due = self._due_moves.batch(places, self._commit_log.read_whole(units))
+        for progress, queue_offset, reason in due.failed:
+            self._drop(progress, queue_offset, reason)
+        sources = [(progress, taken) for progress, taken in due.sources.items() if taken]
+        if sources:
+            try:
+                self.mover.move_batch(due.puts, sources, partial(self._moved, sources))
+            except StoreError as exc:
+                log.warning(
+                    "due messages wait", extra={"action": "schedule_stalled", "reason": str(exc)}
+                )
+                index.put_back(keys)  # those that were dropped are not pending any more
+                return False
+            for progress, taken in sources:
+                self.sources[progress.queue_id].moving.update(taken)
         first = index.peek()
-        return first is not None and first.due_ms <= until_ms
+        return first is not None and first[0] <= until_ms
 
-    def _taken(self, index: DueIndex, until_ms: int) -> tuple[list[Key], list[tuple[int, int]]]:
+    def _taken(
+        self, index: DueIndex, until_ms: int
+    ) -> tuple[list[Key], list[Place], list[tuple[int, int]]]:
         """The first messages that are due, as many as one append takes, and where they stand."""
         keys: list[Key] = []
-        places: list[tuple[int, int]] = []
+        places: list[Place] = []
+        found: list[tuple[int, int]] = []
         room = self.mover.batch_bytes_max
-        while len(keys) < _BATCH_COUNT_MAX:
-            key = index.peek()
-            if key is None or key.due_ms > until_ms:
+        due = index.take(until_ms, _BATCH_COUNT_MAX)
+        source_id = following = -1
+        units: Iterator[Unit] | None = None
+        for key in due:
+            _, queue_id, queue_offset = key
+            if queue_id != source_id:
+                source_id, following = queue_id, -1
+                source = self.sources[queue_id]
+                queue, progress, is_pending = source.queue, source.progress, source.is_pending
+            if not is_pending(queue_offset):
+                continue
+            if queue_offset != following:
+                units = None
+                physical_offset, record_bytes, _ = queue.unit(queue_offset)
+            else:
+                # Often they came in the order in which they are due.
+                if units is None:
+                    units = queue.units(queue_offset, _BATCH_COUNT_MAX)
+                physical_offset, record_bytes, _ = next(units)
+            following = queue_offset + 1
+            room -= record_bytes + _GROWTH_BYTES
+            if keys and room < 0:
+                index.put_back(due[due.index(key) :])
                 break
-            source = self.sources[key.queue_id]
-            if source.is_pending(key.queue_offset):
-                physical_offset, record_bytes, _ = source.queue.unit(key.queue_offset)
-                room -= record_bytes + _GROWTH_BYTES
-                if keys and room < 0:
-                    break
-                keys.append(key)
-                places.append((physical_offset, record_bytes))
-            index.pop()
-        return keys, places
-
-    def _move_of(self, key: Key, record: bytes | None) -> Move | None:
-        """How the message gets to its topic; None when it cannot, and is settled.
-
-        ``record``: None for a damaged one.
-        """
-        source, queue_offset = self.sources[key.queue_id], key.queue_offset
-        if record is None:
-            reason, level = "damaged", logging.ERROR
-        else:
-            try:
-                return self.due_move(source, queue_offset, record)
-            except TopicNotFound as exc:
-                reason, level = str(exc), logging.INFO
-            except StoreError as exc:
-                reason, level = str(exc), logging.ERROR
-        self._drop(source.progress, queue_offset, reason, level)
-        return None
+            keys.append(key)
+            places.append((progress, queue_offset, physical_offset))
+            found.append((physical_offset, record_bytes))
+        return keys, places, found
 
     def due_move(self, source: Source, queue_offset: int, record: bytes) -> Move:
         """What a message becomes when it is delivered; raises ``StoreError``: it cannot be."""
-        return self._due(source.progress, queue_offset, record)
+        return self._due_moves.move(source.progress, queue_offset, record)
 
-    def _drop(self, progress: Progress, queue_offset: int, reason: str, level: int) -> None:
+    def _drop(self, progress: Progress, queue_offset: int, reason: StoreError) -> None:
         """Settle a message that has nowhere to go, as after its topic was deleted."""
         log.log(
-            level,
+            logging.INFO if isinstance(reason, TopicNotFound) else logging.ERROR,
             "scheduled message cannot be delivered",
-            extra={"action": "undeliverable", "offset": queue_offset, "reason": reason},
+            extra={"action": "undeliverable", "offset": queue_offset, "reason": str(reason)},
         )
         self.undeliverable_count += 1
         self._consumer_offsets.settle_moved(progress, [(queue_offset, 1)])
 
-    def _moved(self, taken: list[Key]) -> None:
+    def _moved(self, sources: list[tuple[Progress, list[int]]]) -> None:
         was_full = sum([len(source.moving) for source in self.sources]) > _MOVING_COUNT_MAX
-        self.delivered_count += len(taken)
-        for _, queue_id, queue_offset in taken:
-            self.sources[queue_id].moving.discard(queue_offset)
+        for progress, taken in sources:
+            self.delivered_count += len(taken)
+            self.sources[progress.queue_id].moving.difference_update(taken)
         if was_full and not self._has_turn:
             self._has_turn = True
             self._later(self._next_turn)

@@ -34,16 +34,19 @@ class Source:
     def pending_count(self) -> int:
         """Messages that are still to come."""
         start, settled = self.start, self.progress.settled
-        above = len(settled)
+        above = settled.count
         if self.progress.consumer_offset < start:
-            above = sum([queue_offset >= start for queue_offset in settled])
+            above = settled.count_in(start, self.queue.max_offset)
         return self.queue.max_offset - start - above
 
     def is_pending(self, queue_offset: int) -> bool:
+        progress = self.progress
         return (
-            queue_offset >= self.start
+            queue_offset >= progress.consumer_offset
+            and queue_offset >= self.queue.min_offset
             and queue_offset not in self.moving
-            and not self.progress.is_settled(queue_offset)
+            and not (progress.settled.count and queue_offset in progress.settled)
+            and not (progress.skipped.count and queue_offset in progress.skipped)
         )
 
     def due_times(self, start: int, stop: int) -> Iterator[tuple[int, NDArray[np.int64]]]:

@@ -112,18 +112,18 @@ class DueMachine(RuleBasedStateMachine):
             if puts_back:
                 self.index.put_back([key])
                 return
-            self.queues[key.queue_id].done.add(key.queue_offset)
+            self.queues[key[1]].done.add(key[2])
 
     def _pop_due(self) -> Key | None:
-        while (key := self.index.peek()) is not None and key.due_ms <= self.now_ms:
-            self.index.pop()
-            if self.queues[key.queue_id].is_pending(key.queue_offset):
+        while taken := self.index.take(self.now_ms, 1):
+            (key,) = taken
+            if self.queues[key[1]].is_pending(key[2]):
                 return key
         return None
 
     def _due(self) -> list[Key]:
         return [
-            Key(queue.due[at], queue_id, at)
+            (queue.due[at], queue_id, at)
             for queue_id, queue in enumerate(self.queues)
             for at in queue.pending()
             if queue.due[at] <= self.now_ms
@@ -159,7 +159,7 @@ def test_ten_million_messages_take_little_memory_and_come_in_order() -> None:
 
     index = DueIndex()
     index.follow(0, Far())
-    now_ms, found = 0, []
+    now_ms, found = 0, list[Key]()
     for _ in range(120):  # an hour, half a minute at a time
         now_ms += 30_000
         while index.look_ahead(now_ms, 200_000):
@@ -167,8 +167,7 @@ def test_ten_million_messages_take_little_memory_and_come_in_order() -> None:
         while index._look is not None:
             index.look_ahead(now_ms, 200_000)
         assert index.near_count < 1_000
-        while (key := index.peek()) is not None and key.due_ms <= now_ms:
-            found.append(index.pop())
+        found += index.take(now_ms, 10_000)
     expected = sorted((int(due[at]), 0, int(at)) for at in np.flatnonzero(due <= now_ms))
     assert found == expected
     assert len(found) > 500

@@ -6,6 +6,7 @@ import contextlib
 import struct
 import zlib
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 from hypothesis import given
@@ -260,7 +261,7 @@ def test_progress_is_the_settled_prefix_whatever_the_order(
         while offset in settled:
             offset += 1
         assert progress.consumer_offset == offset
-        assert progress.settled == {above for above in settled if above > offset}
+        assert set(progress.settled) == {above for above in settled if above > offset}
         assert all(progress.is_settled(each) for each in settled)
 
 
@@ -305,3 +306,69 @@ def test_a_reset_that_finds_no_room_changes_nothing(tmp_path: Path) -> None:
         offsets.reset([(progress, 0)], lease_floor=8)
     assert (state(offsets), list(progress.skipped)) == (before, [(9, 4)])
     assert (progress.reset_count, progress.lease_floor) == (0, 0)
+
+
+def test_golden_bytes_of_settled_bits(tmp_path: Path) -> None:
+    """A checkpoint leaves a bitmap where runs would take more."""
+    offsets = opened(tmp_path)
+    offsets.begin("g", "t", {7: 0})
+    progress = offsets.find("g", "t", 7)
+    assert progress is not None
+    offsets.settle([(progress, [(1, 1), (3, 2), (9, 1), (2_000, 5)])])
+    offsets.save()
+    expected = (
+        entry(1, 0, 3, 0, 0, b"t@g")
+        + entry(9, 0, 7, 0, 2, bytes([0b0001_1010, 0b10]))
+        + entry(2, 0, 7, 2_000, 5)
+    )
+    assert (tmp_path / "offsets.journal").read_bytes() == expected
+    entries, _, _ = read_entries(expected)
+    assert [(each.first, each.count, each.bits) for each in entries] == [
+        (0, 10, 0b10_0001_1010),
+        (2_000, 5, 0),
+    ]
+
+
+@given(st.sets(st.integers(0, 3_000), max_size=400), st.sets(st.integers(0, 3_000), max_size=9))
+def test_what_is_settled_in_any_order_survives_a_checkpoint_and_a_kill(
+    before: set[int], after: set[int]
+) -> None:
+    with TemporaryDirectory() as directory:
+        offsets = opened(Path(directory))
+        offsets.begin("g", "t", {0: 0})
+        settle(offsets, "g", *before)
+        offsets.save()
+        settle(offsets, "g", *after)
+        expected = state(offsets)
+        offsets.close()
+        again = opened(Path(directory))
+        assert state(again) == expected
+        again.close()
+
+
+def test_a_million_that_are_settled_in_no_order_take_little_of_a_checkpoint(
+    tmp_path: Path,
+) -> None:
+    """Such is the schedule, whose messages come due in another order than they came in."""
+    offsets = opened(tmp_path)
+    offsets.begin("g", "t", {0: 0})
+    progress = offsets.find("g", "t", 0)
+    assert progress is not None
+    progress.apply([(offset, 1) for offset in range(1, 1_000_000, 3)])
+    offsets.save()
+    expected = state(offsets)
+    offsets.close()
+    assert (tmp_path / "offsets.journal").stat().st_size < 200_000  # 9 MB as one entry each
+    assert state(opened(tmp_path)) == expected
+
+
+def test_settled_bits_that_are_cut_short_or_changed_end_the_journal() -> None:
+    name = entry(1, 0, 3, 0, 0, b"t@g")
+    bits = entry(9, 0, 0, 64, 3, b"\xff\x0f\x01")
+    assert len(read_entries(name + bits)[0]) == 1
+    for length in range(len(bits)):
+        assert read_entries(name + bits[:length])[2] == len(name)
+    for at in range(len(bits)):
+        changed = bytearray(bits)
+        changed[at] ^= 1
+        assert read_entries(name + bytes(changed))[2] == len(name)

@@ -129,7 +129,7 @@ async def test_a_damaged_message_that_retention_deletes_does_not_stop_the_schedu
         assert (queue.min_offset, schedule.pending_count) == (3, 2)
         store.store.tick()
         (source,) = schedule.sources
-        assert (source.progress.consumer_offset, source.progress.settled) == (3, set())
+        assert (source.progress.consumer_offset, len(source.progress.settled)) == (3, 0)
         assert schedule.pending_count == 2
 
 

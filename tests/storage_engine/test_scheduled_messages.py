@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from storage_engine.errors import (
     DiskFull,
@@ -12,6 +14,8 @@ from storage_engine.errors import (
 )
 from storage_engine.records.record import decode_records
 from storage_engine.records.schedule_topic import SCHEDULE_TOPIC
+from storage_engine.schedule import scheduled_messages
+from storage_engine.schedule.topic_blocks import TopicBlocks
 from storage_engine.wire.scheduled import (
     ScheduledCancelRequest,
     ScheduledListRequest,
@@ -181,3 +185,77 @@ async def test_a_deleted_topics_messages_are_not_delivered_to_its_successor(
         await store.pass_time(1_000)
         assert store.pull_bodies() == [b"new"]
         assert store.store.consumption.schedule.pending_count == 0
+
+
+def pages_of(store: OpenStore, topic: str) -> tuple[list[bytes], int]:
+    """(bodies of all pages, how many pages it took)."""
+    found: list[bytes] = []
+    place = (0, 0)
+    for count in range(1, 100):
+        request = ScheduledListRequest(
+            topic=topic, queue_id=place[0], queue_offset=place[1], messages_max=100,
+            bytes_max=1 << 20,
+        )  # fmt: skip
+        head, content = store.store.scheduled.page(request)
+        found += [record.body for record in decode_records(content)]
+        if head.is_end:
+            return found, count
+        assert (head.queue_id, head.queue_offset) > place
+        place = head.queue_id, head.queue_offset
+    raise AssertionError("the listing does not end")
+
+
+async def test_a_topic_of_few_messages_is_listed_without_reading_those_of_others_twice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(scheduled_messages, "BLOCK_UNITS", 8)
+    monkeypatch.setattr(scheduled_messages, "_LOOKED_AT_MAX", 8)
+    monkeypatch.setattr(scheduled_messages, "_KNOWN_COST", 1)
+    async with OpenStore(tmp_path) as store:
+        for topic in ("t", "small", "none"):
+            store.topic(topic)
+        for number in range(100):
+            topic = "small" if number in (0, 43, 97) else "t"
+            body = b"%d" % number
+            await put_delayed(store, delayed(body, number, delay_ms=1_000 + number, topic=topic))
+        looked_at: list[int] = []
+        log = store.store.scheduled._commit_log
+        properties = log.properties
+
+        def counted(physical_offset: int, record_bytes: int) -> bytes | None:
+            looked_at.append(physical_offset)
+            return properties(physical_offset, record_bytes)
+
+        monkeypatch.setattr(log, "properties", counted)
+        expected = [b"0", b"43", b"97"]
+        assert pages_of(store, "small") == (expected, 13)
+        assert len(looked_at) == 100
+        looked_at.clear()
+        assert pages_of(store, "small")[0] == expected
+        assert len(looked_at) == 8 + 8 + 4  # the blocks that hold them; the last is not full
+        looked_at.clear()
+        assert pages_of(store, "none") == ([], 2)
+        assert len(looked_at) == 4
+        # What came since is found, be it in a block that was not full.
+        await put_delayed(store, *[delayed(b"new", 200, delay_ms=9_000, topic="none")] * 5)
+        assert pages_of(store, "none")[0] == [b"new"] * 5
+        # What is delivered, in the middle of a block and of blocks that are known, is not.
+        await store.pass_time(1_000)
+        left = [int(body) for body in pages_of(store, "t")[0]]
+        assert 43 < left[0] < 97
+        assert left == [number for number in range(left[0], 100) if number != 97]
+        assert pages_of(store, "small")[0] == [b"97"]
+
+
+@given(st.lists(st.binary(max_size=9)), st.binary(max_size=9))
+def test_a_block_that_holds_messages_for_a_topic_is_never_passed_over(
+    topics: list[bytes], other: bytes
+) -> None:
+    blocks = TopicBlocks()
+    assert blocks.may_hold(1, 2, other)  # nobody has looked
+    blocks.note(1, 2, topics)
+    assert all(blocks.may_hold(1, 2, topic) for topic in topics)
+    assert blocks.may_hold(1, 3, other)
+    assert blocks.may_hold(2, 2, other)
+    if not topics:
+        assert not blocks.may_hold(1, 2, other)

@@ -26,7 +26,7 @@ from storage_engine.delivery.offset_journal import OffsetJournal
 from storage_engine.disk.files import Files
 from storage_engine.disk.lock import StoreLock
 from storage_engine.disk.mapped_file import MappedFile
-from storage_engine.engine_puts import EnginePuts
+from storage_engine.engine_puts import EnginePuts, PutBatch
 from storage_engine.errors import DiskFull, StoreCorrupt, SyncFailed
 from storage_engine.log import log_scan
 from storage_engine.log.commit_log import CommitLog
@@ -218,8 +218,8 @@ def consumer_offset_ahead_of_the_acks(patch: pytest.MonkeyPatch) -> None:
 def moved_before_it_is_durable(patch: pytest.MonkeyPatch) -> None:
     real = EnginePuts.append
 
-    def append(puts: EnginePuts, payload: bytes, published: Any = None) -> list[int]:
-        offsets = real(puts, payload, None)  # Any: the same callback
+    def append(puts: EnginePuts, batch: PutBatch, published: Any = None) -> list[int]:
+        offsets = real(puts, batch, None)  # Any: the same callback
         if published is not None:
             published()
         return offsets
