@@ -23,7 +23,7 @@ CHOICES_SHOWN_MAX: Final = 8
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Field:
     """One row of a table of parameters or of a body's fields. ``value`` is what a form begins
-    with.
+    with, if it has a place for the field.
     """
 
     name: str
@@ -32,6 +32,11 @@ class Field:
     is_required: bool
     text: SafeString
     value: str = ""
+
+    @property
+    def is_asked(self) -> bool:
+        """Forms send JSON, beside which the headers of a raw message mean nothing."""
+        return self.name != "x-request-id" and not self.name.startswith("mq-")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -91,9 +91,12 @@ class Fuzzer:
         report = Report()
         operations = list(self._operations())
         each = max(2, cases // len(operations))
+        is_changed = True
         for operation in operations:
             wrong = each // NEGATIVE_SHARE
-            self._prepare()
+            if is_changed:
+                self._prepare()
+            is_changed = operation.method.upper() != "GET"
             self._send(operation, GenerationMode.POSITIVE, each - wrong, report)
             if wrong:
                 self._send(operation, GenerationMode.NEGATIVE, wrong, report)

@@ -10,8 +10,8 @@ import pytest
 from tests.mqservice.reference.fuzzing import fuzz
 from tests.services import Service
 
-pytestmark = pytest.mark.acceptance
-CASES = 300
+pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(300)]
+CASES = 250
 
 
 def test_no_request_of_the_document_breaks_the_service_or_the_document(service: Service) -> None:
