@@ -251,7 +251,11 @@ OPERATIONS: Final = [
                 ),
             )
         },
-        codes=(*GROUP_CODES, *BODY_CODES, "ILLEGAL_LEASE", "CONFLICT", "STORAGE_FULL"),
+        # With a colon in its name the path is that of a group, which takes no POST.
+        codes=(
+            *GROUP_CODES, *BODY_CODES, "ILLEGAL_LEASE", "CONFLICT", "STORAGE_FULL",
+            "METHOD_NOT_ALLOWED",
+        ),
     ),
 ]  # fmt: skip
 
