@@ -4,6 +4,7 @@
 #   make test    set up, check style, types and import rules, then run every test
 #   make stop    stop the service that owns the data directory
 #   make torture injure the engine at the size of a release, keep evidence/ and docs/reliability.md (long)
+#   make fuzz    5,000 requests made from the OpenAPI document against a service of its own (FUZZ_CASES, FUZZ_SEED)
 #   make bench   measure; make lint  style, types, import rules; make lock  bring the lock files in line with
 #                pyproject.toml (UPGRADE=--upgrade: newest versions)
 #   make clean   remove the environment, the data directory and all caches
@@ -40,7 +41,7 @@ define sync
 	@chmod +x $(BIN)/mqservice
 endef
 
-.PHONY: run test lint stop bench torture clean lock
+.PHONY: run test lint stop bench torture fuzz clean lock
 
 run: $(VENV)/.run-ready
 	@exec $(BIN)/python -m mqservice.cli.main up
@@ -63,6 +64,11 @@ bench: $(VENV)/.test-ready
 
 torture: $(VENV)/.test-ready
 	$(BIN)/python -m tests.torture run
+
+FUZZ_CASES ?= 5000
+FUZZ_SEED ?= 0
+fuzz: $(VENV)/.test-ready
+	$(BIN)/python -m tests.mqservice.reference.fuzzing --cases $(FUZZ_CASES) --seed $(FUZZ_SEED)
 
 clean: stop
 	@# Only what the service has made: the variable may by mistake name any directory.

@@ -60,6 +60,20 @@ def envlist(name: str, default: list[str]) -> list[str]:
     return [part.strip() for part in value.split(",") if part.strip()]
 
 
+def envorigin(name: str, text: str) -> str:
+    """``text`` as browsers write an origin: scheme and host in lower case, no path, no slash."""
+    parts = urlsplit(text)
+    if parts.scheme not in ("http", "https") or text != f"{parts.scheme}://{parts.netloc}":
+        raise ImproperlyConfigured(
+            f"{name} must be origins such as https://app.example.com, found {text!r}"
+        )
+    if text != text.lower() or "@" in parts.netloc or "*" in parts.netloc or not parts.hostname:
+        raise ImproperlyConfigured(
+            f"{name}: an origin has a host in lower case and no user or *, found {text!r}"
+        )
+    return text
+
+
 def envnetworks(name: str) -> list[IPv4Network | IPv6Network]:
     """Comma-separated networks such as 10.1.0.0/16; none when unset."""
     try:

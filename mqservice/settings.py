@@ -5,7 +5,7 @@ optional   VALKEY_URL MQ_DATA_DIR MQ_ENGINE_SOCKET MQ_PORT MQ_BASE_URL MQ_ALLOWE
            MQ_PROCESS MQ_KEY_PEPPER MQ_SECRET_KEY_FALLBACKS MQ_TRUST_PROXY MQ_LOG_LEVEL
            MQ_REDRIVE_RATE_DEFAULT MQ_REDRIVE_RATE_MAX MQ_TICK_MS
            MQ_EMAIL_URL MQ_EMAIL_FROM MQ_WEBHOOK_NETWORKS
-           MQ_SOCKETS_MAX MQ_TENANT_SOCKETS_MAX
+           MQ_SOCKETS_MAX MQ_TENANT_SOCKETS_MAX MQ_SOCKET_ORIGINS
 """
 
 from __future__ import annotations
@@ -14,7 +14,16 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-from mqservice.env import envbool, envint, envlist, envnetworks, envsecret, envtext, envurl
+from mqservice.env import (
+    envbool,
+    envint,
+    envlist,
+    envnetworks,
+    envorigin,
+    envsecret,
+    envtext,
+    envurl,
+)
 from mqservice.lib.middleware import add_static_headers
 
 BASE_DIR: Final = Path(__file__).resolve().parent.parent
@@ -164,6 +173,11 @@ CSRF_TRUSTED_ORIGINS = [f"{_base_url.scheme}://{_base_url.netloc}"]
 SECURE_SSL_REDIRECT = False
 SECURE_HSTS_SECONDS = 365 * 24 * 60 * 60 if _is_https else 0
 SECURE_HSTS_INCLUDE_SUBDOMAINS = False
+SILENCED_SYSTEM_CHECKS = [
+    "security.W005",  # other names below ours are not this service's to bind,
+    "security.W021",  # nor is a list that browsers ship
+    "security.W008",  # see SECURE_SSL_REDIRECT
+]
 SECURE_CONTENT_TYPE_NOSNIFF = True
 SECURE_REFERRER_POLICY = "same-origin"
 SECURE_CROSS_ORIGIN_OPENER_POLICY = "same-origin"
@@ -221,6 +235,12 @@ MQ_TENANT_SOCKETS_MAX = envint(
     "MQ_TENANT_SOCKETS_MAX", min(5_000, MQ_SOCKETS_MAX), minimum=1, maximum=MQ_SOCKETS_MAX
 )
 
+# Pages of these origins may open sockets too, such as https://app.example.com. Those of the service
+# itself always may; programs send no origin.
+MQ_SOCKET_ORIGINS = [
+    envorigin("MQ_SOCKET_ORIGINS", text) for text in envlist("MQ_SOCKET_ORIGINS", [])
+]
+
 # ---- Logs --------------------------------------------------------------------------------------
 
 LOGGING = {
@@ -233,6 +253,8 @@ LOGGING = {
         "django": {"handlers": [], "level": "INFO", "propagate": True},
         # Refusals are answers, not events; 5xx are logged where they arise.
         "django.request": {"handlers": [], "level": "ERROR", "propagate": True},
+        # Anybody can send a wrong Host header, which is a refusal as well.
+        "django.security.DisallowedHost": {"level": "CRITICAL"},
         "django.server": {"handlers": [], "level": "INFO", "propagate": True},
         # Several lines a tick, each a second apart, would bury what matters.
         **{

@@ -8,11 +8,19 @@ from django.views.generic import RedirectView
 from mqservice.api import api
 from mqservice.console.views_errors import error_page
 from mqservice.monitoring.views import healthz, readyz
+from mqservice.reference import views as reference
 
 urlpatterns = [
     path("", RedirectView.as_view(pattern_name="console:overview")),
     path("healthz", healthz, name="healthz"),
     path("readyz", readyz, name="readyz"),
+    # What the API says of itself
+    path("docs", reference.docs, name="docs"),
+    path("llms.txt", reference.llms, name="llms"),
+    path("openapi.json", reference.openapi),
+    path("asyncapi.json", reference.asyncapi),
+    path("v1/openapi.json", reference.openapi, name="openapi"),
+    path("v1/asyncapi.json", reference.asyncapi, name="asyncapi"),
     # /v1/
     path("v1/", api.urls),
     # /errors/<slug>: what the ``type`` of a problem document leads to

@@ -30,6 +30,7 @@ def _bare_answer(code: str) -> bytes:
     return (
         f"HTTP/1.1 {problem.status} {problem.title}\r\ncontent-type: {CONTENT_TYPE}\r\n"
         f"content-length: {len(body)}\r\nx-request-id: {request_id}\r\n"
+        "x-content-type-options: nosniff\r\ncache-control: no-store\r\n"
         "connection: close\r\n\r\n"
     ).encode() + body
 

@@ -7,17 +7,24 @@ from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
 from mqservice.lib.problem import CODES, RETRYABLE_CODES
+from mqservice.lib.problem_texts import MEANINGS
+from mqservice.lib.prose import prose
 
 
 @require_safe
 def error_page(request: HttpRequest, slug: str) -> HttpResponse:
-    """Code, status and title of one kind of problem. No credentials needed."""
+    """What one kind of problem is and what to do about it. No credentials needed."""
     code = slug.upper().replace("-", "_")
     if code not in CODES:
         raise Http404
     status, title = CODES[code]
-    return render(
-        request,
-        "console/error_code.html",
-        {"code": code, "status": status, "title": title, "is_retryable": code in RETRYABLE_CODES},
-    )
+    meaning, remedy = MEANINGS[code]
+    context = {
+        "code": code,
+        "status": status,
+        "title": title,
+        "meaning": prose(meaning),
+        "remedy": prose(remedy),
+        "is_retryable": code in RETRYABLE_CODES,
+    }
+    return render(request, "console/error_code.html", context)

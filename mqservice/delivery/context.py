@@ -18,6 +18,7 @@ from mqservice.delivery.limits import (
     SECOND_MS,
     STALL_MS,
 )
+from mqservice.delivery.origins import Origins
 from mqservice.delivery.queues import QueueChooser
 from mqservice.delivery.recall_handles import RecallHandles
 from mqservice.delivery.receipts import Receipts
@@ -55,6 +56,7 @@ class DeliveryContext:
     resume_tokens: ResumeTokens
     times: SessionTimes = SessionTimes()
     sessions: Sessions = field(default_factory=Sessions)
+    origins: Origins = field(default_factory=Origins)
 
 
 def process_context() -> DeliveryContext:
@@ -81,4 +83,5 @@ def process_context() -> DeliveryContext:
                 tenant_sockets_max=settings.MQ_TENANT_SOCKETS_MAX,
             )
         ),
+        origins=Origins(settings.MQ_BASE_URL, settings.MQ_SOCKET_ORIGINS),
     )

@@ -3,7 +3,7 @@
     ASGI scope ──▶ Request ──▶ handler ──▶ answer(status, headers, body)
 
 A body is refused by its declared length before a byte of it is read, and while it streams in when
-there is no length. Each answer carries ``x-request-id``.
+there is no length. Each answer carries ``x-request-id`` and the headers of ``lib.safe_headers``.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from mqservice.accounts.access import Principal
 from mqservice.delivery.limits import BODY_ARRIVAL_MS_MAX
 from mqservice.lib.problem import CONTENT_TYPE, Problem, problem_bytes
 from mqservice.lib.request_ids import accepted_request_id, new_request_id
+from mqservice.lib.safe_headers import api_headers, refusal_headers
 
 Scope = MutableMapping[str, Any]  # Any: what ASGI servers put into a scope is untyped
 Message = MutableMapping[str, Any]  # Any: as above
@@ -31,6 +32,8 @@ MSGPACK_TYPE: Final = b"application/msgpack"
 _JSON_HEADER: Final = (b"content-type", JSON_TYPE)
 _PROBLEM_HEADER: Final = (b"content-type", CONTENT_TYPE.encode())
 _CLOSE_HEADER: Final = (b"connection", b"close")
+_SAFE_HEADERS: Final = api_headers()
+_REFUSAL_HEADERS: Final = refusal_headers()
 _NO_CLIENT: Final = ("0.0.0.0", 0)
 _LENGTH_DIGITS_MAX: Final = 19
 UPGRADE_REFUSAL_EXTENSION: Final = "websocket.http.response"
@@ -179,6 +182,7 @@ async def answer(
                 content_type,
                 (b"content-length", b"%d" % len(body)),
                 (b"x-request-id", request.request_id.encode()),
+                *_SAFE_HEADERS,
             ],
         }
     )
@@ -204,6 +208,7 @@ def problem_head(problem: Problem, body: bytes, request_id: str) -> Headers:
         _PROBLEM_HEADER,
         (b"content-length", b"%d" % len(body)),
         (b"x-request-id", request_id.encode()),
+        *_REFUSAL_HEADERS,
         *((name.encode(), value.encode()) for name, value in problem.headers.items()),
     ]
 

@@ -39,13 +39,13 @@ def list_groups(
     )
 
 
-@router.post("/ns/{ns}/groups/{group}:pause", response=GroupOut)
+@router.post("/ns/{ns}/groups/{group}:pause", response=GroupOut, operation_id="pauseGroup")
 def pause(request: AuthedRequest, response: HttpResponse, ns: str, group: str) -> GroupOut:
     """Let the group get nothing until it is resumed; what it has can be settled."""
     return _paused(request, response, ns, group, is_paused=True)
 
 
-@router.post("/ns/{ns}/groups/{group}:resume", response=GroupOut)
+@router.post("/ns/{ns}/groups/{group}:resume", response=GroupOut, operation_id="resumeGroup")
 def resume(request: AuthedRequest, response: HttpResponse, ns: str, group: str) -> GroupOut:
     """Let the group go on; receives that wait are answered at once."""
     return _paused(request, response, ns, group, is_paused=False)

@@ -3,12 +3,14 @@
     log.info("sentence", extra={"action": ..., ...}) ──▶ {"at":…,"level":…,"message":…,"action":…}
 
 Only names given in ``extra`` are added: no request, settings or local variables, hence no bodies
-and no secrets. Control characters are escaped by the JSON encoding.
+and no secrets. Should an API key come into a text all the same, as part of an error of somebody
+else's code, only its public id is written. Control characters are escaped by the JSON encoding.
 """
 
 from __future__ import annotations
 
 import logging
+import re
 from contextvars import ContextVar
 from typing import Final
 
@@ -22,6 +24,7 @@ TEXT_CHARS_MAX: Final = 8_000
 _ORDINARY: Final = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime"}
 # What Django and Celery attach to their records: objects that hold headers, bodies and arguments.
 _HIDDEN: Final = frozenset({"request", "data", "args", "kwargs", "params", "sql", "exc_info"})
+_KEY: Final = re.compile(r"(mqk_[0-9A-Za-z]{8})[0-9A-Za-z]+")  # what follows the public id
 _encoder: Final = msgspec.json.Encoder(enc_hook=str)
 
 
@@ -44,4 +47,5 @@ class JsonFormatter(logging.Formatter):
                 line[name] = value if plain else str(value)[:TEXT_CHARS_MAX]
         if record.exc_info:
             line["traceback"] = self.formatException(record.exc_info)[-TEXT_CHARS_MAX:]
-        return _encoder.encode(line).decode()
+        text = _encoder.encode(line).decode()
+        return _KEY.sub(r"\1…", text) if "mqk_" in text else text

@@ -3,7 +3,7 @@
     request ─▶ RequestId ─▶ SecurityHeaders ─▶ ... ─▶ Problem ─▶ view
     answer  ◀─ x-request-id ◀─ CSP and kin ◀─ ... ◀─ problem+json under /v1/ ◀─ view
 
-The data plane does not pass here; it sets the same headers itself.
+The data plane does not pass here; its headers are in ``safe_headers``.
 """
 
 from __future__ import annotations
@@ -13,12 +13,14 @@ from collections.abc import Callable
 from typing import Final
 from wsgiref.headers import Headers
 
+from django.conf import settings
 from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 
 from mqservice.lib.json_logs import request_id_var
 from mqservice.lib.problem import CONTENT_TYPE, Problem, problem_bytes
 from mqservice.lib.request_ids import accepted_request_id
+from mqservice.lib.safe_headers import transport_security
 
 log = logging.getLogger(__name__)
 
@@ -84,13 +86,24 @@ class SecurityHeadersMiddleware:
         response["Content-Security-Policy"] = CONTENT_SECURITY_POLICY
         response["Permissions-Policy"] = PERMISSIONS_POLICY
         response["Cross-Origin-Resource-Policy"] = "same-origin"
+        # Django sets these further in, which what a middleware answers in its place has not passed.
+        response["X-Content-Type-Options"] = "nosniff"
+        response["X-Frame-Options"] = settings.X_FRAME_OPTIONS
+        response["Referrer-Policy"] = settings.SECURE_REFERRER_POLICY
+        response["Cross-Origin-Opener-Policy"] = settings.SECURE_CROSS_ORIGIN_OPENER_POLICY
         response.setdefault("Cache-Control", "no-store")
+        if hsts := transport_security():
+            # Also where the proxy that ends TLS does not tell us so.
+            response["Strict-Transport-Security"] = hsts
         return response
 
 
 def add_static_headers(headers: Headers, path: str, url: str) -> None:
     """The same for files, which are served before any other middleware is asked."""
     headers["X-Content-Type-Options"] = "nosniff"
+    headers["Referrer-Policy"] = settings.SECURE_REFERRER_POLICY
+    if hsts := transport_security():
+        headers["Strict-Transport-Security"] = hsts
     headers["Content-Security-Policy"] = CONTENT_SECURITY_POLICY
     headers["Cross-Origin-Resource-Policy"] = "same-origin"
 

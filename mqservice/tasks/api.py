@@ -40,7 +40,10 @@ Answer = Status[DryRunOut] | Status[TaskOut]
 
 
 @router.post(
-    "/ns/{ns}/groups/{group}/dlq:redrive", response={200: DryRunOut, 202: TaskOut}, by_alias=True
+    "/ns/{ns}/groups/{group}/dlq:redrive",
+    response={200: DryRunOut, 202: TaskOut},
+    by_alias=True,
+    operation_id="redriveDeadLetters",
 )
 def redrive(
     request: AuthedRequest, response: HttpResponse, ns: str, group: str, order: RedriveIn
@@ -50,7 +53,10 @@ def redrive(
 
 
 @router.post(
-    "/ns/{ns}/groups/{group}/dlq:purge", response={200: DryRunOut, 202: TaskOut}, by_alias=True
+    "/ns/{ns}/groups/{group}/dlq:purge",
+    response={200: DryRunOut, 202: TaskOut},
+    by_alias=True,
+    operation_id="purgeDeadLetters",
 )
 def purge(
     request: AuthedRequest, response: HttpResponse, ns: str, group: str, order: PurgeIn
@@ -71,7 +77,9 @@ def list_tasks(
     )
 
 
-@router.post("/ns/{ns}/tasks/{task_id}:cancel", response=TaskOut, by_alias=True)
+@router.post(
+    "/ns/{ns}/tasks/{task_id}:cancel", response=TaskOut, by_alias=True, operation_id="cancelTask"
+)
 def cancel(request: AuthedRequest, ns: str, task_id: str) -> TaskOut:
     """End a task before it is done. What it has moved stays moved."""
     namespace = get_namespace(request.auth, ns)

@@ -74,6 +74,22 @@ def find_page_of(question: Question) -> FindPage:
     return queue_page if question.key is None else key_page
 
 
+def key_of(query: Query) -> str | None:
+    """The parameter ``key``. Raises Fault: no message can have it."""
+    key = query.text("key")
+    if key is not None and (fault := key_fault(key)):
+        raise Fault("?key", "ILLEGAL_KEY", f"a key {fault}")
+    return key
+
+
+def span_of(query: Query) -> tuple[int | None, int | None]:
+    """The parameters ``from`` and ``to``. Raises Fault: the one is after the other."""
+    from_ms, to_ms = query.moment_ms("from"), query.moment_ms("to")
+    if from_ms is not None and to_ms is not None and from_ms > to_ms:
+        raise Fault("?to", "BAD_REQUEST", f"to is {from_ms - to_ms} ms before from")
+    return from_ms, to_ms
+
+
 def read_place(
     context: DeliveryContext, query: Query, topic: TopicRoute, question: bytes
 ) -> bytes | None:
@@ -104,10 +120,8 @@ async def read_message(context: DeliveryContext, request: Request) -> None:
 def _question_of(query: Query, topic: TopicRoute) -> Question:
     queue_id = query.number("queue", low=0, high=topic.queue_count - 1)
     offset = query.number("offset", low=0, high=OFFSET_MAX)
-    from_ms, to_ms = query.moment_ms("from"), query.moment_ms("to")
-    key = query.text("key")
-    if key is not None and (fault := key_fault(key)):
-        raise Fault("?key", "ILLEGAL_KEY", f"a key {fault}")
+    from_ms, to_ms = span_of(query)
+    key = key_of(query)
     if offset is not None:
         if key is not None:
             raise Fault("?offset", "BAD_REQUEST", "a search by key takes no offset")
@@ -115,6 +129,4 @@ def _question_of(query: Query, topic: TopicRoute) -> Question:
             raise Fault("?offset", "BAD_REQUEST", "an offset is one of a queue: give queue as well")
         if from_ms is not None:
             raise Fault("?offset", "BAD_REQUEST", "a walk begins at offset or at from: give one")
-    if from_ms is not None and to_ms is not None and from_ms > to_ms:
-        raise Fault("?to", "BAD_REQUEST", f"to is {from_ms - to_ms} ms before from")
     return Question(key, tags_of(query.text("tag")), from_ms, to_ms, queue_id, offset)

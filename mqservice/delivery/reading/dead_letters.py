@@ -17,7 +17,13 @@ from mqservice.accounts.access import Scope
 from mqservice.delivery.context import DeliveryContext
 from mqservice.delivery.http import Request
 from mqservice.delivery.limits import BROWSE_COUNT_DEFAULT, BROWSE_COUNT_MAX
-from mqservice.delivery.reading.browse import encode_question, find_page_of, read_place
+from mqservice.delivery.reading.browse import (
+    encode_question,
+    find_page_of,
+    key_of,
+    read_place,
+    span_of,
+)
 from mqservice.delivery.reading.key_search import find_by_id
 from mqservice.delivery.reading.query import Query
 from mqservice.delivery.reading.stored_messages import StoredMessage, stored_message
@@ -58,14 +64,7 @@ async def browse_dead_letters(context: DeliveryContext, request: Request) -> Non
     request.principal.require(Scope.CONSUME)
     topic = _dlq_of(await group_route(context, request))
     query = Query(request.scope["query_string"], _NAMES)
-    question = Question(
-        query.text("key"),
-        tags_of(query.text("tag")),
-        query.moment_ms("from"),
-        query.moment_ms("to"),
-        None,
-        None,
-    )
+    question = Question(key_of(query), tags_of(query.text("tag")), *span_of(query), None, None)
     limit = query.number("limit", low=1, high=BROWSE_COUNT_MAX) or BROWSE_COUNT_DEFAULT
     bound_to = encode_question(question)
     place = read_place(context, query, topic, bound_to)

@@ -122,6 +122,7 @@ class DeliveryConsumer(AsyncConsumer):
         headers: dict[bytes, bytes] = dict(self._scope["headers"])
         request_id = request_id_of(headers)
         try:
+            self._context.origins.check(self._scope["headers"])
             if self._context.drain.has_begun:
                 raise Problem.of(
                     "DRAINING", "this process is about to stop", retry_after_ms=RECONNECT_MS

@@ -150,7 +150,7 @@ class JsonGoaway(Goaway, frozen=True, tag_field="op", tag="goaway"):
 
 
 class PackWelcome(Welcome, frozen=True, kw_only=True, array_like=True, tag=2):
-    limits: Limits = PackLimits()
+    limits: PackLimits = PackLimits()
 
 
 class PackMessages(msgspec.Struct, frozen=True, array_like=True, tag=6):

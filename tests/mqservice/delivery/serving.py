@@ -18,6 +18,7 @@ from mqservice.caches import Caches, RouteCache, RouteKey
 from mqservice.delivery.context import DeliveryContext, SessionTimes
 from mqservice.delivery.cursors import Cursors
 from mqservice.delivery.drain import Drain
+from mqservice.delivery.origins import Origins
 from mqservice.delivery.queues import QueueChooser
 from mqservice.delivery.recall_handles import RecallHandles
 from mqservice.delivery.receipts import Receipts
@@ -41,7 +42,13 @@ ALL_SCOPES = frozenset(Scope)
 class Server:
     """One running server and what it knows of keys, topics and groups."""
 
-    def __init__(self, store: Store, times: SessionTimes, limits: SocketLimits | None) -> None:
+    def __init__(
+        self,
+        store: Store,
+        times: SessionTimes,
+        limits: SocketLimits | None,
+        origins: Origins | None = None,
+    ) -> None:
         self.store = store
         self.keys: dict[bytes, Principal] = {}
         self.topics: dict[RouteKey, TopicRoute] = {}
@@ -65,6 +72,7 @@ class Server:
             resume_tokens=ResumeTokens(Signer("a secret of at least 32 characters", "resume")),
             times=times,
             sessions=Sessions(limits),
+            origins=origins or Origins(),
         )
         self.application = Application(lambda: self.context)
         self._listener = bind_socket("127.0.0.1", 0, is_shared=False)
@@ -198,10 +206,13 @@ class Server:
 
 @contextlib.contextmanager
 def serving(
-    store: Store, times: SessionTimes | None = None, limits: SocketLimits | None = None
+    store: Store,
+    times: SessionTimes | None = None,
+    limits: SocketLimits | None = None,
+    origins: Origins | None = None,
 ) -> Iterator[Server]:
     """A server around ``store`` for the length of the block."""
-    server = Server(store, times or SessionTimes(), limits)
+    server = Server(store, times or SessionTimes(), limits, origins)
     server.start()
     try:
         yield server

@@ -7,6 +7,7 @@ import sys
 
 import msgspec
 
+from mqservice.lib.api_keys import generate_api_key
 from mqservice.lib.json_logs import JsonFormatter, request_id_var
 
 
@@ -57,3 +58,11 @@ def test_traceback_is_one_field() -> None:
     except ValueError:
         record.exc_info = sys.exc_info()
     assert "ValueError: why" in str(line_of(record)["traceback"])
+
+
+def test_api_key_in_a_text_is_cut_to_its_public_id() -> None:
+    key = generate_api_key()
+    line = str(line_of(record_of(f"refused: Bearer {key}", path=f"/x?key={key}")))
+    assert key not in line
+    assert key[12:] not in line
+    assert line.count(f"{key[:12]}…") == 2

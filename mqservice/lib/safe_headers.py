@@ -1,0 +1,39 @@
+"""Headers that every answer of the API has, whichever road it took.
+
+What a browser does with a page is limited in ``middleware``; an answer of the data plane is no
+page, and its headers are made once: each of them costs each message.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from django.conf import settings
+
+Headers = list[tuple[bytes, bytes]]
+
+# Nobody shall guess another type, or keep what belongs to a key.
+_PLAIN: Final[Headers] = [
+    (b"x-content-type-options", b"nosniff"),
+    (b"cache-control", b"no-store"),
+]
+_REFUSAL: Final[Headers] = [
+    (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'"),
+]
+
+
+def transport_security() -> str | None:
+    """``Strict-Transport-Security`` when clients reach the service by TLS, whoever ends it."""
+    seconds: int = settings.SECURE_HSTS_SECONDS
+    return f"max-age={seconds}" if seconds else None
+
+
+def api_headers() -> Headers:
+    """Of an answer of the data plane."""
+    hsts = transport_security()
+    return _PLAIN + ([] if hsts is None else [(b"strict-transport-security", hsts.encode())])
+
+
+def refusal_headers() -> Headers:
+    """Of a refusal, which may quote what a stranger has sent."""
+    return api_headers() + _REFUSAL

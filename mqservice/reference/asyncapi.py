@@ -1,0 +1,236 @@
+"""The WebSocket protocol as an AsyncAPI 3 document, made of the structs that the sockets use.
+
+    frames.JsonCommand, PackCommand ─┐
+    pushes.Json…, Pack… ─────────────┴─▶ payloads ──▶ messages ──▶ /v1/asyncapi.json
+
+Each message has one payload: the JSON form or the MessagePack form, which is shown as the array
+that it decodes to. The document is told from the service's side: it receives commands.
+"""
+
+from __future__ import annotations
+
+import typing
+from functools import cache
+from typing import Final
+
+import msgspec
+from django.conf import settings
+
+from mqservice.delivery.limits import FRAME_BYTES_MAX, PING_MS, PONG_MS
+from mqservice.delivery.socket import frames, pushes
+from mqservice.delivery.socket.codec import JSON_NAME, MSGPACK_NAME
+from mqservice.reference.openapi import VERSION
+from mqservice.reference.parts import SCHEMAS, JsonObject, text_of
+from mqservice.reference.struct_schemas import StructSchemas, StructType
+
+COMMANDS: Final[dict[str, tuple[StructType, StructType]]] = {
+    "hello": (frames.JsonHello, frames.PackHello),
+    "pub": (frames.JsonPublish, frames.PackPublish),
+    "sub": (frames.JsonSubscribe, frames.PackSubscribe),
+    "credit": (frames.JsonAddCredit, frames.PackAddCredit),
+    "ack": (frames.JsonAck, frames.PackAck),
+    "nack": (frames.JsonNack, frames.PackNack),
+    "extend": (frames.JsonExtend, frames.PackExtend),
+    "dlq": (frames.JsonDeadLetter, frames.PackDeadLetter),
+    "unsub": (frames.JsonUnsubscribe, frames.PackUnsubscribe),
+    "ping": (frames.JsonPing, frames.PackPing),
+    "pong": (frames.JsonPong, frames.PackPong),
+}
+PUSHES: Final[dict[str, tuple[StructType, StructType]]] = {
+    "welcome": (pushes.JsonWelcome, pushes.PackWelcome),
+    "msgs": (pushes.JsonMessages, pushes.PackMessages),
+    "lost": (pushes.JsonLost, pushes.PackLost),
+    "flow": (pushes.JsonFlow, pushes.PackFlow),
+    "ok": (pushes.JsonOk, pushes.PackOk),
+    "err": (pushes.JsonErr, pushes.PackErr),
+    "goaway": (pushes.JsonGoaway, pushes.PackGoaway),
+}
+RESULTS: Final = (pushes.Settled, pushes.Subscribed, pushes.Unsubscribed)
+
+_TEXTS: Final = {
+    "hello": "First of all, within 10 s: who the client is, and which session it goes on with.",
+    "pub": "Produce a batch; the answer's `r` has a result for each message.",
+    "sub": "Subscribe a group to a topic under a number of your choice, with the first credit.",
+    "credit": "Allow more messages and bytes on top of what is allowed.",
+    "ack": "These messages are done.",
+    "nack": "Give messages back, to be delivered again.",
+    "extend": "Let leases end later.",
+    "dlq": "Give messages up: they go to the group's dead letters.",
+    "unsub": "End a subscription.",
+    "ping": "Is the other side there? In JSON `{}` from the service.",
+    "pong": "Answer to a ping; in JSON `{}` from the client.",
+    "welcome": "Answer to `hello`, with the limits of the connection.",
+    "msgs": "Messages that are leased to the client from now on.",
+    "lost": "These messages are no longer the client's.",
+    "flow": "Why a subscription gets nothing now, or that it can again.",
+    "ok": "A command was carried out; `r` depends on the command.",
+    "err": "A command was refused, or, without an id, a subscription has ended.",
+    "goaway": "The service is about to close; settle, and come back after `retry_ms`.",
+}
+_EXAMPLES: Final[dict[str, JsonObject]] = {
+    "hello": {"op": "hello", "id": 1, "client": "docs/1.0"},
+    "pub": {"op": "pub", "id": 2, "topic": "orders", "m": [{"body": "hello"}]},
+    "sub": {
+        "op": "sub", "id": 3, "sid": 1, "topic": "orders", "group": "billing",
+        "credit": {"msgs": 100, "bytes": 1_048_576},
+    },
+    "credit": {"op": "credit", "sid": 1, "msgs": 50, "bytes": 524_288},
+    "ack": {"op": "ack", "id": 4, "sid": 1, "t": [17, 18]},
+    "nack": {"op": "nack", "id": 5, "sid": 1, "t": [[19, 30_000, "db down"]]},
+    "extend": {"op": "extend", "sid": 1, "t": [20], "ms": 60_000},
+    "dlq": {"op": "dlq", "sid": 1, "t": [[21, "bad schema"]]},
+    "unsub": {"op": "unsub", "id": 7, "sid": 1, "drain": True},
+    "lost": {"op": "lost", "sid": 1, "t": [17], "why": "lease_expired", "generation": None},
+    "flow": {"op": "flow", "sid": 1, "state": "credit"},
+    "ok": {"op": "ok", "id": 4, "r": {"failed": [], "acked": 2}},
+    "err": {
+        "op": "err", "id": 4, "code": "BAD_REQUEST", "retryable": False, "msg": "Expected `int`",
+    },
+    "goaway": {"op": "goaway", "why": "drain", "grace_ms": 2_000, "retry_ms": 500},
+}  # fmt: skip
+# In JSON these two are empty objects: a ping of the service, a pong of the client.
+_EMPTY: Final[JsonObject] = {"type": "object", "maxProperties": 0}
+
+
+@cache
+def asyncapi_document() -> JsonObject:
+    """The document. Do not change what you get."""
+    structs = StructSchemas(SCHEMAS + "{name}")
+    for json_form, pack_form in (*COMMANDS.values(), *PUSHES.values()):
+        structs.add((json_form, pack_form))
+    structs.add(RESULTS)
+    schemas = structs.schemas()
+    schemas["JsonPing"] = {"anyOf": [schemas["JsonPing"], _EMPTY]}
+    schemas["JsonPong"] = {"anyOf": [schemas["JsonPong"], _EMPTY]}
+    messages: JsonObject = {}
+    for op, forms in {**COMMANDS, **PUSHES}.items():
+        for protocol, struct in zip(("json", "msgpack"), forms, strict=True):
+            messages[f"{op}.{protocol}"] = _message(op, protocol, struct)
+    return {
+        "asyncapi": "3.0.0",
+        "info": {
+            "title": "mqservice WebSocket",
+            "version": VERSION,
+            "description": _description(),
+        },
+        "defaultContentType": "application/json",
+        "servers": {"service": _server()},
+        "channels": {
+            "socket": {
+                "address": "/v1/ws",
+                "title": "One connection: many subscriptions, and producing",
+                "servers": [{"$ref": "#/servers/service"}],
+                "messages": {
+                    name: {"$ref": f"#/components/messages/{name}"} for name in sorted(messages)
+                },
+                "bindings": {
+                    "ws": {
+                        "method": "GET",
+                        "query": {
+                            "type": "object",
+                            "properties": {
+                                "ns": {
+                                    "type": "string",
+                                    "description": "Needed by a key that is bound to none.",
+                                }
+                            },
+                        },
+                        "headers": {
+                            "type": "object",
+                            "properties": {
+                                "Authorization": {"type": "string"},
+                                "Sec-WebSocket-Protocol": {"enum": [JSON_NAME, MSGPACK_NAME]},
+                            },
+                        },
+                    }
+                },
+            }
+        },
+        "operations": {
+            **{f"take.{op}": _operation("receive", op) for op in COMMANDS},
+            **{f"push.{op}": _operation("send", op) for op in (*PUSHES, "ping", "pong")},
+        },
+        "components": {
+            "messages": messages,
+            "schemas": {name: schemas[name] for name in sorted(schemas)},
+            "securitySchemes": {
+                "apiKey": {
+                    "type": "http",
+                    "scheme": "bearer",
+                    "description": "An API key of the tenant, in the handshake.",
+                }
+            },
+        },
+    }
+
+
+@cache
+def asyncapi_json() -> bytes:
+    """The document as it is served."""
+    return msgspec.json.encode(asyncapi_document())
+
+
+def _server() -> JsonObject:
+    scheme, _, host = settings.MQ_BASE_URL.partition("://")
+    return {
+        "host": host,
+        "protocol": "wss" if scheme == "https" else "ws",
+        "security": [{"$ref": "#/components/securitySchemes/apiKey"}],
+    }
+
+
+def _message(op: str, protocol: str, struct: StructType) -> JsonObject:
+    detail = text_of(struct.__mro__[1].__doc__ if struct.__mro__[1] is not msgspec.Struct else "")
+    built: JsonObject = {
+        "name": op,
+        "title": f"{op} ({'JSON' if protocol == 'json' else 'MessagePack'})",
+        "summary": _TEXTS[op],
+        "contentType": f"application/{protocol}",
+        "payload": {"$ref": SCHEMAS + struct.__name__},
+    }
+    if detail:
+        built["description"] = detail
+    if protocol == "json" and op in _EXAMPLES:
+        built["examples"] = [{"payload": _EXAMPLES[op]}]
+    return built
+
+
+def _operation(action: str, op: str) -> JsonObject:
+    names = [f"{op}.json", f"{op}.msgpack"]
+    built: JsonObject = {
+        "action": action,
+        "channel": {"$ref": "#/channels/socket"},
+        "summary": _TEXTS[op],
+        "messages": [{"$ref": f"#/channels/socket/messages/{name}"} for name in names],
+    }
+    command = COMMANDS.get(op)
+    if action == "receive" and command is not None and _has_id(command[0]):
+        answers = ("welcome", "err") if op == "hello" else ("ok", "err")
+        built["reply"] = {
+            "channel": {"$ref": "#/channels/socket"},
+            "messages": [
+                {"$ref": f"#/channels/socket/messages/{each}.{protocol}"}
+                for each in answers
+                for protocol in ("json", "msgpack")
+            ],
+        }
+    return built
+
+
+def _has_id(struct: StructType) -> bool:
+    return "id" in typing.get_type_hints(struct)
+
+
+def _description() -> str:
+    return (
+        "Messages are pushed as long as the client has given credit, and settled on the same "
+        f"connection. Two subprotocols: `{JSON_NAME}`, one JSON object a frame or several joined "
+        f"by newlines; `{MSGPACK_NAME}`, one array `[op, …]` a frame or an array of such arrays. "
+        "A command with an `id` is answered by one `ok` or `err` with that id; frames without one "
+        f"are pushes. A frame has at most {FRAME_BYTES_MAX} bytes. The service pings after "
+        f"{PING_MS} ms of silence and waits {PONG_MS} ms for an answer.\n\n"
+        "Close codes: 4400 a frame that is none, 4401 and 4403 the key, 4404 the path, 4408 no "
+        "answer or no reading, 4409 resumed elsewhere, 4413 too large a frame, 4429 too many "
+        "sockets, 1012 and 1013 restart and try later. After 4400, 4401, 4403, 4404 and 4413 do "
+        "not reconnect; else reconnect with growing pauses."
+    )

@@ -1,0 +1,160 @@
+"""The control plane's part of the document: what the framework says of its routes, and the rest.
+
+    api.get_openapi_schema() ──▶ paths, schemas ──▶ texts, refusals, headers, scopes ──▶ paths
+
+Nothing here names a route, but examples: a new one is described as soon as it is there. Which
+headers a view reads and sets, and which scope it asks for, is found in its own code.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator
+from types import CodeType
+from typing import Any, Final
+
+from mqservice.accounts.access import Scope
+from mqservice.api import api
+from mqservice.reference import settings_bodies
+from mqservice.reference.examples import REQUESTS
+from mqservice.reference.parts import (
+    COMMON_CODES,
+    IF_MATCH,
+    PATH_PARAMETERS,
+    REQUEST_ID,
+    JsonObject,
+    codes_of_statuses,
+    header_refs,
+    path_parameter,
+    problems,
+    summary_of,
+    text_of,
+)
+
+PREFIX: Final = "/v1/"
+View = Callable[..., Any]  # Any: views answer what they like
+
+_NOT_FOUND: Final = {
+    "ns": "NAMESPACE_NOT_FOUND",
+    "topic": "TOPIC_NOT_FOUND",
+    "group": "GROUP_NOT_FOUND",
+    "task_id": "TASK_NOT_FOUND",
+    "message_id": "MESSAGE_NOT_FOUND",
+}
+_READS: Final = (400, 404)
+_WRITES: Final = (400, 404, 409, 413, 422, 507)
+_STATUS_TEXTS: Final = {
+    "200": "It is done, or here it is.",
+    "201": "It is made.",
+    "202": "It is begun; the task says how far it is.",
+    "204": "It is done.",
+}
+
+
+def control_plane() -> tuple[JsonObject, dict[str, JsonObject]]:
+    """Paths and schemas of all routes of the control plane."""
+    found: JsonObject = api.get_openapi_schema(path_prefix=PREFIX)
+    schemas: dict[str, JsonObject] = found["components"]["schemas"]
+    for (name, field), shown in settings_bodies.FIELDS.items():
+        schemas[name]["properties"][field] = shown
+    for schema in schemas.values():
+        if "description" in schema:
+            schema["description"] = text_of(schema["description"])
+    schemas.update(settings_bodies.SCHEMAS)
+    views = dict(_views())
+    for path, methods in found["paths"].items():
+        for method, document in methods.items():
+            _complete(document, path, method.upper(), views[document["operationId"]])
+    return found["paths"], schemas
+
+
+def _views() -> Iterator[tuple[str, View]]:
+    """Each view of the control plane, by its operationId."""
+    for _, router in api._routers:
+        for path_view in router.path_operations.values():
+            for operation in path_view.operations:
+                identity = operation.operation_id or api.get_openapi_operation_id(operation)
+                yield identity, operation.view_func
+
+
+def _complete(document: JsonObject, path: str, method: str, view: View) -> None:
+    words = _words_of(view)
+    text = text_of(inspect.getdoc(view))
+    document["summary"] = summary_of(text)
+    scopes = sorted(scope.value for name, scope in Scope.__members__.items() if name in words)
+    if scopes:
+        text += "\n\nNeeds a key with the scope " + " and ".join(f"`{each}`" for each in scopes)
+        text += "."
+    document["description"] = text
+    has_revision = "If-Match" in words
+    parameters = [_parameter(each) for each in document.get("parameters", [])]
+    document["parameters"] = [*parameters, *([IF_MATCH] if has_revision else []), REQUEST_ID]
+    identity = document["operationId"]
+    if identity in settings_bodies.BODIES:
+        document["requestBody"] = settings_bodies.BODIES[identity]
+    elif identity in REQUESTS:
+        document["requestBody"]["content"]["application/json"]["example"] = REQUESTS[identity]
+    headers = [name for name in ("ETag", "Location") if name in words]
+    answers = {}
+    for number, response in document["responses"].items():
+        status = str(number)
+        shown = [name for name in headers if name == "ETag" or status in ("201", "202")]
+        response["description"] = _STATUS_TEXTS.get(status, response["description"])
+        response["headers"] = header_refs(*shown)
+        answers[status] = response
+    codes = {*COMMON_CODES, *_codes(path, method, has_body="requestBody" in document)}
+    if has_revision:
+        codes.add("PRECONDITION_FAILED")
+    document["responses"] = {**answers, **problems(codes)}
+
+
+def _codes(path: str, method: str, *, has_body: bool) -> set[str]:
+    """Every code that goes with what such a route can meet."""
+    codes = set(codes_of_statuses(*(_READS if method == "GET" else _WRITES)))
+    names = {part.partition("}")[0] for part in path.split("{")[1:]}
+    if not has_body and names <= _NOT_FOUND.keys():
+        absent = set(codes_of_statuses(404)) - {_NOT_FOUND[name] for name in names}
+        # A parameter of the query may name a topic or a group too, and a page a task.
+        codes -= absent - {"NOT_FOUND", "TOPIC_NOT_FOUND", "GROUP_NOT_FOUND", "TASK_NOT_FOUND"}
+    return codes
+
+
+def _parameter(parameter: JsonObject) -> JsonObject:
+    name = parameter["name"]
+    if parameter["in"] == "path":
+        return PATH_PARAMETERS.get(name) or path_parameter(name, f"The {name}.", name)
+    schema = parameter["schema"]
+    schema.pop("title", None)
+    described = {"description": _PARAMETER_TEXTS[name], **parameter} if (
+        name in _PARAMETER_TEXTS
+    ) else parameter  # fmt: skip
+    return {**described, "schema": schema}
+
+
+_PARAMETER_TEXTS: Final = {
+    "after": "Begin behind this one: `next` of the page before.",
+    "before": "Begin before this one: `next` of the page before.",
+    "client_id": "Only this client of a broadcast group.",
+    "cursor": "`next_cursor` of the page before.",
+    "from": "From this time on, RFC 3339; an hour before `to` where it is left out.",
+    "group": "Only what concerns this group.",
+    "limit": "How many at most.",
+    "queue": "Number of the queue.",
+    "to": "Up to this time, RFC 3339; now where it is left out.",
+    "topic": "Only this topic.",
+}
+
+
+def _words_of(view: View) -> set[str]:
+    """Texts and names in the code of a view, and of the helpers of its module that it calls."""
+    module = inspect.getmodule(view)
+    words = _words_in(inspect.unwrap(view).__code__)
+    for name in tuple(words):
+        helper = getattr(module, name, None) if name.startswith("_") else None
+        if inspect.isfunction(helper):
+            words |= _words_in(helper.__code__)
+    return words
+
+
+def _words_in(code: CodeType) -> set[str]:
+    return {each for each in (*code.co_consts, *code.co_names) if isinstance(each, str)}

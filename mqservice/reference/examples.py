@@ -1,0 +1,13 @@
+"""Examples of request bodies of the control plane, by operationId; a test sends every one."""
+
+from __future__ import annotations
+
+from typing import Final
+
+REQUESTS: Final[dict[str, object]] = {
+    "writeTopic": {"queues": 8, "type": "mixed", "retention": "3d"},
+    "seekGroup": {"topic": "orders", "to": "earliest", "dry_run": True},
+    "commitOffset": {"topic": "orders", "queue": 0, "offset": 0},
+    "redriveDeadLetters": {"all": True, "rate": 100, "dry_run": True},
+    "purgeDeadLetters": {"filter": {"tag": "created"}, "dry_run": True},
+}

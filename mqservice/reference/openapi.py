@@ -1,0 +1,209 @@
+"""The one OpenAPI 3.1 document of the service: control plane and data plane.
+
+    control_paths (framework's routes) ─┐
+    delivery_paths, reading_paths ──────┼──▶ [openapi_document] ──▶ /v1/openapi.json, /docs
+    service_paths ──────────────────────┘
+
+Made once a process, from the code that serves; the same code makes the same bytes.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Final
+
+import msgspec
+from django.conf import settings
+
+from mqservice.delivery import messages, produce, receive, settle
+from mqservice.delivery.reading import browse, dead_letters, pull, scheduled
+from mqservice.lib.problem import CODES, CONTENT_TYPE, ProblemItem
+from mqservice.reference import delivery_paths, fields, reading_paths, service_paths
+from mqservice.reference.control_paths import control_plane
+from mqservice.reference.parts import HEADERS, SCHEMAS, JsonObject, ref
+from mqservice.reference.struct_schemas import StructSchemas
+
+VERSION: Final = "1.0.0"
+OPERATIONS: Final = [*delivery_paths.OPERATIONS, *reading_paths.OPERATIONS]
+
+_STRUCTS: Final = (
+    messages.ProduceMessage,
+    produce.StoredAnswer,
+    produce.BatchAnswer,
+    receive.ReceiveOptions,
+    receive.ReceiveAnswer,
+    settle.SettleOptions,
+    settle.SettleAnswer,
+    browse.BrowseAnswer,
+    dead_letters.DeadLettersAnswer,
+    pull.PullAnswer,
+    pull.OffsetAnswer,
+    scheduled.ScheduledAnswer,
+    scheduled.ScheduledDone,
+    ProblemItem,
+)
+TAGS: Final = {
+    "produce": "Store messages, alone or many at once.",
+    "consume": "Receive messages under a lease and settle them.",
+    "read": "Look at messages without any effect on their delivery.",
+    "schedule": "Messages that are to come: list, cancel, send now.",
+    "dead letters": "What groups gave up.",
+    "topics": "Topics and their settings.",
+    "groups": "Consumer groups, their settings and their members.",
+    "offsets": "Where groups stand on their topics, and how to move them.",
+    "history": "How lag, rates and offsets were in the past.",
+    "tasks": "Long work such as redriving dead letters, and how far it is.",
+    "traces": "The road of a message.",
+    "alerts": "Rules that watch groups and tell you.",
+    "service": "Health, and the API's own description.",
+}
+_DESCRIPTION: Final = """\
+A managed message queue with Apache RocketMQ's semantics: topics with queues, consumer groups with \
+offsets, leases, delays, retries and dead letters.
+
+* Send `Authorization: Bearer mqk_…` with each request.
+* Paths name a namespace; a key that is bound to one may write `-` for it, and on the paths of \
+messages, receive and settle also `/v1/-/…` instead of `/v1/ns/-/…`.
+* A duration is a text such as `30s`, `15m` or `7d`, or milliseconds in the twin field that ends \
+in `_ms`; give one of the two. Times are RFC 3339.
+* Each answer has `x-request-id`, which finds the request in the log.
+* Refusals are `application/problem+json`. Branch on `code`; `retryable` says whether the same \
+request may succeed later, and `stored: false` that nothing of it will ever be delivered.
+* Unknown JSON fields are refused, with a pointer to each.
+"""
+
+
+@cache
+def openapi_document() -> JsonObject:
+    """The document. Do not change what you get."""
+    paths, schemas = control_plane()
+    for operation in OPERATIONS:
+        methods = paths.setdefault(operation.path, {})
+        method = operation.method.lower()
+        assert method not in methods, f"{method} {operation.path} is described twice"
+        methods[method] = operation.document()
+    paths.update(service_paths.PATHS)
+    structs = StructSchemas(SCHEMAS + "{name}")
+    structs.add(_STRUCTS)
+    for named in (structs.schemas(), service_paths.SCHEMAS, {"Problem": _problem()}):
+        assert not schemas.keys() & named.keys(), sorted(schemas.keys() & named.keys())
+        schemas.update(named)
+    schemas["ProduceMessage"]["anyOf"] = _BODY_FORMS
+    fields.describe(schemas)
+    shared = _share_refusals(paths)
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "mqservice",
+            "version": VERSION,
+            "summary": "Messages over HTTP and WebSocket.",
+            "description": _DESCRIPTION,
+        },
+        "servers": [{"url": settings.MQ_BASE_URL}],
+        "security": [{"apiKey": []}],
+        "tags": [{"name": name, "description": text} for name, text in _tags(paths).items()],
+        "paths": {path: paths[path] for path in sorted(paths)},
+        "components": {
+            "schemas": {name: schemas[name] for name in sorted(schemas)},
+            "responses": shared,
+            "headers": HEADERS,
+            "securitySchemes": {
+                "apiKey": {
+                    "type": "http",
+                    "scheme": "bearer",
+                    "bearerFormat": "mqk_…",
+                    "description": "An API key of the tenant, with the scopes it needs.",
+                }
+            },
+        },
+    }
+
+
+@cache
+def openapi_json() -> bytes:
+    """The document as it is served."""
+    return msgspec.json.encode(openapi_document())
+
+
+def _share_refusals(paths: JsonObject) -> JsonObject:
+    """Refusals that are the same for several operations, by name; each is referred to then."""
+    shared: JsonObject = {}
+    names: dict[bytes, str] = {}
+    for path in sorted(paths):
+        for operation in paths[path].values():
+            responses = operation["responses"]
+            for status, response in responses.items():
+                if CONTENT_TYPE not in response.get("content", {}):
+                    continue
+                key = msgspec.json.encode(response)
+                if key not in names:
+                    place = sum(name.startswith(f"Refused{status}") for name in shared) + 1
+                    names[key] = f"Refused{status}Form{place}"
+                    shared[names[key]] = response
+                responses[status] = {"$ref": f"#/components/responses/{names[key]}"}
+    return {name: shared[name] for name in sorted(shared)}
+
+
+def _tags(paths: JsonObject) -> dict[str, str]:
+    """The tags in use, in the order of ``TAGS``; those nobody has described come last."""
+    used = {
+        tag
+        for methods in paths.values()
+        for operation in methods.values()
+        for tag in operation["tags"]
+    }
+    known = {name: text for name, text in TAGS.items() if name in used}
+    return known | {name: f"About {name}." for name in sorted(used - TAGS.keys())}
+
+
+# Exactly one of the bodies; null is a value of ``body_json`` and none of the others.
+_BODY_FORMS: Final = [
+    {
+        "required": [given],
+        "properties": {given: {"type": "string"}, other: {"type": "null"}},
+        "not": {"required": ["body_json"]},
+    }
+    for given, other in (("body", "body_b64"), ("body_b64", "body"))
+] + [
+    {
+        "required": ["body_json"],
+        "properties": {"body": {"type": "null"}, "body_b64": {"type": "null"}},
+    }
+]
+
+
+def _problem() -> JsonObject:
+    return {
+        "type": "object",
+        "title": "Problem",
+        "description": "A refusal, as in RFC 9457. `type` leads to a page about the code.",
+        "properties": {
+            "type": {"type": "string", "pattern": "^/errors/[a-z-]+$"},
+            "title": {"type": "string"},
+            "status": {"type": "integer", "minimum": 400, "maximum": 599},
+            "code": {"enum": sorted(CODES)},
+            "detail": {"type": "string"},
+            "instance": {"type": "string"},
+            "request_id": {"type": "string"},
+            "retryable": {"type": "boolean"},
+            "retry_after_ms": {"type": ["integer", "null"]},
+            "errors": {"type": "array", "items": ref("ProblemItem")},
+            "stored": {"type": "boolean"},
+        },
+        "required": [
+            "type", "title", "status", "code", "detail", "instance", "request_id", "retryable",
+            "retry_after_ms", "errors",
+        ],
+        "example": {
+            "type": "/errors/topic-not-found",
+            "title": "Topic not found",
+            "status": 404,
+            "code": "TOPIC_NOT_FOUND",
+            "detail": "orders does not exist in demo",
+            "instance": "/v1/ns/demo/topics/orders",
+            "request_id": "01M7YZZ1F61ZMDQA000000173B",
+            "retryable": False,
+            "retry_after_ms": None,
+            "errors": [],
+        },
+    }  # fmt: skip

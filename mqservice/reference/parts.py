@@ -1,0 +1,221 @@
+"""Pieces of an OpenAPI document that operations of both planes share.
+
+A document is plain JSON: what is built here are dicts as they are sent.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Any, Final
+
+from mqservice.lib.names import NAME_CHARS_MAX
+from mqservice.lib.problem import CODES, CONTENT_TYPE, RETRYABLE_CODES
+
+JsonObject = dict[str, Any]  # Any: JSON as it is sent
+
+SCHEMAS: Final = "#/components/schemas/"
+NAME_PATTERN: Final = rf"^[a-zA-Z0-9_-]{{1,{NAME_CHARS_MAX}}}$"
+DURATION_PATTERN: Final = r"^[0-9]{1,15}(ms|s|m|h|d)$"
+TIME_PATTERN: Final = (
+    r"^[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt][0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,9})?"
+    r"([Zz]|[+-][0-9]{2}:[0-9]{2})$"
+)
+# What any request may meet, whatever it asks for.
+COMMON_CODES: Final = (
+    "UNAUTHENTICATED", "FORBIDDEN", "RATE_LIMITED", "INTERNAL", "METADATA_UNAVAILABLE",
+    "ENGINE_UNAVAILABLE", "OUTCOME_UNKNOWN", "STORAGE_BUSY", "NOT_LEADER", "DRAINING",
+)  # fmt: skip
+
+_COST: Final = re.compile(
+    r"\b(?:quer(?:y|ies)|calls? to the engine|one call|an audit entry|the framework|As ``)",
+    re.IGNORECASE,
+)
+_SENTENCE: Final = re.compile(r"(?<=[.!?])\s+")
+
+
+def ref(name: str) -> JsonObject:
+    """A reference to the schema ``name``."""
+    return {"$ref": SCHEMAS + name}
+
+
+def text_of(docstring: str | None) -> str:
+    """A docstring as readers of the document see it: Markdown, without what a call costs us."""
+    paragraphs = re.split(r"\n\s*\n", (docstring or "").strip())
+    kept = []
+    for paragraph in paragraphs:
+        sentences = _SENTENCE.split(" ".join(paragraph.split()))
+        told = " ".join(sentence for sentence in sentences if not _COST.search(sentence))
+        if told:
+            kept.append(told.replace("``", "`"))
+    return "\n\n".join(kept)
+
+
+def summary_of(text: str) -> str:
+    """The first clause of a description."""
+    return re.split(r"[.:;](?:\s|$)", text.strip(), maxsplit=1)[0]
+
+
+def path_parameter(name: str, description: str, example: str) -> JsonObject:
+    """A part of the path that is a name."""
+    return {
+        "name": name,
+        "in": "path",
+        "required": True,
+        "description": description,
+        "schema": {"type": "string", "pattern": NAME_PATTERN},
+        "example": example,
+    }
+
+
+def opaque_parameter(name: str, description: str, example: str) -> JsonObject:
+    """A part of the path that only the service can make."""
+    schema = {"type": "string", "minLength": 1, "maxLength": 255, "pattern": "^[!-.0-9;-~]+$"}
+    return {**path_parameter(name, description, example), "schema": schema}
+
+
+def query_parameter(
+    name: str, description: str, schema: JsonObject, *, is_required: bool = False
+) -> JsonObject:
+    """A parameter of the query."""
+    return {
+        "name": name,
+        "in": "query",
+        "required": is_required,
+        "description": description,
+        "schema": schema,
+    }
+
+
+PATH_PARAMETERS: Final[dict[str, JsonObject]] = {
+    "ns": path_parameter(
+        "ns", "The namespace; `-` stands for the one that the key is bound to.", "demo"
+    ),
+    "topic": path_parameter("topic", "Name of a topic.", "orders"),
+    "group": path_parameter("group", "Name of a consumer group.", "billing"),
+    "queue": {
+        **path_parameter("queue", "Number of a queue of the topic, from 0.", "0"),
+        "schema": {"type": "integer", "minimum": 0, "maximum": 255},
+        "example": 0,
+    },
+    "message_id": opaque_parameter(
+        "message_id", "Id of a message.", "01679C42FC1C5916ED0B1323B800019A0A"
+    ),
+    "recall_handle": opaque_parameter(
+        "recall_handle",
+        "The `recall_handle` of a message that is to come.",
+        "rc_ARIAAAAAAAAAAESIwMUFDNkUz",
+    ),
+    "task_id": opaque_parameter("task_id", "Id of a task.", "task_01M7YZZ1F61ZMDQA"),
+}
+
+LIMIT_SCHEMA: Final = {"type": "integer", "minimum": 1, "maximum": 256, "default": 32}
+TIME_SCHEMA: Final = {"type": "string", "format": "date-time", "pattern": TIME_PATTERN}
+
+HEADERS: Final[JsonObject] = {
+    "RequestId": {
+        "description": "Finds the request in the log: your own `x-request-id`, or a new one.",
+        "schema": {"type": "string", "pattern": "^[A-Za-z0-9_-]{8,64}$"},
+    },
+    "ETag": {
+        "description": "Revision of what is answered; send it as `If-Match` with a change.",
+        "schema": {"type": "string", "pattern": '^"[0-9]{1,9}"$'},
+    },
+    "RetryAfter": {
+        "description": "Seconds to wait before the same request can succeed.",
+        "schema": {"type": "integer", "minimum": 1},
+    },
+    "Location": {"description": "Path of what was made.", "schema": {"type": "string"}},
+    "Authenticate": {
+        "description": "How to say who you are.",
+        "schema": {"type": "string"},
+    },
+}
+IF_MATCH: Final[JsonObject] = {
+    "name": "If-Match",
+    "in": "header",
+    "required": False,
+    "description": "Refuse with 412 unless this is the present revision: an `ETag` as answered.",
+    "schema": {"type": "string"},
+    "example": '"7"',
+}
+REQUEST_ID: Final[JsonObject] = {
+    "name": "x-request-id",
+    "in": "header",
+    "required": False,
+    "description": "An id of your own, 8 to 64 of `A-Z a-z 0-9 _ -`; any other is passed over.",
+    "schema": {"type": "string"},
+}
+
+
+def header_refs(*names: str) -> JsonObject:
+    """Headers of an answer; ``x-request-id`` is always among them."""
+    shown = {
+        "ETag": "etag",
+        "RetryAfter": "retry-after",
+        "Location": "location",
+        "Authenticate": "www-authenticate",
+    }
+    return {
+        "x-request-id": {"$ref": "#/components/headers/RequestId"},
+        **{shown[name]: {"$ref": f"#/components/headers/{name}"} for name in names},
+    }
+
+
+def answer(description: str, content: JsonObject | None, *headers: str) -> JsonObject:
+    """One response; ``content`` is by media type, None for an empty body."""
+    built: JsonObject = {"description": description, "headers": header_refs(*headers)}
+    if content is not None:
+        built["content"] = content
+    return built
+
+
+def json_content(schema: JsonObject, example: object | None = None) -> JsonObject:
+    """A body in JSON."""
+    media: JsonObject = {"schema": schema}
+    if example is not None:
+        media["example"] = example
+    return {"application/json": media}
+
+
+def problems(codes: Iterable[str]) -> JsonObject:
+    """Responses of all refusals that ``codes`` name, by status as a text, in order."""
+    by_status: dict[int, list[str]] = {}
+    for code in sorted(set(codes)):
+        by_status.setdefault(CODES[code][0], []).append(code)
+    return {str(status): _problem(status, by_status[status]) for status in sorted(by_status)}
+
+
+def codes_of_statuses(*statuses: int) -> tuple[str, ...]:
+    """All codes that go with one of ``statuses``."""
+    return tuple(code for code, (status, _) in CODES.items() if status in statuses)
+
+
+def _problem(status: int, codes: list[str]) -> JsonObject:
+    names = [f"`{code}`" for code in codes]
+    headers = []
+    if status == 401:
+        headers.append("Authenticate")
+    if RETRYABLE_CODES.intersection(codes):
+        headers.append("RetryAfter")
+    title = CODES[codes[0]][1] if len(codes) == 1 else "One of"
+    return {
+        "description": f"{title}: {', '.join(names)}",
+        "headers": header_refs(*headers),
+        "content": {
+            CONTENT_TYPE: {
+                "schema": {
+                    "allOf": [
+                        ref("Problem"),
+                        {
+                            "type": "object",
+                            "properties": {
+                                "status": {"const": status},
+                                "code": {"enum": codes},
+                            },
+                        },
+                    ]
+                }
+            }
+        },
+    }

@@ -1,0 +1,237 @@
+"""What the data plane's reading operations take and answer: browse, pull, dead letters, schedule.
+
+None of them changes what is delivered, but cancelling and sending what is scheduled.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from mqservice.accounts.access import Scope
+from mqservice.delivery import plane
+from mqservice.reference.delivery_paths import (
+    GROUP,
+    GROUP_CODES,
+    NAMESPACE,
+    NAMESPACE_CODES,
+    TOPIC,
+    TOPIC_CODES,
+    Operation,
+    cursor_parameter,
+)
+from mqservice.reference.parts import (
+    LIMIT_SCHEMA,
+    TIME_SCHEMA,
+    JsonObject,
+    answer,
+    json_content,
+    query_parameter,
+    ref,
+)
+
+_OFFSET: Final = {"type": "integer", "minimum": 0, "maximum": (1 << 63) - 1}
+_TAG: Final = query_parameter(
+    "tag", "Only messages with this tag, or one of several: `created || paid`.", {"type": "string"}
+)
+_KEY: Final = query_parameter(
+    "key", "Only messages with this key, newest first.", {"type": "string", "minLength": 1}
+)
+_LIMIT: Final = query_parameter("limit", "How many messages at most.", LIMIT_SCHEMA)
+_FROM: Final = query_parameter("from", "Only messages stored at this time or later.", TIME_SCHEMA)
+_TO: Final = query_parameter("to", "Only messages stored at this time or earlier.", TIME_SCHEMA)
+
+_ID: Final = "01679C42FC1C5916ED0B1323B800019A0A"
+_AT: Final = "2026-11-21T12:08:24.757Z"
+_MESSAGE: Final[JsonObject] = {
+    "id": _ID, "tag": "created", "keys": ["order-42"], "message_group": None,
+    "properties": {"source": "web"}, "queue": 0, "offset": 26146, "born_at": _AT,
+    "stored_at": _AT, "body_json": {"order": 42},
+}  # fmt: skip
+_DEAD: Final = {
+    **_MESSAGE, "topic": "orders", "reason": "db down", "attempts": 17,
+    "first_delivered_at": _AT, "last_delivered_at": _AT,
+}  # fmt: skip
+_WAITING: Final = {
+    **_MESSAGE,
+    "deliver_at": "2026-12-01T08:00:00.000Z",
+    "recall_handle": "rc_ARIAAAAAAAAAAESIwMUFDNkUz",
+}
+_DONE: Final = {"id": _ID, "topic": "orders", "state": "cancelled"}
+_HANDLE_CODES: Final = (
+    *NAMESPACE_CODES, "TOPIC_NOT_FOUND", "MESSAGE_NOT_FOUND", "ALREADY_DELIVERED", "STORAGE_FULL",
+)  # fmt: skip
+
+
+def _page(schema: str, message: JsonObject, *, has_completeness: bool = True) -> JsonObject:
+    example: JsonObject = {"messages": [message], "next_cursor": None}
+    if has_completeness:
+        example["is_complete"] = True
+    return {"200": answer("A page; perhaps empty.", json_content(ref(schema), example))}
+
+
+OPERATIONS: Final = [
+    Operation(
+        handler=plane.MESSAGES,
+        method="GET",
+        path=TOPIC + "/messages",
+        operation_id="browseMessages",
+        tag="read",
+        summary="Browse or search a topic",
+        description=(
+            "Messages page by page, in the order they were stored, or by key the newest first. "
+            "Changes nothing about their delivery. `next_cursor` alone says whether there is more: "
+            "a page may be short before the last one. An `offset` needs its `queue`, and goes "
+            "with neither `key` nor `from`. Unknown parameters are refused."
+        ),
+        scope=Scope.CONSUME,
+        parameters=[
+            _KEY,
+            _TAG,
+            _FROM,
+            _TO,
+            query_parameter("queue", "Only this queue.", {"type": "integer", "minimum": 0}),
+            query_parameter("offset", "Begin at this offset of the queue.", _OFFSET),
+            _LIMIT,
+            cursor_parameter(),
+        ],
+        answers=_page("BrowseAnswer", _MESSAGE),
+        codes=(*TOPIC_CODES, "ILLEGAL_FILTER", "ILLEGAL_KEY", "CURSOR_INVALID"),
+    ),
+    Operation(
+        handler=plane.MESSAGE,
+        method="GET",
+        path=TOPIC + "/messages/{message_id}",
+        operation_id="readMessage",
+        tag="read",
+        summary="Read one message",
+        description="A message by its id, wherever it is in the topic.",
+        scope=Scope.CONSUME,
+        answers={"200": answer("The message.", json_content(ref("StoredMessage"), _MESSAGE))},
+        codes=(*TOPIC_CODES, "MESSAGE_NOT_FOUND"),
+    ),
+    Operation(
+        handler=plane.QUEUE_MESSAGES,
+        method="GET",
+        path=TOPIC + "/queues/{queue}/messages",
+        operation_id="pullMessages",
+        tag="read",
+        summary="Pull from a queue at an offset",
+        description=(
+            "For readers that keep their own offset. `status` is RocketMQ's: `FOUND`, "
+            "`NO_MATCHED_MSG`, `NO_NEW_MSG` or `OFFSET_ILLEGAL`; go on at `next_offset`."
+        ),
+        scope=Scope.CONSUME,
+        parameters=[
+            query_parameter("offset", "Where to read.", _OFFSET, is_required=True),
+            query_parameter("max", "How many messages at most.", LIMIT_SCHEMA),
+            _TAG,
+        ],
+        answers={
+            "200": answer(
+                "What is there.",
+                json_content(
+                    ref("PullAnswer"),
+                    {
+                        "status": "FOUND",
+                        "min_offset": 0,
+                        "max_offset": 26147,
+                        "next_offset": 26147,
+                        "messages": [_MESSAGE],
+                    },
+                ),
+            )
+        },
+        codes=(*TOPIC_CODES, "QUEUE_NOT_FOUND", "ILLEGAL_FILTER"),
+    ),
+    Operation(
+        handler=plane.QUEUE_OFFSET,
+        method="GET",
+        path=TOPIC + "/queues/{queue}/offset",
+        operation_id="readOffsetAtTime",
+        tag="read",
+        summary="Find the offset of a time",
+        description="The offset of the first message of a queue that was stored then or later.",
+        scope=Scope.CONSUME,
+        parameters=[
+            query_parameter("time", "The time, RFC 3339.", TIME_SCHEMA, is_required=True),
+        ],
+        answers={
+            "200": answer(
+                "The offset, and the range that can be read.",
+                json_content(
+                    ref("OffsetAnswer"), {"offset": 26100, "min_offset": 0, "max_offset": 26147}
+                ),
+            )
+        },
+        codes=(*TOPIC_CODES, "QUEUE_NOT_FOUND"),
+    ),
+    Operation(
+        handler=plane.DEAD_LETTERS,
+        method="GET",
+        path=GROUP + "/dlq",
+        operation_id="browseDeadLetters",
+        tag="dead letters",
+        summary="Browse dead letters",
+        description=(
+            "What a group gave up, page by page, with the reason and the number of deliveries. "
+            "Reading changes nothing."
+        ),
+        scope=Scope.CONSUME,
+        parameters=[_KEY, _TAG, _FROM, _TO, _LIMIT, cursor_parameter()],
+        answers=_page("DeadLettersAnswer", _DEAD),
+        codes=(*GROUP_CODES, "ILLEGAL_FILTER", "ILLEGAL_KEY", "CURSOR_INVALID"),
+    ),
+    Operation(
+        handler=plane.DEAD_LETTER,
+        method="GET",
+        path=GROUP + "/dlq/{message_id}",
+        operation_id="readDeadLetter",
+        tag="dead letters",
+        summary="Read one dead letter",
+        description="A message that the group gave up, by its id.",
+        scope=Scope.CONSUME,
+        answers={"200": answer("The message.", json_content(ref("DeadLetterMessage"), _DEAD))},
+        codes=(*GROUP_CODES, "MESSAGE_NOT_FOUND"),
+    ),
+    Operation(
+        handler=plane.SCHEDULED,
+        method="GET",
+        path=TOPIC + "/scheduled",
+        operation_id="listScheduled",
+        tag="schedule",
+        summary="List messages that are to come",
+        description="Delayed messages of a topic, by kind of delay and then as they came.",
+        scope=Scope.CONSUME,
+        parameters=[_LIMIT, cursor_parameter()],
+        answers=_page("ScheduledAnswer", _WAITING, has_completeness=False),
+        codes=(*TOPIC_CODES, "CURSOR_INVALID"),
+    ),
+    Operation(
+        handler=plane.SCHEDULED_ONE,
+        method="DELETE",
+        path=NAMESPACE + "/scheduled/{recall_handle}",
+        operation_id="cancelScheduled",
+        tag="schedule",
+        summary="Cancel a message that is to come",
+        description="Once this is answered with 200 the message is never delivered.",
+        scope=Scope.PRODUCE,
+        answers={"200": answer("It is cancelled.", json_content(ref("ScheduledDone"), _DONE))},
+        codes=_HANDLE_CODES,
+    ),
+    Operation(
+        handler=plane.SCHEDULED_SEND,
+        method="POST",
+        path=NAMESPACE + "/scheduled/{recall_handle}:send",
+        operation_id="sendScheduled",
+        tag="schedule",
+        summary="Send a message now that is to come",
+        description="It is delivered at once instead of at its time.",
+        scope=Scope.PRODUCE,
+        answers={
+            "200": answer(
+                "It is on its way.", json_content(ref("ScheduledDone"), {**_DONE, "state": "sent"})
+            )
+        },
+        codes=_HANDLE_CODES,
+    ),
+]

@@ -1,0 +1,243 @@
+"""Schemas of bodies and fields that the control plane reads by hand, for better refusals.
+
+Their fields are held against the readers by a test, which asks the readers what they know.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from mqservice.alerts import limits as alert_limits
+from mqservice.alerts.models import AlertKind
+from mqservice.groups import models as groups
+from mqservice.groups.assignment import WithinRoom
+from mqservice.groups.retry import FACTOR_MAX, Policy
+from mqservice.reference.parts import (
+    DURATION_PATTERN,
+    NAME_PATTERN,
+    TIME_PATTERN,
+    JsonObject,
+    json_content,
+    ref,
+)
+from mqservice.store import DELAY_MS_MAX, RETRY_DELAY_COUNT_MAX
+from mqservice.topics.models import QUEUE_COUNT_MAX
+
+_NULL: Final = {"type": "null"}
+
+
+def _duration(description: str) -> JsonObject:
+    return {"type": ["string", "null"], "pattern": DURATION_PATTERN, "description": description}
+
+
+def _integer(low: int, high: int, description: str = "") -> JsonObject:
+    return _text_of({"type": ["integer", "null"], "minimum": low, "maximum": high}, description)
+
+
+def _choice(kinds: type, description: str) -> JsonObject:
+    # Any enumeration of texts; `type[StrEnum]` cannot be iterated by its values alone.
+    values: list[str | None] = [str(kind) for kind in kinds]  # type: ignore[attr-defined]
+    return {"enum": [*values, None], "description": description}
+
+
+def _text_of(schema: JsonObject, description: str) -> JsonObject:
+    return {**schema, "description": description} if description else schema
+
+
+def _object(properties: JsonObject, description: str) -> JsonObject:
+    return {
+        "type": "object",
+        "description": description,
+        "properties": properties,
+        "additionalProperties": False,
+    }
+
+
+_QUEUES_BY_NAME: Final = {
+    "type": ["object", "null"],
+    "additionalProperties": {
+        "type": "array",
+        "items": {"type": "integer", "minimum": 0, "maximum": QUEUE_COUNT_MAX - 1},
+    },
+    "propertyNames": {"pattern": NAME_PATTERN},
+}
+_DELAY: Final = {"type": "string", "pattern": DURATION_PATTERN}
+_DELAY_MS: Final = {"type": "integer", "minimum": 1, "maximum": DELAY_MS_MAX}
+_RETRY_FORMS: Final = [
+    {
+        **_object({"policy": {"const": Policy.LEVELS.value}}, "RocketMQ's delay levels."),
+        "required": ["policy"],
+    },
+    {
+        **_object(
+            {
+                "policy": {"const": Policy.LIST.value},
+                "delays": {
+                    "type": ["array", "null"],
+                    "items": _DELAY,
+                    "minItems": 1,
+                    "maxItems": RETRY_DELAY_COUNT_MAX,
+                },
+                "delays_ms": {
+                    "type": ["array", "null"],
+                    "items": _DELAY_MS,
+                    "minItems": 1,
+                    "maxItems": RETRY_DELAY_COUNT_MAX,
+                },
+            },
+            "These delays, one after the other; the last one for all that follow.",
+        ),
+        "required": ["policy"],
+    },
+    {
+        **_object(
+            {
+                "policy": {"const": Policy.EXPONENTIAL.value},
+                "start": _duration("The first delay."),
+                "start_ms": _integer(1, DELAY_MS_MAX),
+                "factor": {"type": ["number", "null"], "minimum": 1, "maximum": FACTOR_MAX},
+                "cap": _duration("The longest delay."),
+                "cap_ms": _integer(1, DELAY_MS_MAX),
+            },
+            "Each delay is the one before times `factor`, up to `cap`.",
+        ),
+        "required": ["policy"],
+    },
+]
+
+SCHEMAS: Final[dict[str, JsonObject]] = {
+    "RetryPolicy": {
+        "description": "When a message that failed comes again.",
+        "oneOf": _RETRY_FORMS,
+    },
+    "Assignment": _object(
+        {
+            "consumers": {
+                **_QUEUES_BY_NAME,
+                "description": "Of strategy `CONFIG`: the queues of each consumer.",
+            },
+            "rooms": {
+                **_QUEUES_BY_NAME,
+                "description": "Of the machine-room strategies: the queues of each room.",
+            },
+            "read": {
+                "type": ["array", "null"],
+                "items": {"type": "string"},
+                "description": "Of strategy `MACHINE_ROOM`: rooms whose queues are read.",
+            },
+            "within_room": _choice(WithinRoom, "How queues are assigned within a room."),
+        },
+        "What some strategies need to know beside the consumers.",
+    ),
+    "GroupIn": _object(
+        {
+            "start_from": _choice(
+                groups.StartFrom, "Where the group begins on a topic that it has never read."
+            ),
+            "start_time": {
+                "type": ["string", "null"],
+                "format": "date-time",
+                "pattern": TIME_PATTERN,
+                "description": "Where it begins with `start_from: timestamp`.",
+            },
+            "lease": _duration("How long a delivery is leased."),
+            "lease_ms": _integer(groups.LEASE_MS_MIN, groups.LEASE_MS_MAX),
+            "consume_timeout": _duration("The longest that one delivery can last."),
+            "consume_timeout_ms": _integer(
+                groups.CONSUME_TIMEOUT_MS_MIN, groups.CONSUME_TIMEOUT_MS_MAX
+            ),
+            "max_attempts": _integer(
+                1,
+                groups.ATTEMPTS_MAX,
+                "Deliveries before a message is given up; null for as often as it takes.",
+            ),
+            "retry": {"anyOf": [ref("RetryPolicy"), _NULL]},
+            "dispatch": _choice(
+                groups.Dispatch,
+                "Who reads a queue: any consumer, the assigned one, or each client all of them.",
+            ),
+            "strategy": _choice(groups.AssignmentStrategy, "How queues are assigned."),
+            "assignment": {"anyOf": [ref("Assignment"), _NULL]},
+            "ordered": {"type": ["boolean", "null"], "description": "Whether order is kept."},
+            "batch_per_group": _integer(
+                1, groups.BATCH_PER_GROUP_MAX, "Messages of a message group in one receive."
+            ),
+        },
+        "Settings of a consumer group. What is left out stays as it is, or takes its default on a "
+        "new group. Some settings go only with a certain `dispatch`.",
+    ),
+    "AlertIn": _object(
+        {
+            "kind": _choice(AlertKind, "What is watched."),
+            "group": {"type": ["string", "null"], "pattern": NAME_PATTERN},
+            "topic": {
+                "type": ["string", "null"],
+                "pattern": NAME_PATTERN,
+                "description": "Only this topic; null for all.",
+            },
+            "threshold": _integer(1, alert_limits.THRESHOLD_MAX, "It fires at this value."),
+            "for": _duration("How long the value must stay there."),
+            "for_ms": _integer(0, alert_limits.FOR_MS_MAX),
+            "window": _duration("How far back rates are looked at."),
+            "window_ms": _integer(alert_limits.WINDOW_MS_MIN, alert_limits.WINDOW_MS_MAX),
+            "enabled": {"type": ["boolean", "null"], "description": "False silences it."},
+            "emails": {
+                "type": ["array", "null"],
+                "items": {"type": "string", "format": "email"},
+                "maxItems": alert_limits.EMAILS_MAX,
+                "description": "Who is told.",
+            },
+            "webhook": {
+                "type": ["string", "null"],
+                "maxLength": alert_limits.URL_CHARS_MAX,
+                "description": "The HTTPS URL that gets a POST; null takes it away.",
+            },
+            "new_secret": {
+                "type": ["boolean", "null"],
+                "description": "Make another secret for the webhook's signatures.",
+            },
+        },
+        "Settings of an alert. What is left out stays as it is, or takes its default on a new one.",
+    ),
+    "SeekTo": {
+        "description": "Where the group is to go on.",
+        "oneOf": [
+            {"enum": ["earliest", "latest"]},
+            {
+                "type": "object",
+                "properties": {"time": {"type": "string", "pattern": TIME_PATTERN}},
+                "required": ["time"],
+                "additionalProperties": False,
+            },
+            {
+                "type": "object",
+                "properties": {
+                    "offset": {"type": "integer", "minimum": 0, "maximum": (1 << 63) - 1},
+                    "queue": {"type": "integer", "minimum": 0, "maximum": QUEUE_COUNT_MAX - 1},
+                },
+                "required": ["offset", "queue"],
+                "additionalProperties": False,
+            },
+        ],
+    },
+}
+
+# operationId -> request body
+BODIES: Final[dict[str, JsonObject]] = {
+    "writeGroup": {
+        "required": False,
+        "content": json_content(ref("GroupIn"), {"dispatch": "shared", "lease": "60s"}),
+    },
+    "writeAlert": {
+        "required": False,
+        "content": json_content(
+            ref("AlertIn"), {"kind": "lag", "group": "billing", "threshold": 1000, "for": "5m"}
+        ),
+    },
+}
+# Fields that the framework knows only as anything: (schema, field) -> what they are.
+FIELDS: Final[dict[tuple[str, str], JsonObject]] = {
+    ("SeekIn", "to"): ref("SeekTo"),
+    ("GroupOut", "retry"): ref("RetryPolicy"),
+    ("GroupOut", "assignment"): ref("Assignment"),
+}
