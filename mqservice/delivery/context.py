@@ -25,6 +25,9 @@ from mqservice.delivery.resume_tokens import ResumeTokens
 from mqservice.delivery.sessions import Sessions, SocketLimits
 from mqservice.lib.clock import Clock, SystemClock
 from mqservice.lib.signing import Signer
+from mqservice.quotas.exchange import ValkeyExchange
+from mqservice.quotas.limits import DEFAULTS, QuotaLimits
+from mqservice.quotas.meters import Meters
 from mqservice.store import Store, get_store
 
 
@@ -55,6 +58,11 @@ class DeliveryContext:
     resume_tokens: ResumeTokens
     times: SessionTimes = SessionTimes()
     sessions: Sessions = field(default_factory=Sessions)
+    meters: Meters = field(default_factory=lambda: Meters(_default_limits, SystemClock()))
+
+
+async def _default_limits(tenant_id: int) -> QuotaLimits:
+    return DEFAULTS
 
 
 def process_context() -> DeliveryContext:
@@ -80,5 +88,11 @@ def process_context() -> DeliveryContext:
                 sockets_max=settings.MQ_SOCKETS_MAX,
                 tenant_sockets_max=settings.MQ_TENANT_SOCKETS_MAX,
             )
+        ),
+        meters=Meters(
+            caches.quotas.load,
+            SystemClock(),
+            exchange=ValkeyExchange(settings.MQ_VALKEY_URL),
+            process_count=settings.MQ_WEB_WORKERS,
         ),
     )

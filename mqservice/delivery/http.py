@@ -18,6 +18,7 @@ from mqservice.accounts.access import Principal
 from mqservice.delivery.limits import BODY_ARRIVAL_MS_MAX
 from mqservice.lib.problem import CONTENT_TYPE, Problem, problem_bytes
 from mqservice.lib.request_ids import accepted_request_id, new_request_id
+from mqservice.quotas.meter import TenantMeter
 
 Scope = MutableMapping[str, Any]  # Any: what ASGI servers put into a scope is untyped
 Message = MutableMapping[str, Any]  # Any: as above
@@ -60,7 +61,19 @@ class Match(NamedTuple):
 class Request:
     """One request of the data plane."""
 
-    __slots__ = ("headers", "match", "principal", "receive", "request_id", "scope", "send")
+    __slots__ = (
+        "answer_bytes",
+        "headers",
+        "is_reading",
+        "match",
+        "message_count",
+        "meter",
+        "principal",
+        "receive",
+        "request_id",
+        "scope",
+        "send",
+    )
 
     def __init__(
         self,
@@ -78,6 +91,10 @@ class Request:
         self.headers = headers
         self.request_id = request_id
         self.principal: Principal
+        self.meter: TenantMeter | None = None
+        self.is_reading = True  # what is read is charged, and not what is produced or settled
+        self.message_count = 1  # in the answer
+        self.answer_bytes = 0
 
     @property
     def client(self) -> tuple[str, int]:
@@ -171,6 +188,7 @@ async def answer(
 ) -> None:
     """Send the one answer of ``request``."""
     send = request.send
+    request.answer_bytes = len(body)
     await send(
         {
             "type": "http.response.start",
@@ -179,10 +197,19 @@ async def answer(
                 content_type,
                 (b"content-length", b"%d" % len(body)),
                 (b"x-request-id", request.request_id.encode()),
+                *quota_headers(request),
             ],
         }
     )
     await send({"type": "http.response.body", "body": body})
+
+
+def quota_headers(request: Request) -> Headers:
+    """What the tenant's rates are and how much of them is left; none for strangers."""
+    meter = request.meter
+    if meter is None:
+        return []
+    return meter.headers_out() if request.is_reading else meter.headers_in()
 
 
 async def answer_problem(request: Request, problem: Problem, extra: Headers | None = None) -> None:
@@ -194,7 +221,7 @@ async def answer_problem(request: Request, problem: Problem, extra: Headers | No
         request_id=request.request_id,
         # What is still on its way of a body without a length has no end we know of.
         close=problem.status in (408, 413) and b"content-length" not in request.headers,
-        extra=extra,
+        extra=quota_headers(request) + (extra or []),
     )
 
 

@@ -40,6 +40,7 @@ from mqservice.errors import problem_from_store
 from mqservice.lib.names import name_fault
 from mqservice.lib.problem import Problem
 from mqservice.lib.timestamps import rfc3339
+from mqservice.quotas.meter import TenantMeter
 from mqservice.store import PutResult, StoreError, Wait
 from mqservice.topics.routes import TopicRoute
 
@@ -120,6 +121,8 @@ async def produce_one(context: DeliveryContext, request: Request) -> None:
     message_id, record = encode_offer(
         offer, route, queue_id=queue_id, born_ms=born_ms, born_host=request.client
     )
+    assert request.meter is not None, "the data plane has one for each request"
+    request.meter.charge_in(1, len(record), context.clock.monotonic_ms())
     result = (await context.store.put([record]))[0]
     if result.error is not None:
         raise result.error
@@ -149,7 +152,9 @@ async def produce_batch(context: DeliveryContext, request: Request) -> None:
     body = await read_body(request, REQUEST_BYTES_MAX)
     messages = _decoded(_decode_array, body) if media_type == JSON_TYPE else decode_lines(body)
     offers = check_batch(messages, route)
-    status, results = await PendingPut(context, route, offers, request.client).results()
+    meter = request.meter
+    assert meter is not None, "the data plane has one for each request"
+    status, results = await PendingPut(context, meter, route, offers, request.client).results()
     await answer(request, status, _encode(BatchAnswer(results)))
 
 
@@ -306,11 +311,14 @@ class PendingPut:
     def __init__(
         self,
         context: DeliveryContext,
+        meter: TenantMeter,
         route: TopicRoute,
         offers: list[Offer],
         client: tuple[str, int],
     ) -> None:
-        """Raises Problem, with nothing stored, when a message does not fit a record."""
+        """Raises Problem, with nothing stored, when a message does not fit a record, or the tenant
+        has used up its rate.
+        """
         born_ms = context.clock.now_ms()
         choose = context.queues.choose
         self._context, self._route = context, route
@@ -332,6 +340,8 @@ class PendingPut:
                 raise problem_of(fault.under(f"/{index}"), stored=False) from None
             self._message_ids.append(message_id)
             records.append(record)
+        size = sum(map(len, records))
+        meter.charge_in(len(records), size, context.clock.monotonic_ms())
         self._outcomes = context.store.put(records)
 
     async def results(self) -> tuple[int, list[StoredResult | RefusedResult]]:

@@ -107,6 +107,7 @@ class Commands:
 
     async def _publish(self, command: frames.JsonPublish | frames.PackPublish) -> None:
         self.principal.require(Scope.PRODUCE)
+        self._session.meter.check_in(self._session.context.clock.monotonic_ms())
         route = await self.topic_route(command.topic)
         try:
             offers = check_batch(command.m, route)
@@ -115,7 +116,9 @@ class Commands:
         while len(self.puts) >= _PUT_COUNT_MAX:
             await asyncio.wait(self.puts, return_when=asyncio.FIRST_COMPLETED)
         # Handed to the store here, so that frames are stored in the order in which they came.
-        pending = PendingPut(self._session.context, route, offers, self._client)
+        pending = PendingPut(
+            self._session.context, self._session.meter, route, offers, self._client
+        )
         task = self._session.spawn(self._confirm_put(command.id, pending))
         self.puts.add(task)
         task.add_done_callback(self.puts.discard)

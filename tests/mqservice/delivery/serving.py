@@ -25,10 +25,12 @@ from mqservice.delivery.resume_tokens import ResumeTokens
 from mqservice.delivery.sessions import Sessions, SocketLimits
 from mqservice.groups.routes import GroupRoute
 from mqservice.lib.api_keys import generate_api_key
-from mqservice.lib.clock import SystemClock
+from mqservice.lib.clock import Clock, SystemClock
 from mqservice.lib.lookup_cache import CacheLimits
 from mqservice.lib.names import engine_name
 from mqservice.lib.signing import Signer
+from mqservice.quotas.limits import DEFAULTS, QuotaLimits
+from mqservice.quotas.meters import Meters
 from mqservice.store import AsyncStoreClient, Store
 from mqservice.topics.routes import TopicRoute
 from mqservice.web import WebServer, bind_socket, server_config
@@ -41,7 +43,14 @@ ALL_SCOPES = frozenset(Scope)
 class Server:
     """One running server and what it knows of keys, topics and groups."""
 
-    def __init__(self, store: Store, times: SessionTimes, limits: SocketLimits | None) -> None:
+    def __init__(
+        self,
+        store: Store,
+        times: SessionTimes,
+        limits: SocketLimits | None,
+        quotas: QuotaLimits = DEFAULTS,
+        clock: Clock | None = None,
+    ) -> None:
         self.store = store
         self.keys: dict[bytes, Principal] = {}
         self.topics: dict[RouteKey, TopicRoute] = {}
@@ -51,6 +60,11 @@ class Server:
             KeyCache(self._find_key, limits=fresh),
             RouteCache(self._find_topic, self._find_group, limits=fresh),
         )
+
+        async def limits_of(tenant_id: int) -> QuotaLimits:
+            return quotas
+
+        clock = clock or SystemClock()
         self.context = DeliveryContext(
             store=store,
             caches=caches,
@@ -60,11 +74,12 @@ class Server:
                 Signer("a secret of at least 32 characters", "recall handle")
             ),
             queues=QueueChooser(Random(7)),
-            clock=SystemClock(),
+            clock=clock,
             drain=Drain(),
             resume_tokens=ResumeTokens(Signer("a secret of at least 32 characters", "resume")),
             times=times,
             sessions=Sessions(limits),
+            meters=Meters(limits_of, clock),
         )
         self.application = Application(lambda: self.context)
         self._listener = bind_socket("127.0.0.1", 0, is_shared=False)
@@ -198,10 +213,15 @@ class Server:
 
 @contextlib.contextmanager
 def serving(
-    store: Store, times: SessionTimes | None = None, limits: SocketLimits | None = None
+    store: Store,
+    times: SessionTimes | None = None,
+    limits: SocketLimits | None = None,
+    *,
+    quotas: QuotaLimits = DEFAULTS,
+    clock: Clock | None = None,
 ) -> Iterator[Server]:
     """A server around ``store`` for the length of the block."""
-    server = Server(store, times or SessionTimes(), limits)
+    server = Server(store, times or SessionTimes(), limits, quotas, clock)
     server.start()
     try:
         yield server
