@@ -14,7 +14,7 @@ all in them is older than the window.
          8     16  key hash
         24      n  place        as ``dedup_index.pack`` has it
 
-An entry that is cut short or fails its CRC ends its file.
+An entry that is cut short, or none, or fails its CRC ends its file.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from isal.isal_zlib import crc32
 
 from storage_engine.clock import Clock
 from storage_engine.config import StoreConfig
-from storage_engine.dedup_index import DedupIndex, Stored, pack, unpack
+from storage_engine.dedup_index import PLACE_BYTES, DedupIndex, Stored, pack, unpack
 from storage_engine.disk.files import Files
 from storage_engine.layout import DEDUP_DIR
 from storage_engine.records.dedup_mark import KEY_HASH_BYTES
@@ -41,6 +41,7 @@ log = logging.getLogger(__name__)
 _HEAD = struct.Struct(">II")
 _FILE_BYTES_MAX: Final = 16 * 1024 * 1024
 _NAME_DIGITS: Final = 8
+_ENTRY_BYTES_MIN: Final = KEY_HASH_BYTES + PLACE_BYTES
 _Entry = tuple[bytes, Stored]
 
 
@@ -151,7 +152,8 @@ def _entries_of(content: bytes) -> Iterator[_Entry]:
         at += _HEAD.size
         entry = content[at : at + entry_bytes]
         at += entry_bytes
-        if len(entry) < entry_bytes or crc32(entry) != crc:
+        # A power cut may leave zeros, which are an empty entry with the right CRC.
+        if not _ENTRY_BYTES_MIN <= entry_bytes == len(entry) or crc32(entry) != crc:
             log.warning("keys of requests cut off", extra={"action": "dedup_cut", "offset": at})
             return
         yield entry[:KEY_HASH_BYTES], unpack(entry[KEY_HASH_BYTES:])

@@ -22,6 +22,7 @@ _SLICES: Final = 8
 _NAMESPACE_SHARE: Final = 4  # no namespace has more than one part in so many
 _PLACE = struct.Struct(f">{FINGERPRINT_BYTES}sqi?qq8s")
 NAMESPACE_HASH_BYTES: Final = 8
+PLACE_BYTES: Final = _PLACE.size  # less the id of the message, which follows
 
 
 class Stored(NamedTuple):

@@ -177,6 +177,7 @@ class Store:
             self._consumer_offsets.save()
         # What a kill left in the page cache may be all that says which messages were moved.
         self._consumer_offsets.sync()
+        self._dedup.writer(recovered.end_offset)()  # which the checkpoint counts as done
         self._checkpointer.write_first(recovered.end_offset)
         self.epoch = next_epoch(self._files, path, self._clock.now_ms())
         self._run_mark.set()

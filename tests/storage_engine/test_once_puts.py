@@ -239,13 +239,29 @@ async def test_a_failed_write_of_keys_is_repeated(tmp_path: Path) -> None:
             assert (await put_once(again, marked(key)))[0].is_duplicate
 
 
-async def test_a_torn_file_of_keys_ends_where_it_is_torn(tmp_path: Path) -> None:
+async def test_a_key_is_known_after_two_kills_without_a_checkpoint_of_its_own(
+    tmp_path: Path,
+) -> None:
+    """The checkpoint that a start writes counts records whose keys are in the log alone."""
+    async with opened(tmp_path / "store") as store:
+        await put_once(store, marked("k"))
+        path = killed(tmp_path / "store")
+    async with OpenStore(path):
+        path = killed(path)
+    async with OpenStore(path) as third:
+        assert (await put_once(third, marked("k")))[0].is_duplicate
+
+
+@pytest.mark.parametrize("is_zeroed", [False, True])
+async def test_a_torn_file_of_keys_ends_where_it_is_torn(tmp_path: Path, is_zeroed: bool) -> None:
     async with opened(tmp_path) as store:
         for key in ("k", "l"):
             await put_once(store, marked(key))
             await store.store.checkpoint()
     (path,) = (tmp_path / "dedup").iterdir()
-    path.write_bytes(path.read_bytes()[:-5])
+    whole = path.read_bytes()
+    torn = whole[: len(whole) // 2] + bytes(len(whole) // 2) if is_zeroed else whole[:-5]
+    path.write_bytes(torn)
     async with OpenStore(tmp_path) as again:
         assert (await put_once(again, marked("k")))[0].is_duplicate
         assert not (await put_once(again, marked("l")))[0].is_duplicate

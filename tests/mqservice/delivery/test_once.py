@@ -13,6 +13,8 @@ from mqservice.store import StoreClient, TopicRef
 from tests.mqservice.delivery.engine_serving import real_topic, serving_engine
 from tests.mqservice.delivery.peers import BOTH, Peer
 from tests.mqservice.delivery.serving import Server
+from tests.mqservice.delivery.waiting import wait_until
+from tests.storage_engine.engines import Engine
 
 KEY = {"idempotency-key": "5f0c2d6a-1"}
 
@@ -162,3 +164,30 @@ def test_a_socket_publishes_once(
         bad = peer.ask("pub", topic=topic, m=[{"body": "y"}], key="two words")
         assert (bad["op"], bad["code"]) == ("err", "BAD_REQUEST")
     assert stored_count(engine_socket, topic) == 1
+
+
+def test_a_key_is_known_after_the_engine_and_the_web_process_were_killed() -> None:
+    """Produce, kill, produce again: one message, whoever was killed in between."""
+    with Engine() as engine:
+        answers = []
+        for turn in range(3):
+            with serving_engine(engine.socket) as server:
+                if not turn:
+                    name = real_topic(server, engine.socket)
+                else:
+                    server.topic(name)
+                with httpx.Client(
+                    base_url=server.url, headers={"authorization": server.key()}
+                ) as api:
+                    answers.append(put(api, name, {"body": "x", "dedup_id": "once"}))
+                    answers.append(put(api, name, [{"body": "y"}] * 3, KEY))
+                    engine.kill()
+                    lost = put(api, name, {"body": "z", "dedup_id": "later"})
+                    assert lost.status_code == 503
+                    engine.start()
+                    wait_until(lambda: server.store.is_connected, seconds=20)
+                    again = put(api, name, {"body": "z", "dedup_id": "later"})
+                    assert again.status_code == (200 if turn else 201)
+        assert [answer.status_code for answer in answers] == [201, 201, 200, 200, 200, 200]
+        assert len({answer.json()["id"] for answer in answers[::2]}) == 1
+        assert stored_count(engine.socket, name) == 5

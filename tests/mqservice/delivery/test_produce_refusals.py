@@ -91,7 +91,7 @@ def test_what_is_no_key_of_a_request_is_refused(
     api: httpx.Client, topic: str, store: StoreDouble, key: str
 ) -> None:
     path = f"/v1/ns/acme/topics/{topic}/messages"
-    headers = {"idempotency-key": key.encode()}
+    headers = {b"idempotency-key": key.encode()}
     whole = api.post(path, content=b"x", headers=headers)
     batch = api.post(f"{path}:batch", json=[{"body": "x"}], headers=headers)
     own = api.post(path, json={"body": "x", "dedup_id": key})
