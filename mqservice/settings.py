@@ -60,6 +60,7 @@ INSTALLED_APPS = [
     "django.contrib.sessions",
     "django.contrib.staticfiles",
     "mqservice.accounts",
+    "mqservice.idempotency",
     "mqservice.quotas",
     "mqservice.topics",
     "mqservice.groups",
@@ -80,6 +81,7 @@ MIDDLEWARE = [
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
+    "mqservice.idempotency.middleware.IdempotencyMiddleware",  # calls views, hence innermost
 ]
 TEMPLATES = [
     {
