@@ -35,12 +35,21 @@ class QuotaServer:
         self.server = server
         self.clock = clock
         self.tenant_id = next(_tenants)
-        server.topic("orders", tenant_id=self.tenant_id)
-        server.group("billing", tenant_id=self.tenant_id)
+        self.make("orders")
+        server.group("billing", tenant_id=self.tenant_id, namespace=f"n{self.tenant_id}")
         self.api = self.client(self.tenant_id)
 
+    def make(self, topic: str, tenant_id: int | None = None) -> None:
+        """A topic in the namespace of that tenant, or of the test's own."""
+        owner = tenant_id or self.tenant_id
+        self.server.topic(topic, tenant_id=owner, namespace=f"n{owner}")
+
+    def key(self, tenant_id: int | None = None, **more: frozenset[Scope]) -> str:
+        owner = tenant_id or self.tenant_id
+        return self.server.key(tenant_id=owner, namespace=f"n{owner}", **more)
+
     def client(self, tenant_id: int) -> httpx.Client:
-        key = self.server.key(tenant_id=tenant_id)
+        key = self.key(tenant_id)
         return httpx.Client(base_url=self.server.url, headers={"authorization": key})
 
 
@@ -132,7 +141,7 @@ def test_another_tenant_feels_nothing(quotas: QuotaServer) -> None:
     for _ in range(20):
         put(quotas.api)
     other = next(_tenants)
-    quotas.server.topic("orders", tenant_id=other)
+    quotas.make("orders", other)
     with quotas.client(other) as api:
         assert put(api).status_code == 201
 
@@ -142,7 +151,7 @@ def test_no_more_receives_wait_than_may(quotas: QuotaServer) -> None:
     put(quotas.api)  # the tenant is known from here on
     meter = meters.known[quotas.tenant_id]
     quotas.server.call(meter.admit_poll)
-    quotas.server.topic("empty", tenant_id=quotas.tenant_id)
+    quotas.make("empty")
     path = "/v1/-/topics/empty/groups/billing:receive"
     refused = quotas.api.post(path, json={"wait_ms": 0})
     assert (refused.status_code, refused.headers["retry-after"]) == (429, "1")
@@ -155,14 +164,14 @@ def test_no_more_receives_wait_than_may(quotas: QuotaServer) -> None:
 def test_a_socket_above_the_rate_gets_an_err_frame_and_goes_on(
     quotas: QuotaServer, protocol: str
 ) -> None:
-    with Peer(quotas.server, protocol, key=quotas.server.key(tenant_id=quotas.tenant_id)) as peer:
+    with Peer(quotas.server, protocol, key=quotas.key()) as peer:
         answers = [peer.ask("pub", topic="orders", m=[{"body": "x"}]) for _ in range(6)]
     assert [answer["op"] for answer in answers] == ["ok"] * 5 + ["err"]
     assert (answers[-1]["code"], answers[-1]["retryable"]) == ("RATE_LIMITED", True)
 
 
 def test_scopes_are_refused_before_anything_is_counted(quotas: QuotaServer) -> None:
-    key = quotas.server.key(tenant_id=quotas.tenant_id, scopes=frozenset({Scope.CONSUME}))
+    key = quotas.key(scopes=frozenset({Scope.CONSUME}))
     for _ in range(10):
         answer = httpx.post(
             f"{quotas.server.url}{MESSAGES}",
@@ -171,3 +180,18 @@ def test_scopes_are_refused_before_anything_is_counted(quotas: QuotaServer) -> N
         )
         assert answer.status_code == 403
     assert put(quotas.api).status_code == 201
+
+
+def test_a_push_waits_for_its_rate_and_says_so(quotas: QuotaServer) -> None:
+    for _ in range(5):
+        assert put(quotas.api).status_code == 201
+    with Peer(quotas.server, key=quotas.key()) as peer:
+        peer.ask("sub", sid=1, topic="orders", group="billing", credit={"msgs": 100, "bytes": 9999})
+        assert len(peer.recv()["m"]) == 5  # a batch is paid back afterwards
+        flow = peer.recv()
+        assert (flow["op"], flow["state"]) == ("flow", "quota")
+        quotas.clock.ms += 2_000
+        assert put(quotas.api).status_code == 201
+        pushed = {frame["op"]: frame for frame in (peer.recv(), peer.recv())}
+        assert len(pushed["msgs"]["m"]) == 1
+        assert pushed["flow"]["state"] == "open"
