@@ -16,6 +16,7 @@ from bench import (
     engine,
     idle,
     latency,
+    neighbours,
     offsets,
     push,
     rest,
@@ -37,6 +38,7 @@ WORKLOADS: Final[dict[str, Callable[[Plan, Path], Awaitable[list[Row]]]]] = {
     "push": push.measure,
     "sharing": sharing.measure,
     "latency": latency.measure,
+    "neighbours": neighbours.measure,
 }
 # Minutes, and some of them many GiB: only when asked for.
 LARGE: Final = {

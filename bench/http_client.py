@@ -33,16 +33,24 @@ class LeanHttp:
         return cls(reader, writer, parts.netloc, key)
 
     async def post(self, path: str, content: bytes) -> bytes:
-        """The answer's body. Raises RequestFailed unless it is 2xx and says its length."""
+        """The answer's body. Raises RequestFailed unless it is 2xx."""
+        status, head, body = await self.exchange(path, content)
+        if not 200 <= status < 300:
+            raise RequestFailed(f"{path}: {head[:60]!r} {body[:300]!r}")
+        return body
+
+    async def exchange(self, path: str, content: bytes) -> tuple[int, bytes, bytes]:
+        """(status, head in lower case, body). Raises RequestFailed when it is no answer."""
         head = f"POST {path} HTTP/1.1\r\n{self._fields}content-length: {len(content)}\r\n\r\n"
         self._writer.write(head.encode() + content)
         answer = (await self._reader.readuntil(HEAD_END)).lower()
         _, _, rest = answer.partition(b"content-length:")
         length = int(rest.partition(b"\r\n")[0] or -1)
         body = await self._reader.readexactly(length) if length >= 0 else b""
-        if not answer.startswith(b"http/1.1 2") or length < 0:
+        status = answer[9:12]
+        if not answer.startswith(b"http/1.1 ") or not status.isdigit() or length < 0:
             raise RequestFailed(f"{path}: {answer[:60]!r} {body[:300]!r}")
-        return body
+        return int(status), answer, body
 
     def close(self) -> None:
         self._writer.transport.abort()

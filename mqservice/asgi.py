@@ -39,6 +39,7 @@ from mqservice.delivery.http import (  # noqa: E402 as above
 from mqservice.delivery.plane import DataPlane, find_match  # noqa: E402 as above
 from mqservice.delivery.socket.consumer import DeliveryConsumer  # noqa: E402 as above
 from mqservice.lib.problem import Problem  # noqa: E402 as above
+from mqservice.quotas.process import set_process_meters  # noqa: E402 as above
 from mqservice.store import close_store  # noqa: E402 as above
 
 log = logging.getLogger(__name__)
@@ -56,6 +57,7 @@ class Application:
         self._context: DeliveryContext | None = None
         self._plane: DataPlane | None = None
         self._listener: asyncio.Task[None] | None = None
+        self._metering: asyncio.Task[None] | None = None
         # Any: Channels types scopes more narrowly than servers keep to.
         self._socket: Any = DeliveryConsumer.as_asgi(context=self._open)
 
@@ -97,7 +99,10 @@ class Application:
         if self._context is None:
             if self._open_context is None:
                 self._context = process_context()
-                self._listener = asyncio.get_running_loop().create_task(listen(caches))
+                loop = asyncio.get_running_loop()
+                self._listener = loop.create_task(listen(caches))
+                self._metering = loop.create_task(self._context.meters.run())
+                set_process_meters(self._context.meters)
             else:
                 self._context = self._open_context()
         return self._context
@@ -107,12 +112,14 @@ class Application:
         return self._plane
 
     async def _close(self) -> None:
-        if self._listener is not None:
-            self._listener.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._listener
+        set_process_meters(None)
+        for task in (self._listener, self._metering):
+            if task is not None:
+                task.cancel()
+                with contextlib.suppress(asyncio.CancelledError):
+                    await task
         await close_store()
-        self._context = self._plane = self._listener = None
+        self._context = self._plane = self._listener = self._metering = None
 
     async def _live(self, receive: Receive, send: Send) -> None:
         while True:

@@ -33,6 +33,8 @@ from mqservice.groups.routes import GroupRoute, find_group_route
 from mqservice.lib.clock import Clock
 from mqservice.lib.lookup_cache import CacheLimits, LookupCache, LookupUnavailable
 from mqservice.lib.problem import Problem
+from mqservice.quotas.limits import DEFAULTS, QuotaLimits
+from mqservice.quotas.queries import limits_of
 from mqservice.topics.routes import TopicRoute, find_topic_route
 
 log = logging.getLogger(__name__)
@@ -110,6 +112,43 @@ class RouteCache:
         self._groups.clear()
 
 
+class QuotaCache:
+    """Limits by tenant; their defaults while nobody knows better."""
+
+    def __init__(
+        self,
+        find: Callable[[int], Awaitable[QuotaLimits | None]],
+        *,
+        limits: CacheLimits | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        self._cache: LookupCache[int, QuotaLimits] = LookupCache(find, limits=limits, clock=clock)
+        self._last: dict[int, QuotaLimits] = {}
+        self._last_max = (limits or CacheLimits()).entries_max
+
+    async def load(self, tenant_id: int) -> QuotaLimits:
+        """What holds for a tenant. Does not wait for a database that is known to be away."""
+        limits = self._cache.get(tenant_id)
+        if limits is not None:
+            return limits
+        try:
+            limits = await self._cache.load(tenant_id)
+        except LookupUnavailable:
+            limits = None
+        if limits is None:  # as good as anything: what held last, or holds for most
+            return self._last.get(tenant_id, DEFAULTS)
+        if len(self._last) >= self._last_max:
+            self._last.clear()
+        self._last[tenant_id] = limits
+        return limits
+
+    def drop(self, tenant_id: int) -> None:
+        self._cache.drop(tenant_id)
+
+    def clear(self) -> None:
+        self._cache.clear()
+
+
 class Caches:
     """All caches of a process. Used on one event loop."""
 
@@ -117,16 +156,20 @@ class Caches:
         self,
         keys: KeyCache | None = None,
         routes: RouteCache | None = None,
+        quotas: QuotaCache | None = None,
     ) -> None:
         self.keys = keys or KeyCache(_query(find_principal))
         self.routes = routes or RouteCache(
             _query(lambda key: find_topic_route(*key)), _query(lambda key: find_group_route(*key))
         )
 
+        self.quotas = quotas or QuotaCache(_query(limits_of))
+
     def clear(self) -> None:
         """Forget everything."""
         self.keys.clear()
         self.routes.clear()
+        self.quotas.clear()
 
     def drop(self, payload: str) -> None:
         """Forget what a notification names; everything when it is of no known form."""
@@ -137,6 +180,10 @@ class Caches:
                 self.routes.drop_topic((int(tenant_id), namespace, name))
             case ["group", tenant_id, namespace, name] if tenant_id.isdecimal():
                 self.routes.drop_group((int(tenant_id), namespace, name))
+            case ["quota", tenant_id] if tenant_id.isdecimal():
+                self.quotas.drop(int(tenant_id))
+            case ["quota", "-"]:
+                self.quotas.clear()
             case _:
                 self.clear()
 

@@ -39,6 +39,7 @@ SCHEDULE: Final = {
     "alerts.evaluate": ("alerts", 10.0),
     "alerts.sweep": ("alerts", 2.0),  # what is to be sent begins, or is tried again, that late
     "alerts.clean_up": ("alerts", 300.0),
+    "idempotency.clean_up": ("sampling", 300.0),
 }
 # Turns and sendings, each asked for by a sweep.
 ASKED_FOR: Final = {"tasks.advance": "tasks", "alerts.send": "alerts"}
@@ -86,7 +87,13 @@ app.conf.update(
     },
 )
 app.autodiscover_tasks(
-    ["mqservice.monitoring", "mqservice.tasks", "mqservice.sampling", "mqservice.alerts"]
+    [
+        "mqservice.monitoring",
+        "mqservice.tasks",
+        "mqservice.sampling",
+        "mqservice.alerts",
+        "mqservice.idempotency",
+    ]
 )
 
 

@@ -20,6 +20,7 @@ from mqservice.store import (
     DiskFull,
     FilterInvalid,
     GroupNotFound,
+    KeyReused,
     LeaseExpired,
     OffsetOutOfRange,
     OutcomeUnknown,
@@ -53,6 +54,11 @@ _TABLE: Final[dict[type[StoreError], tuple[str, str, int | None]]] = {
     # The cached route said otherwise, so the topic or group has just been deleted.
     TopicNotFound: ("TOPIC_NOT_FOUND", "the topic does not exist any more", None),
     GroupNotFound: ("GROUP_NOT_FOUND", "the group does not exist any more", None),
+    KeyReused: (
+        "IDEMPOTENCY_KEY_REUSED",
+        "a message with other content was sent under this key: take a new key",
+        None,
+    ),
     LeaseExpired: ("LEASE_EXPIRED", "the message was settled or leased again since", None),
     BatchUnknown: (
         "LEASE_EXPIRED",

@@ -5,7 +5,7 @@ optional   VALKEY_URL MQ_DATA_DIR MQ_ENGINE_SOCKET MQ_PORT MQ_BASE_URL MQ_ALLOWE
            MQ_PROCESS MQ_KEY_PEPPER MQ_SECRET_KEY_FALLBACKS MQ_TRUST_PROXY MQ_LOG_LEVEL
            MQ_REDRIVE_RATE_DEFAULT MQ_REDRIVE_RATE_MAX MQ_TICK_MS
            MQ_EMAIL_URL MQ_EMAIL_FROM MQ_WEBHOOK_NETWORKS
-           MQ_SOCKETS_MAX MQ_TENANT_SOCKETS_MAX MQ_SOCKET_ORIGINS
+           MQ_SOCKETS_MAX MQ_TENANT_SOCKETS_MAX MQ_SOCKET_ORIGINS MQ_WEB_WORKERS
 """
 
 from __future__ import annotations
@@ -69,6 +69,8 @@ INSTALLED_APPS = [
     "django.contrib.sessions",
     "django.contrib.staticfiles",
     "mqservice.accounts",
+    "mqservice.idempotency",
+    "mqservice.quotas",
     "mqservice.topics",
     "mqservice.groups",
     "mqservice.tasks",
@@ -88,6 +90,7 @@ MIDDLEWARE = [
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
+    "mqservice.idempotency.middleware.IdempotencyMiddleware",  # calls views, hence innermost
 ]
 TEMPLATES = [
     {
@@ -203,6 +206,10 @@ MQ_REDRIVE_RATE_MAX = envint("MQ_REDRIVE_RATE_MAX", 5_000, minimum=1, maximum=10
 MQ_REDRIVE_RATE_DEFAULT = envint(
     "MQ_REDRIVE_RATE_DEFAULT", min(500, MQ_REDRIVE_RATE_MAX), minimum=1, maximum=MQ_REDRIVE_RATE_MAX
 )
+
+# How many web processes there are, as far as the configuration knows: each keeps to such a part of
+# the tenants' quotas while nobody can be asked.
+MQ_WEB_WORKERS = envint("MQ_WEB_WORKERS", 1, minimum=1, maximum=64)
 
 # ---- Background work ----------------------------------------------------------------------------
 

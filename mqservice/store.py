@@ -20,6 +20,7 @@ from django.conf import settings
 from storage_engine.client import (
     ASSIGNMENT_NAMES_MAX,
     DELAY_MS_MAX,
+    PROPERTY_DEDUP,
     RETRY_DELAY_COUNT_MAX,
     SCHEDULE_TOPIC,
     SYSTEM_PROPERTIES,
@@ -56,6 +57,7 @@ from storage_engine.client import (
     GroupStats,
     GroupStatsRequest,
     HeldLeases,
+    KeyReused,
     LeaseExpired,
     LeaseRef,
     LeaveRequest,
@@ -83,6 +85,7 @@ from storage_engine.client import (
     PullStatus,
     PurgeReply,
     PurgeRequest,
+    PutOncePlace,
     PutResult,
     QueueNotFound,
     QueueReset,
@@ -136,6 +139,7 @@ from storage_engine.client import (
     TraceState,
     Wait,
     client_id_fault,
+    dedup_value,
     dlq_topic_of,
     encode_record,
     error_from_code,
@@ -150,6 +154,7 @@ from storage_engine.client import (
 __all__ = [
     "ASSIGNMENT_NAMES_MAX",
     "DELAY_MS_MAX",
+    "PROPERTY_DEDUP",
     "RETRY_DELAY_COUNT_MAX",
     "SCHEDULE_TOPIC",
     "SYSTEM_PROPERTIES",
@@ -186,6 +191,7 @@ __all__ = [
     "GroupStats",
     "GroupStatsRequest",
     "HeldLeases",
+    "KeyReused",
     "LeaseExpired",
     "LeaseRef",
     "LeaveRequest",
@@ -213,6 +219,7 @@ __all__ = [
     "PullStatus",
     "PurgeReply",
     "PurgeRequest",
+    "PutOncePlace",
     "PutResult",
     "QueueNotFound",
     "QueueReset",
@@ -269,6 +276,7 @@ __all__ = [
     "blocking_client",
     "client_id_fault",
     "close_store",
+    "dedup_value",
     "dlq_topic_of",
     "encode_record",
     "error_from_code",
@@ -291,6 +299,8 @@ class Store(Protocol):
     def is_connected(self) -> bool: ...
 
     def put(self, records: list[bytes]) -> asyncio.Future[list[PutResult]]: ...
+
+    async def put_once(self, records: list[bytes]) -> list[PutOncePlace]: ...
 
     async def receive(self, request: ReceiveRequest) -> Received: ...
 

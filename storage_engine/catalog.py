@@ -21,7 +21,12 @@ from storage_engine.queues.consume_queue import ConsumeQueue
 from storage_engine.queues.consume_queues import ConsumeQueues
 from storage_engine.records.key_hash import topic_hash
 from storage_engine.records.schedule_topic import SCHEDULE_TOPIC
-from storage_engine.topic_names import check_group_name, check_topic_name, retry_topic_of
+from storage_engine.topic_names import (
+    check_group_name,
+    check_topic_name,
+    is_of_group,
+    retry_topic_of,
+)
 from storage_engine.wire.groups import (
     CONSUME_TIMEOUT_MS_MAX,
     CONSUME_TIMEOUT_MS_MIN,
@@ -89,12 +94,21 @@ class Catalog:
             )
         if config.retention_ms < 0:
             raise BadRequest(f"retention_ms is {config.retention_ms}, it must be 0 or more")
-        if known is None and len(self.topics) >= self._config.topic_count_max:
+        if known is None and self._is_full_for(config.topic):
             raise BadRequest(f"there are {self._config.topic_count_max} topics already")
         self._topics.put(config)
         self._route(config)
         if known is not None and known.queue_count < config.queue_count:
             self.queues_added(config.topic, self.queues_of(config.topic))
+
+    def _is_full_for(self, topic: str) -> bool:
+        """Retry and dead-letter topics have room of their own, which the groups bound: without it a
+        tenant with all its topics could not lose a message into its dead letters.
+        """
+        if _is_own(topic) or len(self.topics) < self._config.topic_count_max:
+            return False
+        own_count = sum(map(_is_own, self.topics))
+        return len(self.topics) - own_count >= self._config.topic_count_max
 
     def topic_remove(self, topic: str) -> None:
         """Take a topic from the table; its queues stay. Durable on return. Raises ``DiskFull``."""
@@ -221,6 +235,10 @@ class Catalog:
 
 def _nothing(topic: str, queues: list[ConsumeQueue]) -> None:
     """Until somebody delivers."""
+
+
+def _is_own(topic: str) -> bool:
+    return is_of_group(topic) or topic == SCHEDULE_TOPIC
 
 
 def _is_broadcast(group: GroupConfig) -> bool:

@@ -1,9 +1,9 @@
 """Makes derived files durable and writes down how far, so that the next start has little to do.
 
-    log durable ──▶ consume queues synced ──▶ consumerOffset.json ──▶ new journal ──▶ checkpoint
+    log durable ─▶ consume queues synced ─▶ consumerOffset.json ─▶ new journal, keys ─▶ checkpoint
 
 The checkpoint is last: records below its ``dispatched_offset`` are not read again by a start, so
-what they settle must be in the consumer offsets by then.
+what they settle must be in the consumer offsets by then, and the keys of their requests in files.
 A consume queue file whose sync failed is not believed again, although the next sync would report
 success: ``dispatched_offset`` then stays where it was until the next start, which writes the queues
 anew from there. The slow steps run on a thread of the executor; appends and settles go on meanwhile
@@ -33,7 +33,7 @@ log = logging.getLogger(__name__)
 
 class Checkpointer:
     """See the module's docstring. ``durable_to`` waits until the log is durable up to an offset;
-    ``levels`` takes down how far the delay levels are, and gives what writes it, on any thread.
+    ``derived`` takes down what else is to be written, and gives what writes it, on any thread.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class Checkpointer:
         consumer_offsets: ConsumerOffsets,
         indexer: Indexer,
         durable_to: Callable[[int], Awaitable[None]],
-        levels: Callable[[], Callable[[], None]],
+        derived: Callable[[], list[Callable[[], None]]],
     ) -> None:
         self._files = files
         self._path = path
@@ -56,7 +56,7 @@ class Checkpointer:
         self._consumer_offsets = consumer_offsets
         self._indexer = indexer
         self._durable_to = durable_to
-        self._levels = levels
+        self._take_derived = derived
         self._running: asyncio.Task[CheckpointReply] | None = None
         self._is_derived_lost = False
         self._derived = 0, 0  # dispatched_offset and unit count that are durable
@@ -103,7 +103,7 @@ class Checkpointer:
         await self._durable_to(dispatched_offset)
         flushed_offset = self._commit_log.flushed_offset
         stamp = self._commit_log.store_timestamp_ms
-        taken, write_levels = self._consumer_offsets.snapshot(), self._levels()
+        taken, writers = self._consumer_offsets.snapshot(), self._take_derived()
         loop = asyncio.get_running_loop()
         if not self._is_derived_lost:
             files = [file for queue, _ in dirty for file in queue.dirty_files()]
@@ -128,17 +128,18 @@ class Checkpointer:
             index_entry_count=index_entry_count,
             store_timestamp_ms=stamp,
         )
-        await loop.run_in_executor(None, self._write_offsets, taken, write_levels)
+        await loop.run_in_executor(None, self._write_offsets, taken, writers)
         consumer_offset_count = self._consumer_offsets.finish(taken)
         await loop.run_in_executor(None, self._write_mark, mark)
         return CheckpointReply(
             flushed_offset=mark.flushed_offset, consumer_offset_count=consumer_offset_count
         )
 
-    def _write_offsets(self, taken: Snapshot, write_levels: Callable[[], None]) -> None:
+    def _write_offsets(self, taken: Snapshot, writers: list[Callable[[], None]]) -> None:
         with _sync_failed("consumer offsets"):
             self._consumer_offsets.write(taken)
-            write_levels()
+            for write in writers:
+                write()
 
     def _write_mark(self, mark: Checkpoint) -> None:
         with _sync_failed("the checkpoint"):

@@ -15,6 +15,7 @@ from storage_engine.errors import (
     DiskFull,
     FilterInvalid,
     GroupNotFound,
+    KeyReused,
     LeaseExpired,
     OffsetOutOfRange,
     OutcomeUnknown,
@@ -43,6 +44,7 @@ from storage_engine.groups.retry_policy import (
     RetryPolicy,
 )
 from storage_engine.groups.retry_record import DeadLetter, find_dead_letter, shown_record
+from storage_engine.records.dedup_mark import PROPERTY_DEDUP, dedup_value
 from storage_engine.records.delay_levels import DELAY_MS_MAX
 from storage_engine.records.message_id import new_message_id
 from storage_engine.records.record import Record, StoreMessage, encode_record
@@ -102,6 +104,7 @@ from storage_engine.wire.offsets import (
     QueueReset,
     ResetTo,
 )
+from storage_engine.wire.once import PutOncePlace
 from storage_engine.wire.protocol import CheckpointReply, StatsReply
 from storage_engine.wire.reads import (
     LookUpHead,
@@ -148,6 +151,7 @@ from storage_engine.wire.traces import (
 __all__ = [
     "ASSIGNMENT_NAMES_MAX",
     "DELAY_MS_MAX",
+    "PROPERTY_DEDUP",
     "RETRY_DELAY_COUNT_MAX",
     "SCHEDULE_TOPIC",
     "SYSTEM_PROPERTIES",
@@ -185,6 +189,7 @@ __all__ = [
     "GroupStats",
     "GroupStatsRequest",
     "HeldLeases",
+    "KeyReused",
     "LeaseExpired",
     "LeaseRef",
     "LeaveRequest",
@@ -212,6 +217,7 @@ __all__ = [
     "PullStatus",
     "PurgeReply",
     "PurgeRequest",
+    "PutOncePlace",
     "PutResult",
     "QueueNotFound",
     "QueueReset",
@@ -266,6 +272,7 @@ __all__ = [
     "TracedGroup",
     "Wait",
     "client_id_fault",
+    "dedup_value",
     "dlq_topic_of",
     "encode_record",
     "error_from_code",

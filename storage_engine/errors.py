@@ -24,6 +24,7 @@
     ├── FilterInvalid        21  a filter's text that is no filter or exceeds a limit
     ├── CommitRefused        22  an offset that goes backwards, or of a queue that has leases
     ├── SubscriptionConflict 23  other members of the group read the topic through another filter
+    ├── KeyReused            30  a key of a request that stored another message
     ├── ClientLimit          26  one client of a broadcast group too many
     └── BatchUnknown         27  nobody knows any more what was given out with the message
 
@@ -152,6 +153,10 @@ class SubscriptionConflict(StoreError):
 
 class BatchUnknown(StoreError):
     code = 27
+
+
+class KeyReused(StoreError):
+    code = 30
 
 
 class ClientLimit(StoreError):

@@ -28,6 +28,7 @@ from storage_engine.wire.reads import (
     PullHead,
     PullRequest,
 )
+from storage_engine.wire.topics import QueueStats, TopicStats
 
 
 class Queries:
@@ -108,6 +109,19 @@ class Queries:
         if not 0 <= queue_id < len(queues):
             raise QueueNotFound(f"{topic} has queues 0 to {len(queues) - 1}")
         return queues[queue_id]
+
+    def topic_stats(self, topic: str) -> TopicStats:
+        return TopicStats(
+            topic=topic,
+            queues=[
+                QueueStats(
+                    queue_id=queue.queue_id,
+                    min_offset=queue.min_offset,
+                    max_offset=queue.max_offset,
+                )
+                for queue in self.queues_of(topic)
+            ],
+        )
 
 
 def _never(topic: str, queue_id: int, queue_offset: int) -> bool:

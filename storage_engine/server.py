@@ -42,6 +42,7 @@ from storage_engine.wire.frames import (
     encode_records_reply,
     encode_struct,
 )
+from storage_engine.wire.once import PutOnceReply, PutOnceRequest
 from storage_engine.wire.protocol import CancelRequest, Empty, HelloRequest, Op
 from storage_engine.wire.reads import LookUpRequest, PullRequest
 from storage_engine.wire.scheduled import ScheduledListRequest, ScheduledSendRequest
@@ -250,6 +251,8 @@ class _Connection(asyncio.BufferedProtocol):
             self._reply(op, request_id, content)
         elif isinstance(request, ScheduledSendRequest):
             self._store.scheduled.send(request, partial(self._answered, op, request_id))
+        elif isinstance(request, PutOnceRequest):
+            self._store.once_puts.put(request, partial(self._put_once, request_id))
         elif isinstance(request, CancelRequest):
             parked = self._parked.pop(request.request_id, None)
             if parked is not None:
@@ -310,6 +313,15 @@ class _Connection(asyncio.BufferedProtocol):
 
     def _answered(self, op: int, request_id: int, reply: Wire) -> None:
         self._reply(op, request_id, encode_struct(reply))
+
+    def _put_once(
+        self, request_id: int, reply: PutOnceReply | None, error: StoreError | None
+    ) -> None:
+        if error is not None:
+            self._reply(Op.PUT_ONCE, request_id, encode_error(error), error.code)
+        else:
+            assert reply is not None, "an answer without error has a reply"
+            self._reply(Op.PUT_ONCE, request_id, encode_struct(reply))
 
     async def _checkpoint(self, request_id: int) -> None:
         try:

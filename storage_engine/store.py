@@ -22,6 +22,7 @@ from storage_engine.checkpointer import Checkpointer
 from storage_engine.clock import Clock
 from storage_engine.config import StoreConfig
 from storage_engine.consumption import Consumption
+from storage_engine.dedup import Dedup
 from storage_engine.delay_clock import DelayClock
 from storage_engine.delivery.clamping import clamp_offsets
 from storage_engine.delivery.consumer_offsets import ConsumerOffsets
@@ -32,11 +33,7 @@ from storage_engine.disk.run_mark import RunMark
 from storage_engine.dispatcher import Dispatcher
 from storage_engine.engine_puts import EnginePuts
 from storage_engine.engine_stats import Watched, stats_of
-from storage_engine.errors import (
-    ShuttingDown,
-    StoreBusy,
-    StoreError,
-)
+from storage_engine.errors import ShuttingDown, StoreBusy, StoreError
 from storage_engine.forwarder import Forwarder
 from storage_engine.index.indexer import Indexer
 from storage_engine.layout import CHECKPOINT_FILE
@@ -45,6 +42,7 @@ from storage_engine.log.durability import Durability
 from storage_engine.log.log_scan import Damage
 from storage_engine.log.prefaulter import Prefaulter
 from storage_engine.log.quarantine import Quarantine
+from storage_engine.once_puts import OncePuts
 from storage_engine.put_path import Appended, PutPath
 from storage_engine.queries import Queries
 from storage_engine.queues.consume_queues import ConsumeQueues
@@ -58,7 +56,7 @@ from storage_engine.schedule.level_offsets import LevelOffsets
 from storage_engine.schedule.scheduled_messages import ScheduledMessages
 from storage_engine.wire.protocol import CheckpointReply, StatsReply
 from storage_engine.wire.reads import PullHead, PullRequest, PullStatus
-from storage_engine.wire.topics import QueueStats, TopicStats
+from storage_engine.wire.topics import TopicStats
 
 log = logging.getLogger(__name__)
 
@@ -122,7 +120,14 @@ class Store:
             self._consumer_offsets,
             self.indexer,
             self.durability.durable_to,
-            lambda: self._level_offsets.writer(self.consumption.schedule.sources),
+            lambda: [
+                self._level_offsets.writer(self.consumption.schedule.sources),
+                self._dedup.writer(self._commit_log.flushed_offset),
+            ],
+        )
+        self._dedup = Dedup(config, self._files, clock)
+        self.once_puts = OncePuts(
+            self._dedup, self._commit_log, self.durability, self.catalog, self.put
         )
         self.epoch = 0
         self.put_count = 0
@@ -150,6 +155,7 @@ class Store:
         checkpoint = read_checkpoint(path / CHECKPOINT_FILE)
         self._quarantine.load()
         self._min_offsets.load()
+        self._dedup.load()
         recovered = recover(
             self._commit_log,
             self._queues,
@@ -158,6 +164,7 @@ class Store:
             quarantine=self._quarantine,
             was_power_cut=self._run_mark.was_power_cut(),
             save=partial(write_checkpoint, self._files, path / CHECKPOINT_FILE),
+            found_mark=self._dedup.found,
         )
         self._min_offsets.clamp(recovered.end_offset, self._queues)
         self._quarantine.forget_below(self._commit_log.start_offset)
@@ -170,6 +177,7 @@ class Store:
             self._consumer_offsets.save()
         # What a kill left in the page cache may be all that says which messages were moved.
         self._consumer_offsets.sync()
+        self._dedup.writer(recovered.end_offset)()  # which the checkpoint counts as done
         self._checkpointer.write_first(recovered.end_offset)
         self.epoch = next_epoch(self._files, path, self._clock.now_ms())
         self._run_mark.set()
@@ -276,9 +284,9 @@ class Store:
 
     # Puts -----------------------------------------------------------------------------------
 
-    def put(self, payload: bytes, answer: PutAnswer) -> None:
+    def put(self, payload: bytes, answer: PutAnswer) -> tuple[Appended, int]:
         """Append the records of a PUT frame; ``answer(appended, store_timestamp_ms, error)`` comes
-        once.
+        once. What was appended and when is known at once.
 
         Raises (then ``answer`` is not called, and nothing was stored):
             BadRequest, DiskFull, StoreBusy, StoreReadOnly, ShuttingDown.
@@ -292,15 +300,16 @@ class Store:
         stamp = self._commit_log.store_timestamp_ms
         if not appended.end_offset:
             answer(appended, stamp, None)
-            return
+            return appended, stamp
         self.put_count += appended.stored_count
         self.put_bytes += len(payload)
         if appended.must_sync:
             self.durability.wait(appended.end_offset, partial(answer, appended, stamp))
-            return
+            return appended, stamp
         if not self.durability.has_waiters:
             self._publish_to(appended.end_offset)
         answer(appended, stamp, None)
+        return appended, stamp
 
     @property
     def unsynced_bytes(self) -> int:
@@ -347,20 +356,8 @@ class Store:
         self.consumption.tick()
         self.indexer.flush()
 
-    # Numbers --------------------------------------------------------------------------------
-
     def topic_stats(self, topic: str) -> TopicStats:
-        return TopicStats(
-            topic=topic,
-            queues=[
-                QueueStats(
-                    queue_id=queue.queue_id,
-                    min_offset=queue.min_offset,
-                    max_offset=queue.max_offset,
-                )
-                for queue in self.queries.queues_of(topic)
-            ],
-        )
+        return self.queries.topic_stats(topic)
 
     # Durability in the background -----------------------------------------------------------
 

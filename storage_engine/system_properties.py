@@ -1,6 +1,6 @@
 """Property names that carry the system's own meaning; from RocketMQ 5.3 ``MessageConst``, and
-six that only this engine writes: ``DLQ_LAST_DELIVERY_MS``, ``DLQ_REASON``, ``RETRY_DELIVERY_MS``,
-``RETRY_MEMBER``, ``RETRY_REASON`` and ``__SETTLES``.
+seven that only this engine knows: ``DLQ_LAST_DELIVERY_MS``, ``DLQ_REASON``, ``RETRY_DELIVERY_MS``,
+``RETRY_MEMBER``, ``RETRY_REASON``, ``__DEDUP`` and ``__SETTLES``.
 
 A producer may not use them for properties of its own: the stores and consumers that read a record
 would act on them.
@@ -75,6 +75,7 @@ SYSTEM_PROPERTIES: Final = frozenset(
         "WAIT",
         "__BORNHOST",
         "__CRC32#",
+        "__DEDUP",
         "__SETTLES",
         "__SHARDINGKEY",
         "__transactionId__",

@@ -12,6 +12,7 @@ from mqservice.cli import (
     group_clients,
     group_settings,
     message,
+    quota,
     scheduled,
     topic,
 )
@@ -43,6 +44,7 @@ app.add_typer(message.app, name="message")
 app.add_typer(dlq.app, name="dlq")
 app.add_typer(scheduled.app, name="scheduled")
 app.add_typer(alert.app, name="alert")
+app.add_typer(quota.app, name="quota")
 app.add_typer(engine.app, name="engine")
 
 if __name__ == "__main__":

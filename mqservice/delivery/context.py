@@ -26,6 +26,9 @@ from mqservice.delivery.resume_tokens import ResumeTokens
 from mqservice.delivery.sessions import Sessions, SocketLimits
 from mqservice.lib.clock import Clock, SystemClock
 from mqservice.lib.signing import Signer
+from mqservice.quotas.exchange import ValkeyExchange
+from mqservice.quotas.limits import DEFAULTS, QuotaLimits
+from mqservice.quotas.meters import Meters
 from mqservice.store import Store, get_store
 
 
@@ -57,6 +60,11 @@ class DeliveryContext:
     times: SessionTimes = SessionTimes()
     sessions: Sessions = field(default_factory=Sessions)
     origins: Origins = field(default_factory=Origins)
+    meters: Meters = field(default_factory=lambda: Meters(_default_limits, SystemClock()))
+
+
+async def _default_limits(tenant_id: int) -> QuotaLimits:
+    return DEFAULTS
 
 
 def process_context() -> DeliveryContext:
@@ -84,4 +92,10 @@ def process_context() -> DeliveryContext:
             )
         ),
         origins=Origins(settings.MQ_BASE_URL, settings.MQ_SOCKET_ORIGINS),
+        meters=Meters(
+            caches.quotas.load,
+            SystemClock(),
+            exchange=ValkeyExchange(settings.MQ_VALKEY_URL),
+            process_count=settings.MQ_WEB_WORKERS,
+        ),
     )

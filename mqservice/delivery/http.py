@@ -19,6 +19,7 @@ from mqservice.delivery.limits import BODY_ARRIVAL_MS_MAX
 from mqservice.lib.problem import CONTENT_TYPE, Problem, problem_bytes
 from mqservice.lib.request_ids import accepted_request_id, new_request_id
 from mqservice.lib.safe_headers import api_headers, refusal_headers
+from mqservice.quotas.meter import TenantMeter
 
 Scope = MutableMapping[str, Any]  # Any: what ASGI servers put into a scope is untyped
 Message = MutableMapping[str, Any]  # Any: as above
@@ -63,7 +64,19 @@ class Match(NamedTuple):
 class Request:
     """One request of the data plane."""
 
-    __slots__ = ("headers", "match", "principal", "receive", "request_id", "scope", "send")
+    __slots__ = (
+        "answer_bytes",
+        "headers",
+        "is_reading",
+        "match",
+        "message_count",
+        "meter",
+        "principal",
+        "receive",
+        "request_id",
+        "scope",
+        "send",
+    )
 
     def __init__(
         self,
@@ -81,6 +94,10 @@ class Request:
         self.headers = headers
         self.request_id = request_id
         self.principal: Principal
+        self.meter: TenantMeter | None = None
+        self.is_reading = True  # what is read is charged, and not what is produced or settled
+        self.message_count = 1  # in the answer
+        self.answer_bytes = 0
 
     @property
     def client(self) -> tuple[str, int]:
@@ -174,6 +191,7 @@ async def answer(
 ) -> None:
     """Send the one answer of ``request``."""
     send = request.send
+    request.answer_bytes = len(body)
     await send(
         {
             "type": "http.response.start",
@@ -183,10 +201,19 @@ async def answer(
                 (b"content-length", b"%d" % len(body)),
                 (b"x-request-id", request.request_id.encode()),
                 *_SAFE_HEADERS,
+                *quota_headers(request),
             ],
         }
     )
     await send({"type": "http.response.body", "body": body})
+
+
+def quota_headers(request: Request) -> Headers:
+    """What the tenant's rates are and how much of them is left; none for strangers."""
+    meter = request.meter
+    if meter is None:
+        return []
+    return meter.headers_out() if request.is_reading else meter.headers_in()
 
 
 async def answer_problem(request: Request, problem: Problem, extra: Headers | None = None) -> None:
@@ -198,7 +225,7 @@ async def answer_problem(request: Request, problem: Problem, extra: Headers | No
         request_id=request.request_id,
         # What is still on its way of a body without a length has no end we know of.
         close=problem.status in (408, 413) and b"content-length" not in request.headers,
-        extra=extra,
+        extra=quota_headers(request) + (extra or []),
     )
 
 

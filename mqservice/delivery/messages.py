@@ -27,6 +27,7 @@ from mqservice.delivery.limits import (
     PROPERTY_COUNT_MAX,
     TAG_BYTES_MAX,
 )
+from mqservice.delivery.request_keys import check_key
 from mqservice.delivery.waits import check_far, is_to_come, wait_of
 from mqservice.store import (
     SYSTEM_PROPERTIES,
@@ -59,6 +60,7 @@ class ProduceMessage(msgspec.Struct, frozen=True, forbid_unknown_fields=True, gc
     delay: str | None = None
     delay_ms: int | None = None
     deliver_at: str | None = None
+    dedup_id: str | None = None
 
     def offer(self) -> Offer:
         """Raises Fault unless there is exactly one body, and for a time that is none."""
@@ -72,6 +74,7 @@ class ProduceMessage(msgspec.Struct, frozen=True, forbid_unknown_fields=True, gc
             self.properties,
             self.queue,
             wait_of(self.delay_level, self.delay, self.delay_ms, self.deliver_at),
+            self.dedup_id,
         )
 
     def _body(self) -> tuple[bytes, bool]:
@@ -115,6 +118,7 @@ class PackedMessage(msgspec.Struct, frozen=True, array_like=True, forbid_unknown
     delay: str | None = None
     delay_ms: int | None = None
     deliver_at: str | None = None
+    dedup_id: str | None = None
 
     def offer(self) -> Offer:
         """The counterpart of ``ProduceMessage.offer``."""
@@ -127,6 +131,7 @@ class PackedMessage(msgspec.Struct, frozen=True, array_like=True, forbid_unknown
             self.properties,
             self.queue,
             wait_of(self.delay_level, self.delay, self.delay_ms, self.deliver_at),
+            self.dedup_id,
         )
 
 
@@ -141,6 +146,7 @@ class Offer(msgspec.Struct, frozen=True, gc=False):
     properties: dict[str, str]
     queue: int | None
     wait: Wait | None
+    dedup_id: str | None = None
 
 
 def check_offer(offer: Offer, route: TopicRoute) -> None:
@@ -168,6 +174,8 @@ def check_offer(offer: Offer, route: TopicRoute) -> None:
             "BAD_REQUEST",
             f"{route.name} has queues 0 to {route.queue_count - 1}, found {offer.queue}",
         )
+    if offer.dedup_id is not None:
+        check_key("/dedup_id", offer.dedup_id, "dedup_id")
     if route.message_type != "mixed":
         _check_type(offer, route)
 
@@ -197,9 +205,15 @@ def _check_type(offer: Offer, route: TopicRoute) -> None:
 
 
 def encode_offer(
-    offer: Offer, route: TopicRoute, *, queue_id: int, born_ms: int, born_host: tuple[str, int]
+    offer: Offer,
+    route: TopicRoute,
+    *,
+    queue_id: int,
+    born_ms: int,
+    born_host: tuple[str, int],
+    mark: dict[str, str] | None = None,
 ) -> tuple[str, bytes]:
-    """The message's new id and its record.
+    """The message's new id and its record. ``mark``: what the engine is to know besides.
 
     Raises:
         Fault: properties, tag and keys together are more than a record holds; the time of delivery
@@ -209,6 +223,8 @@ def encode_offer(
     properties = offer.properties
     if offer.is_json:
         properties = {**properties, JSON_PROPERTY: JSON_VALUE}
+    if mark:
+        properties = {**mark, **properties}
     message = StoreMessage(
         topic=route.engine_name,
         queue_id=queue_id,

@@ -84,6 +84,8 @@ HANDLERS: Final[dict[str, dict[str, Handler]]] = {
     SCHEDULED_SEND: {"POST": send_scheduled},
 }
 _PRODUCES: Final = frozenset({MESSAGES, MESSAGES_BATCH})
+# Settling, cancelling and sending now free what is held: they are never refused for a rate.
+_FREES: Final = frozenset({SETTLE, SCHEDULED_ONE, SCHEDULED_SEND})
 
 _matches: dict[str, Match] = {}
 
@@ -149,7 +151,7 @@ class DataPlane:
             if handler is None:
                 await _refuse_method(request, sorted(handlers))
                 return
-            await handler(self._context, request)
+            await self._metered(handler, request)
         except Problem as problem:
             await self._refuse(request, problem)
         except Fault as fault:
@@ -166,6 +168,26 @@ class DataPlane:
             await answer_problem(
                 request, Problem.of("INTERNAL", "the request failed; its id is in the log")
             )
+
+    async def _metered(self, handler: Handler, request: Request) -> None:
+        """What is read is charged once it is known; producers charge what they store."""
+        context = self._context
+        tenant_id = request.principal.tenant_id
+        meter = context.meters.known.get(tenant_id) or await context.meters.load(tenant_id)
+        request.meter = meter
+        operation = request.match.operation
+        if operation in _PRODUCES and request.scope["method"] == "POST":
+            request.is_reading = False
+            meter.check_in(context.clock.monotonic_ms())
+            await handler(context, request)
+        elif operation in _FREES:
+            await handler(context, request)
+        else:
+            meter.check_out(context.clock.monotonic_ms())
+            try:
+                await handler(context, request)
+            finally:
+                meter.charge_out(request.message_count, request.answer_bytes)
 
     async def _refuse(self, request: Request, problem: Problem) -> None:
         if request.scope["method"] == "GET":

@@ -10,8 +10,9 @@ of it is stored. What the engine refuses after that shows in the message's own r
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, Final, TypeVar
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final, TypeVar
 
 import msgspec
 
@@ -34,69 +35,29 @@ from mqservice.delivery.messages import (
     check_offer,
     encode_offer,
 )
-from mqservice.delivery.recall_handles import RecallHandle
+from mqservice.delivery.once import has_keys, marks_of, request_key, result_of
+from mqservice.delivery.produce_answers import (
+    BatchAnswer,
+    RefusedResult,
+    StoredAnswer,
+    StoredResult,
+    durability_of,
+    refused_result,
+    waiting,
+)
 from mqservice.delivery.waits import is_to_come, level_of_header, told_as_time, wait_of
 from mqservice.errors import problem_from_store
 from mqservice.lib.names import name_fault
 from mqservice.lib.problem import Problem
 from mqservice.lib.timestamps import rfc3339
-from mqservice.store import PutResult, StoreError, Wait
+from mqservice.quotas.meter import TenantMeter
+from mqservice.store import PutResult
 from mqservice.topics.routes import TopicRoute
 
 T = TypeVar("T")
 
 _PROPERTY_HEADER: Final = b"mq-prop-"
 _QUEUE_DIGITS_MAX: Final = 9
-
-
-class StoredAnswer(msgspec.Struct, frozen=True, gc=False):
-    """Answer to one stored message. The last two belong to capabilities that come later.
-
-    One that is to come has no offset yet, but ``deliver_at`` and ``recall_handle``.
-    """
-
-    id: str
-    topic: str
-    queue: int
-    offset: int | None
-    stored_at: str
-    durability: str
-    deliver_at: str | None = None
-    recall_handle: str | None = None
-    transaction_id: str | None = None
-    duplicate: bool = False
-
-
-class StoredResult(msgspec.Struct, frozen=True, gc=False):
-    """Result of one stored message of a batch; see ``StoredAnswer``."""
-
-    index: int
-    status: int
-    id: str
-    queue: int
-    offset: int | None
-    stored_at: str
-    durability: str
-    duplicate: bool = False
-    deliver_at: str | None = None
-    recall_handle: str | None = None
-
-
-class RefusedResult(msgspec.Struct, frozen=True):
-    """Result of one message of a batch that the engine did not store."""
-
-    index: int
-    status: int
-    code: str
-    detail: str
-    retryable: bool
-    stored: bool | None
-
-
-class BatchAnswer(msgspec.Struct, frozen=True):
-    """Results in the order of the request."""
-
-    results: list[StoredResult | RefusedResult]
 
 
 _encode = msgspec.json.Encoder().encode
@@ -115,11 +76,17 @@ async def produce_one(context: DeliveryContext, request: Request) -> None:
         body = await read_body(request, route.body_bytes_max)
         offer = raw_offer(request, body)
     check_offer(offer, route)
+    key = request_key(request)
+    if has_keys(key, (offer,)):
+        await _answer_once(context, request, route, offer, key)
+        return
     queue_id = context.queues.choose(route, offer.message_group, offer.queue)
     born_ms = context.clock.now_ms()
     message_id, record = encode_offer(
         offer, route, queue_id=queue_id, born_ms=born_ms, born_host=request.client
     )
+    assert request.meter is not None, "the data plane has one for each request"
+    request.meter.charge_in(1, len(record), context.clock.monotonic_ms())
     result = (await context.store.put([record]))[0]
     if result.error is not None:
         raise result.error
@@ -138,6 +105,30 @@ async def produce_one(context: DeliveryContext, request: Request) -> None:
     await answer(request, 201, _encode(stored))
 
 
+async def _answer_once(
+    context: DeliveryContext, request: Request, route: TopicRoute, offer: Offer, key: str | None
+) -> None:
+    """As ``produce_one``, for a message with a key: 200 when it was stored before."""
+    assert request.meter is not None, "the data plane has one for each request"
+    pending = PendingPut(
+        context, request.meter, route, [offer], request.client, key=key, is_batch=False
+    )
+    status, (result,) = await pending.results()
+    assert isinstance(result, StoredResult), "one that is refused alone is a problem"
+    stored = StoredAnswer(
+        result.id,
+        route.name,
+        result.queue,
+        result.offset,
+        result.stored_at,
+        result.durability,
+        result.deliver_at,
+        result.recall_handle,
+        duplicate=result.duplicate,
+    )
+    await answer(request, status, _encode(stored))
+
+
 async def produce_batch(context: DeliveryContext, request: Request) -> None:
     """``POST .../topics/{topic}/messages:batch``"""
     route = await topic_route(context, request)
@@ -149,7 +140,11 @@ async def produce_batch(context: DeliveryContext, request: Request) -> None:
     body = await read_body(request, REQUEST_BYTES_MAX)
     messages = _decoded(_decode_array, body) if media_type == JSON_TYPE else decode_lines(body)
     offers = check_batch(messages, route)
-    status, results = await PendingPut(context, route, offers, request.client).results()
+    meter = request.meter
+    assert meter is not None, "the data plane has one for each request"
+    key = request_key(request)
+    pending = PendingPut(context, meter, route, offers, request.client, key=key)
+    status, results = await pending.results()
     await answer(request, status, _encode(BatchAnswer(results)))
 
 
@@ -157,9 +152,6 @@ async def topic_route(context: DeliveryContext, request: Request) -> TopicRoute:
     """The topic of the path, if the key may produce to it."""
     principal, ns, topic = request.principal, request.match.ns, request.match.topic
     principal.require(Scope.PRODUCE)
-    if b"idempotency-key" in request.headers:
-        # Ignored, it would let clients send again and trust that nothing is stored twice.
-        raise Problem.of("BAD_REQUEST", "Idempotency-Key is not supported yet; leave it out")
     routes = context.caches.routes
     route = routes.topic(principal, ns, topic)
     if route is None:
@@ -167,26 +159,6 @@ async def topic_route(context: DeliveryContext, request: Request) -> TopicRoute:
             raise Problem.of("ILLEGAL_TOPIC", fault)
         route = await routes.load_topic(principal, ns, topic)
     return route
-
-
-def durability_of(route: TopicRoute) -> str:
-    """What the answer may promise: on disk, or on its way there."""
-    return "synced" if route.durability == "sync" else "buffered"
-
-
-def waiting(
-    context: DeliveryContext, route: TopicRoute, message_id: str, wait: Wait, result: PutResult
-) -> dict[str, Any]:  # Any: fields of an answer, as ``replace`` takes them
-    """What the answer says of a message that is to come. The schedule is always durable."""
-    place = wait.queue_id, result.queue_offset
-    return {
-        "offset": None,
-        "durability": "synced",
-        "deliver_at": rfc3339(wait.due_ms(result.store_timestamp_ms)),
-        "recall_handle": context.recall_handles.write(
-            RecallHandle(route.engine_name, message_id, *place)
-        ),
-    }
 
 
 def _decoded(decoder: Callable[[bytes], T], body: bytes) -> T:
@@ -203,7 +175,7 @@ def raw_offer(request: Request, body: bytes) -> Offer:
     Raises:
         Fault: an ``mq-`` header that is unknown, given twice, or not UTF-8.
     """
-    tag = message_group = None
+    tag = message_group = dedup_id = None
     delay = deliver_at = None
     queue: int | None = None
     delay_level: int | None = None
@@ -237,12 +209,14 @@ def raw_offer(request: Request, body: bytes) -> Offer:
             delay_level = level_of_header(text)
         elif name == b"mq-deliver-at":
             deliver_at = text
+        elif name == b"mq-dedup-id":
+            dedup_id = text
         elif name.startswith(_PROPERTY_HEADER):
             properties[shown[len(_PROPERTY_HEADER) :]] = text
         else:
             raise Fault("", "BAD_REQUEST", f"header {shown} is not known")
     wait = wait_of(delay_level, delay, None, deliver_at)
-    return Offer(body, False, tag, keys, message_group, properties, queue, wait)
+    return Offer(body, False, tag, keys, message_group, properties, queue, wait, dedup_id)
 
 
 def decode_lines(body: bytes) -> list[ProduceMessage]:
@@ -306,11 +280,19 @@ class PendingPut:
     def __init__(
         self,
         context: DeliveryContext,
+        meter: TenantMeter,
         route: TopicRoute,
         offers: list[Offer],
         client: tuple[str, int],
+        *,
+        key: str | None = None,
+        is_batch: bool = True,
     ) -> None:
-        """Raises Problem, with nothing stored, when a message does not fit a record."""
+        """``key``: of the request; see ``once``.
+
+        Raises Problem, with nothing stored, when a message does not fit a record, or the tenant
+        has used up its rate.
+        """
         born_ms = context.clock.now_ms()
         choose = context.queues.choose
         self._context, self._route = context, route
@@ -322,20 +304,53 @@ class PendingPut:
         }
         self._queue_ids = [choose(route, o.message_group, o.queue) for o in offers]
         self._message_ids: list[str] = []
+        self._offers = offers
+        is_once = has_keys(key, offers)
+        marks = marks_of(key, offers, is_batch=is_batch) if is_once else None
         records: list[bytes] = []
         for index, (offer, queue_id) in enumerate(zip(offers, self._queue_ids, strict=True)):
             try:
                 message_id, record = encode_offer(
-                    offer, route, queue_id=queue_id, born_ms=born_ms, born_host=client
+                    offer,
+                    route,
+                    queue_id=queue_id,
+                    born_ms=born_ms,
+                    born_host=client,
+                    mark=marks[index] if marks else None,
                 )
             except Fault as fault:
-                raise problem_of(fault.under(f"/{index}"), stored=False) from None
+                place = fault.under(f"/{index}") if is_batch else fault
+                raise problem_of(place, stored=False) from None
             self._message_ids.append(message_id)
             records.append(record)
-        self._outcomes = context.store.put(records)
+        size = sum(map(len, records))
+        meter.charge_in(len(records), size, context.clock.monotonic_ms())
+        self._duplicates: set[int] = set()
+        self._outcomes: Awaitable[list[PutResult]]
+        if is_once:
+            self._outcomes = asyncio.ensure_future(self._put_once(records))
+        else:
+            self._outcomes = context.store.put(records)
+
+    async def _put_once(self, records: list[bytes]) -> list[PutResult]:
+        """What was stored before is told as it was told then."""
+        places = await self._context.store.put_once(records)
+        for index, place in enumerate(places):
+            if not place.is_duplicate:
+                continue
+            self._duplicates.add(index)
+            self._message_ids[index] = place.message_id
+            self._queue_ids[index] = place.queue_id
+            wait = self._offers[index].wait
+            if place.is_waiting and wait is not None:
+                self._waits[index] = wait
+            else:
+                self._waits.pop(index, None)
+        return [result_of(place) for place in places]
 
     async def results(self) -> tuple[int, list[StoredResult | RefusedResult]]:
-        """201 and the results in order, or 207 when some were refused.
+        """201 and the results in order, 200 when all were stored before, 207 when some were
+        refused.
 
         Raises:
             Problem: nothing was stored.
@@ -354,23 +369,19 @@ class PendingPut:
         ):
             queue_offset, _, at_ms, error = outcome
             if error is not None:
-                results.append(_refused_result(index, error))
+                results.append(refused_result(index, error))
                 continue
             if at_ms != stored_ms:  # messages of one frame are stored at one time
                 stored_ms, stored_at = at_ms, rfc3339(at_ms)
             stored = StoredResult(
                 index, 201, message_id, queue_id, queue_offset, stored_at, durability
             )
+            if index in self._duplicates:
+                stored = msgspec.structs.replace(stored, status=200, duplicate=True)
             if index in self._waits:
                 wait = self._waits[index]
                 more = waiting(self._context, self._route, message_id, wait, outcome)
                 stored = msgspec.structs.replace(stored, **more)
             results.append(stored)
-        return (207 if refused_count else 201), results
-
-
-def _refused_result(index: int, error: StoreError) -> RefusedResult:
-    problem = problem_from_store(error)
-    return RefusedResult(
-        index, problem.status, problem.code, problem.detail, problem.retryable, problem.stored
-    )
+        is_old = len(self._duplicates) == len(results)
+        return (207 if refused_count else 200 if is_old else 201), results

@@ -137,7 +137,14 @@ async def receive_messages(context: DeliveryContext, request: Request) -> None:
         zone=zone_of(options.consumer_zone),
         client_id=client_id,
     )
-    received = await _poll(context, request, order)
+    meter = request.meter
+    assert meter is not None, "the data plane has one for each request"
+    meter.admit_poll()
+    try:
+        received = await _poll(context, request, order)
+    finally:
+        meter.dismiss_poll()
+    request.message_count = max(1, len(received.records))
     messages = messages_of(
         context, received, group=group, client_id=client_id, as_bytes=takes_msgpack(request)
     )

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from django.db import transaction
 
-from mqservice.accounts.models import Namespace
+from mqservice.accounts.models import Namespace, Tenant
 from mqservice.errors import problem_from_store
 from mqservice.groups.assignment import assignment_of, stored_assignment
 from mqservice.groups.models import AssignmentStrategy, ConsumerGroup, Dispatch, StartFrom
@@ -23,6 +23,7 @@ from mqservice.groups.retry import policy_of, stored_policy
 from mqservice.lib.names import name_fault
 from mqservice.lib.problem import Problem
 from mqservice.lib.wire import refused
+from mqservice.quotas.services import require_room
 from mqservice.store import (
     AssignmentPolicy,
     BadRequest,
@@ -67,8 +68,8 @@ def put_group(
         revision: refuse with PRECONDITION_FAILED unless the group exists in this revision.
 
     Raises:
-        Problem: ILLEGAL_GROUP, ILLEGAL_SETTING, PRECONDITION_FAILED, or what the engine's failure
-            means.
+        Problem: ILLEGAL_GROUP, ILLEGAL_SETTING, PRECONDITION_FAILED, QUOTA_EXCEEDED, or what the
+            engine's failure means.
     """
     fault = name_fault(name)
     if fault is not None:
@@ -78,6 +79,7 @@ def put_group(
     is_new = group is None
     _refuse_other_revision(group, revision)
     if group is None:
+        _require_room(namespace)
         group = ConsumerGroup(namespace=namespace, name=name)
     is_changed = _apply(change, group)
     if group.start_from == StartFrom.TIMESTAMP and not group.start_ms:
@@ -131,6 +133,13 @@ def delete_group(namespace: Namespace, name: str, *, revision: int | None = None
         return  # an earlier call got this far
     except StoreError as exc:
         raise problem_from_store(exc) from exc
+
+
+def _require_room(namespace: Namespace) -> None:
+    """Raises Problem QUOTA_EXCEEDED. Creators in other namespaces of the tenant wait meanwhile."""
+    Tenant.objects.select_for_update(no_key=True).get(pk=namespace.tenant_id)
+    count = ConsumerGroup.objects.filter(namespace__tenant=namespace.tenant_id).count()
+    require_room(namespace.tenant_id, "group_count_max", count)
 
 
 def put_in_engine(group: ConsumerGroup) -> None:

@@ -57,7 +57,7 @@ CODES: Final[dict[str, tuple[int, str]]] = {
     "PROPERTIES_TOO_LARGE": (413, "Properties too large"),
     "UNSUPPORTED_MEDIA_TYPE": (415, "Unsupported media type"),
     "SCHEMA_REJECTED": (422, "Rejected by the topic's schema"),
-    "IDEMPOTENCY_KEY_REUSED": (422, "Idempotency key used with another payload"),
+    "IDEMPOTENCY_KEY_REUSED": (409, "Idempotency key used with another payload"),
     "RATE_LIMITED": (429, "Too many requests"),
     "INFLIGHT_LIMIT": (429, "Too many messages in flight"),
     "HEADERS_TOO_LARGE": (431, "Request headers too large"),

@@ -19,10 +19,12 @@ from mqservice.lib.durations import SECOND_MS
 from mqservice.monitoring.heartbeats import TICK, heartbeat_ages_ms
 from mqservice.monitoring.sampling import engine_stats
 from mqservice.monitoring.ticks import LATE_MS
+from mqservice.quotas.process import are_quotas_degraded
 
 HEARTBEAT_MS_MAX: Final = 30 * SECOND_MS
 CONNECT_SECONDS_MAX: Final = 2  # libpq takes less for 2
 BACKGROUND_PROCESSES: Final = ("worker", "beat")
+QUOTAS: Final = "quotas"  # a part only while each process keeps to an equal part of them
 
 
 class PartState(enum.StrEnum):
@@ -51,8 +53,8 @@ class Health:
         """Parts without which messages flow, but not all is as it should be."""
         return [
             name
-            for name in BACKGROUND_PROCESSES
-            if self.parts[name] in (PartState.DOWN, PartState.DEGRADED)
+            for name in (*BACKGROUND_PROCESSES, QUOTAS)
+            if self.parts.get(name) in (PartState.DOWN, PartState.DEGRADED)
         ]
 
 
@@ -64,6 +66,7 @@ def check_health() -> Health:
             "database": PartState.DOWN if background is None else PartState.UP,
             "engine": PartState.DOWN if engine_stats() is None else PartState.UP,
             **(background or dict.fromkeys(BACKGROUND_PROCESSES, PartState.UNKNOWN)),
+            **({QUOTAS: PartState.DEGRADED} if are_quotas_degraded() else {}),
         }
     )
 

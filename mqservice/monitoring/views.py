@@ -8,8 +8,9 @@ from django.conf import settings
 from django.http import HttpRequest, JsonResponse
 from django.views.decorators.http import require_safe
 
-from mqservice.monitoring.health import check_health
+from mqservice.monitoring.health import QUOTAS, check_health
 from mqservice.monitoring.tick_watch import TickWatch, ask_postgres
+from mqservice.quotas.process import are_quotas_degraded
 
 tick_watch: Final = TickWatch(lambda: ask_postgres(settings.MQ_DATABASE_URL))
 
@@ -20,9 +21,11 @@ def healthz(request: HttpRequest) -> JsonResponse:
 
     What it says of ticks was found out after the question before.
     """
-    if tick_watch.is_late():
-        return JsonResponse({"status": "degraded: beat", "degraded": ["beat"]})
-    return JsonResponse({"status": "ok", "degraded": []})
+    degraded = ["beat"] if tick_watch.is_late() else []
+    if are_quotas_degraded():
+        degraded.append(QUOTAS)
+    status = f"degraded: {', '.join(degraded)}" if degraded else "ok"
+    return JsonResponse({"status": status, "degraded": degraded})
 
 
 @require_safe

@@ -90,7 +90,12 @@ def web_specs(env: Mapping[str, str], config: SupervisorConfig) -> list[ChildSpe
         ChildSpec(
             name=f"web-{number}",
             argv=(*PYTHON, "mqservice.web"),
-            env={**env, "MQ_PROCESS": "web", "MQ_WEB_REUSE_PORT": "1"},
+            env={
+                **env,
+                "MQ_PROCESS": "web",
+                "MQ_WEB_REUSE_PORT": "1",
+                "MQ_WEB_WORKERS": str(config.web_worker_count),
+            },
             gate=gate,
             cwd=config.data_dir,
             # It gives clients two seconds to settle what they hold and ten in all.

@@ -14,10 +14,11 @@ from dataclasses import dataclass
 
 from django.db import transaction
 
-from mqservice.accounts.models import Namespace
+from mqservice.accounts.models import Namespace, Tenant
 from mqservice.errors import problem_from_store
 from mqservice.lib.names import name_fault
 from mqservice.lib.problem import Problem, ProblemItem
+from mqservice.quotas.services import require_room
 from mqservice.store import Durability as EngineDurability
 from mqservice.store import StoreError, TopicConfig, TopicNotFound, TopicRef, blocking_client
 from mqservice.topics.models import (
@@ -54,8 +55,8 @@ def put_topic(
         revision: refuse with PRECONDITION_FAILED unless the topic exists in this revision.
 
     Raises:
-        Problem: ILLEGAL_TOPIC, ILLEGAL_SETTING, PRECONDITION_FAILED, or what the engine's failure
-            means.
+        Problem: ILLEGAL_TOPIC, ILLEGAL_SETTING, PRECONDITION_FAILED, QUOTA_EXCEEDED, or what the
+            engine's failure means.
     """
     fault = name_fault(name)
     if fault is not None:
@@ -66,6 +67,7 @@ def put_topic(
     if revision is not None and (topic is None or topic.revision != revision):
         raise Problem.of("PRECONDITION_FAILED", "the topic is not in the revision of If-Match")
     if topic is None:
+        _require_room(namespace)
         topic = Topic(namespace=namespace, name=name)
     _refuse_bad_change(change, topic.queue_count if not is_new else 1)
     is_changed = _apply(change, topic)
@@ -96,6 +98,13 @@ def delete_topic(namespace: Namespace, name: str, *, revision: int | None = None
         return  # an earlier call got this far
     except StoreError as exc:
         raise problem_from_store(exc) from exc
+
+
+def _require_room(namespace: Namespace) -> None:
+    """Raises Problem QUOTA_EXCEEDED. Creators in other namespaces of the tenant wait meanwhile."""
+    Tenant.objects.select_for_update(no_key=True).get(pk=namespace.tenant_id)
+    count = Topic.objects.filter(namespace__tenant=namespace.tenant_id).count()
+    require_room(namespace.tenant_id, "topic_count_max", count)
 
 
 def put_in_engine(topic: Topic) -> None:

@@ -42,6 +42,7 @@ from typing import Final
 import msgspec
 
 from storage_engine.errors import RecordRefused, StoreCorrupt
+from storage_engine.records.dedup_mark import PROPERTY_DEDUP
 from storage_engine.records.record import PROPERTIES_BYTES_MAX, Record
 from storage_engine.records.record_draft import INT_MAX, PAIR_BYTES, RecordDraft, read_draft
 from storage_engine.records.schedule_topic import (
@@ -85,7 +86,7 @@ RETRY_PROPERTIES: Final = (
     frozenset({RETRY_TOPIC, ORIGIN_MESSAGE_ID, FIRST_DELIVERY_MS}) | TRACE_PROPERTIES
 )
 DELIVERY_PROPERTIES: Final = (
-    SCHEDULE_PROPERTIES | DLQ_PROPERTIES | RETRY_PROPERTIES | {PROPERTY_SETTLES}
+    SCHEDULE_PROPERTIES | DLQ_PROPERTIES | RETRY_PROPERTIES | {PROPERTY_SETTLES, PROPERTY_DEDUP}
 )
 _SCHEDULE_NAMES: Final = frozenset(name.encode() for name in SCHEDULE_PROPERTIES)
 _DELIVERY_NAMES: Final = frozenset(name.encode() for name in DELIVERY_PROPERTIES)

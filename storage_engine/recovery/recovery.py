@@ -30,6 +30,7 @@ from storage_engine.log.log_scan import Damage, Scan, scan, walk
 from storage_engine.log.quarantine import Quarantine
 from storage_engine.queues.consume_queue import PRE_BLANK_BYTES, ConsumeQueue, Unit
 from storage_engine.queues.consume_queues import ConsumeQueues
+from storage_engine.records.dedup_mark import DEDUP_HEAD
 from storage_engine.records.record import parse_head
 from storage_engine.records.record_parts import RecordParts, parts_of
 from storage_engine.records.schedule_topic import unit_tag_of
@@ -59,11 +60,13 @@ def recover(
     quarantine: Quarantine,
     was_power_cut: bool,
     save: Callable[[Checkpoint], None],
+    found_mark: Callable[[int, RecordParts], None],
 ) -> Recovered:
     """Bring log and consume queues to one end; both are ready for appends on return.
 
     ``floors``: least min_offset of each queue, by topic. ``was_power_cut``: pages that were not
-    synced may be missing. ``save`` makes another checkpoint durable.
+    synced may be missing. ``save`` makes another checkpoint durable. ``found_mark``: told of each
+    record with the mark of a request that no checkpoint covers.
 
     Raises:
         StoreCorrupt: a segment is missing; nothing is changed.
@@ -91,7 +94,9 @@ def recover(
         cut = queues.load(start, floors) + cut  # what was cut first is higher in the log
     quarantine.add(found.damaged)
     known, guessed = _units_of_damaged(queues, segments, found, cut)
-    settles = _dispatch_all(queues, segments, start, found, known, mark.dispatched_offset)
+    settles = _dispatch_all(
+        queues, segments, start, found, known, mark.dispatched_offset, found_mark
+    )
     for entry in guessed:
         _put_known(*entry)
     for topic, offsets in floors.items():
@@ -168,6 +173,7 @@ def _dispatch_all(
     found: Scan,
     known: list[_KnownUnit],
     dispatched_offset: int,
+    found_mark: Callable[[int, RecordParts], None],
 ) -> list[Settles]:
     """Put every record into its queue; what those above ``dispatched_offset`` settle.
 
@@ -186,6 +192,8 @@ def _dispatch_all(
             settled = settles_of(parts.tail, parts.properties_at)
             if settled is not None:
                 settles.append(settled)
+        if offset >= dispatched_offset and DEDUP_HEAD in parts.tail:
+            found_mark(offset, parts)
     for entry in known[at_known:]:
         _put_known(*entry)
     return settles

@@ -40,6 +40,7 @@ from storage_engine.wire.offsets import (
     OffsetResetReply,
     OffsetResetRequest,
 )
+from storage_engine.wire.once import PutOncePlace, PutOnceReply, PutOnceRequest
 from storage_engine.wire.protocol import CheckpointReply, Empty, Op, StatsReply
 from storage_engine.wire.reads import (
     LookUpHead,
@@ -184,6 +185,15 @@ class AsyncCalls(abc.ABC):
     async def scheduled_send_now(self, request: ScheduledSendRequest) -> ScheduledReply:
         """Deliver a message now; durable when it is answered."""
         return await self._ask(Op.SCHEDULED_SEND_NOW, request, ScheduledReply)
+
+    async def put_once(self, records: list[bytes]) -> list[PutOncePlace]:
+        """Append records of ``encode_record``; those with a mark whose key is known are not stored
+        again, and get the place of the first. Done when all of it is as durable as after a put.
+
+        Raises as a put does; ``StoreBusy`` also when no more keys can be remembered.
+        """
+        request = PutOnceRequest(records=b"".join(records))
+        return (await self._ask(Op.PUT_ONCE, request, PutOnceReply)).places
 
     async def checkpoint(self) -> CheckpointReply:
         return await self._ask(Op.CHECKPOINT, Empty(), CheckpointReply)

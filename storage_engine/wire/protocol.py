@@ -68,6 +68,7 @@ from storage_engine.wire.offsets import (
     OffsetResetReply,
     OffsetResetRequest,
 )
+from storage_engine.wire.once import PutOnceReply, PutOnceRequest
 from storage_engine.wire.reads import (
     LookUpRequest,
     OffsetAtTimeReply,
@@ -131,6 +132,7 @@ class Op(enum.IntEnum):
     OFFSETS_CHANGED = 44
     OBSERVE = 47
     CHECKPOINT = 48
+    PUT_ONCE = 52
     REDRIVE = 56
     PURGE = 57
     STATS = 49
@@ -230,6 +232,7 @@ REQUEST_TYPES: Final[dict[Op, type[Wire]]] = {
     Op.GROUP_MEMBERS: GroupRef,
     Op.TRACE: TraceRequest,
     Op.CHECKPOINT: Empty,
+    Op.PUT_ONCE: PutOnceRequest,
     Op.STATS: Empty,
     Op.REDRIVE: RedriveRequest,
     Op.LEAVE: LeaveRequest,
@@ -265,6 +268,7 @@ REPLY_TYPES: Final[dict[Op, type[Wire]]] = {
     Op.GROUP_MEMBERS: GroupMembers,
     Op.TRACE: TraceReply,
     Op.CHECKPOINT: CheckpointReply,
+    Op.PUT_ONCE: PutOnceReply,
     Op.STATS: StatsReply,
     Op.REDRIVE: RedriveReply,
     Op.LEAVE: Empty,

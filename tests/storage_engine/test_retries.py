@@ -8,8 +8,9 @@ import msgspec
 import pytest
 
 from storage_engine import put_path
-from storage_engine.errors import DiskFull, LeaseExpired, StoreReadOnly
+from storage_engine.errors import BadRequest, DiskFull, LeaseExpired, StoreReadOnly
 from storage_engine.groups.retry_record import DeadLetter, find_dead_letter
+from storage_engine.queues.consume_queue import ConsumeQueue
 from storage_engine.records.delay_levels import DAY_MS, DELAY_MS_MAX
 from storage_engine.records.record import (
     PROPERTIES_BYTES_MAX,
@@ -184,10 +185,18 @@ async def test_a_message_that_retention_took_while_it_waited_to_be_moved_is_not_
 
 
 async def test_a_message_whose_new_place_cannot_be_made_holds_up_no_other(
-    tmp_path: Path,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """There are as many topics as there may be, so one group has no retry topic and no DLQ."""
-    store = OpenStore(tmp_path, limits={"topic_count_max": 3}).open()
+    """The retry topic and the DLQ of one group can have no more queues."""
+    store = OpenStore(tmp_path).open()
+    own_topic = store.store.catalog.own_topic
+
+    def refuse(topic: str, queue_count: int) -> list[ConsumeQueue]:
+        if topic.endswith("without"):
+            raise BadRequest("a topic can have no more queues")
+        return own_topic(topic, queue_count)
+
+    monkeypatch.setattr(store.store.catalog, "own_topic", refuse)
     store.topic()
     store.group("with")
     store.group("without")
@@ -196,8 +205,7 @@ async def test_a_message_whose_new_place_cannot_be_made_holds_up_no_other(
         leased = store.receive(group=group)
         store.store.consumption.settle(nack(leased, group=group, delay_ms=0))
         if group == "with":
-            await store.settled()  # its retry topic is the last that there may be
-            store.topic("last")
+            await store.settled()
     again = store.receive(group="with")
     store.store.consumption.settle(nack(again, group="with", delay_ms=0))
     await store.settled()

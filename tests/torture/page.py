@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from tests.torture.evidence import Evidence, Step
+from tests.torture.once_promises import ONCE
 from tests.torture.order_promises import ORDER
 from tests.torture.promise import Promise
 from tests.torture.promises import (
@@ -106,6 +107,7 @@ def render(evidence: Evidence) -> str:
             _promises("Order and offsets", ORDER),
             _promises("Store and recovery", STORE),
             _promises("Scheduled messages", SCHEDULE),
+            _promises("Requests that come again", ONCE),
             "\n## Not promised, or not tested\n\n",
             *(f"* {text}\n" for text in NOT_PROMISED),
             _measured(evidence),

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from tests.torture.once_promises import ONCE
 from tests.torture.order_promises import ORDER
 from tests.torture.promise import CRASH, KILLS, Promise
 from tests.torture.promise import engine_tests as _of
@@ -295,7 +296,7 @@ STORE: Final = (
         ),
     ),
 )
-PROMISES: Final = (*DURABILITY, *ORDER, *STORE, *SCHEDULE)
+PROMISES: Final = (*DURABILITY, *ORDER, *STORE, *SCHEDULE, *ONCE)
 
 # What somebody who knows such lists would look for, and does not find above.
 NOT_PROMISED: Final = (

@@ -32,7 +32,9 @@ from mqservice.delivery.limits import (
     SETTLE_COUNT_MAX,
     SUBSCRIPTION_COUNT_MAX,
 )
-from mqservice.delivery.produce import BatchAnswer, PendingPut, check_batch
+from mqservice.delivery.produce import PendingPut, check_batch
+from mqservice.delivery.produce_answers import BatchAnswer
+from mqservice.delivery.request_keys import check_key
 from mqservice.delivery.socket import frames, pushes
 from mqservice.delivery.socket.resumption import Resumption
 from mqservice.delivery.socket.subscription import Subscription
@@ -108,6 +110,9 @@ class Commands:
 
     async def _publish(self, command: frames.JsonPublish | frames.PackPublish) -> None:
         self.principal.require(Scope.PRODUCE)
+        if command.key is not None:
+            check_key("/key", command.key, "key")
+        self._session.meter.check_in(self._session.context.clock.monotonic_ms())
         route = await self.topic_route(command.topic)
         try:
             offers = check_batch(command.m, route)
@@ -116,7 +121,14 @@ class Commands:
         while len(self.puts) >= _PUT_COUNT_MAX:
             await asyncio.wait(self.puts, return_when=asyncio.FIRST_COMPLETED)
         # Handed to the store here, so that frames are stored in the order in which they came.
-        pending = PendingPut(self._session.context, route, offers, self._client)
+        pending = PendingPut(
+            self._session.context,
+            self._session.meter,
+            route,
+            offers,
+            self._client,
+            key=command.key,
+        )
         task = self._session.spawn(self._confirm_put(command.id, pending))
         self.puts.add(task)
         task.add_done_callback(self.puts.discard)

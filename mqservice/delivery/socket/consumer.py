@@ -35,6 +35,7 @@ from mqservice.delivery.limits import RECONNECT_MS
 from mqservice.delivery.socket.codec import CODECS, JSON_NAME, Codec
 from mqservice.delivery.socket.session import Session, SessionEnded
 from mqservice.lib.problem import Problem
+from mqservice.quotas.meter import TenantMeter
 
 log = logging.getLogger(__name__)
 
@@ -65,6 +66,7 @@ class DeliveryConsumer(AsyncConsumer):
         self._send: Send
         self._session: Session | None = None
         self._tenant_id: int | None = None
+        self._meter: TenantMeter | None = None
         self._reader: asyncio.Task[Any] | None = None  # Any: the server's task, result unused
 
     async def __call__(
@@ -100,6 +102,8 @@ class DeliveryConsumer(AsyncConsumer):
                 if self._session is not None:
                     await self._session.close(is_kept=ending is None or ending.is_kept)
             finally:
+                if self._meter is not None:
+                    self._meter.dismiss_socket()
                 if self._tenant_id is not None:
                     self._context.sessions.dismiss(self._tenant_id)
         if ending is not None:
@@ -131,6 +135,10 @@ class DeliveryConsumer(AsyncConsumer):
             principal = await self._principal(authorization)
             namespace = self._namespace(principal)
             codec = self._codec()
+            meters = self._context.meters
+            meter = meters.known.get(principal.tenant_id) or await meters.load(principal.tenant_id)
+            meter.admit_socket()
+            self._meter = meter
             self._context.sessions.admit(principal.tenant_id)
             self._tenant_id = principal.tenant_id
         except Problem as problem:
@@ -148,6 +156,7 @@ class DeliveryConsumer(AsyncConsumer):
             codec,
             authorization=authorization,
             principal=principal,
+            meter=meter,
             namespace=namespace,
             client=self._client(),
             send=self._send,

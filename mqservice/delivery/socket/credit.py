@@ -2,8 +2,9 @@
 
     sub, credit ──▶ [Credits] ── spend: fetched ──▶ ... settled, lost: ``restore`` ──▶ [Credits]
 
-States for the client: open ──used up──▶ credit ──more──▶ open; paused while the group is. A state
-that has passed within a second is not told: credit is used up all the time.
+States for the client: open ──used up──▶ credit ──more──▶ open; paused while the group is; quota
+while the tenant has used up what it may read a second. A state that has passed within a second is
+not told: credit is used up all the time.
 """
 
 from __future__ import annotations
@@ -20,13 +21,23 @@ class Credits:
     ``is_stopped``: nothing is fetched any more, whatever there is.
     """
 
-    __slots__ = ("_bytes", "_is_stopped", "_last_state", "_msgs", "_told", "available", "is_paused")
+    __slots__ = (
+        "_bytes",
+        "_is_stopped",
+        "_last_state",
+        "_msgs",
+        "_told",
+        "available",
+        "is_over_quota",
+        "is_paused",
+    )
 
     def __init__(self, credit: Credit) -> None:
         self._msgs = credit.msgs
         self._bytes = credit.bytes
         self._is_stopped = False
         self.is_paused = False
+        self.is_over_quota = False
         self.available = asyncio.Event()
         self._last_state = self._told = "open"
         self._changed()
@@ -77,12 +88,14 @@ class Credits:
     def _state(self) -> str:
         if self.is_paused:
             return "paused"
+        if self.is_over_quota:
+            return "quota"
         return "open" if self.available.is_set() else "credit"
 
     @property
     def is_told_open(self) -> bool:
         """Whether there is nothing to tell, as mostly."""
-        is_open = self.available.is_set() and not self.is_paused
+        is_open = self.available.is_set() and not (self.is_paused or self.is_over_quota)
         return is_open and self._told == self._last_state == "open"
 
     def flow_change(self, *, is_sure: bool = False) -> str | None:

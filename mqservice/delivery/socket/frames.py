@@ -176,7 +176,7 @@ class JsonHello(Hello, frozen=True, tag_field="op", tag="hello"):
 
 class JsonPublish(Publish, frozen=True, kw_only=True, tag_field="op", tag="pub"):
     m: list[ProduceMessage]
-    key: None = None
+    key: str | None = None
 
 
 class JsonSubscribe(Subscribe, frozen=True, tag_field="op", tag="sub"):
@@ -221,7 +221,7 @@ class PackHello(Hello, frozen=True, kw_only=True, array_like=True, tag=1):
 
 class PackPublish(Publish, frozen=True, kw_only=True, array_like=True, tag=3):
     m: list[PackedMessage]
-    key: None = None
+    key: str | None = None
 
 
 class PackSubscribe(Subscribe, frozen=True, kw_only=True, array_like=True, tag=4):

@@ -8,12 +8,14 @@ from typing import Any, Protocol
 
 from mqservice.delivery.context import DeliveryContext
 from mqservice.delivery.socket.codec import Codec
+from mqservice.quotas.meter import TenantMeter
 
 
 class Session(Protocol):
     """See the module's docstring."""
 
     context: DeliveryContext
+    meter: TenantMeter
     codec: Codec
     frame_bytes_max: int
 

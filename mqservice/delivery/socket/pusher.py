@@ -140,8 +140,16 @@ class Pusher:
         return asyncio.get_running_loop().create_task(self._fetch_once(request))
 
     async def _fetch_once(self, request: ReceiveRequest) -> tuple[Received, int]:
-        context = self._session.context
+        context, meter = self._session.context, self._session.meter
+        while wait_ms := meter.out_wait_ms(context.clock.monotonic_ms()):
+            self._subscription.credits.is_over_quota = True
+            await asyncio.sleep(min(wait_ms, _RETRY_MS_MAX) / 1_000)
+        self._subscription.credits.is_over_quota = False
         received = await context.store.receive(request)
+        if received.records:
+            meter.charge_out(
+                len(received.records), sum([len(record.body) for record in received.records])
+            )
         return received, context.clock.monotonic_ms()
 
     async def _send(

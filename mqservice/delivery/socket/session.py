@@ -35,6 +35,7 @@ from mqservice.delivery.socket.subscription import Subscription, close_all
 from mqservice.errors import problem_from_store
 from mqservice.lib.problem import Problem
 from mqservice.lib.request_ids import new_request_id
+from mqservice.quotas.meter import TenantMeter
 from mqservice.store import SessionKeepRequest, StoreError
 
 log = logging.getLogger(__name__)
@@ -73,6 +74,7 @@ class Session:
         *,
         authorization: bytes,
         principal: Principal,
+        meter: TenantMeter,
         namespace: str,
         client: tuple[str, int],
         send: Send,
@@ -80,6 +82,7 @@ class Session:
     ) -> None:
         """``interrupt`` wakes whoever waits for frames, once ``ending`` says why."""
         self.context = context
+        self.meter = meter
         self.codec = codec
         self.session_id = f"s_{new_request_id()}"
         self.resume_ttl_ms = 0

@@ -26,10 +26,12 @@ from mqservice.delivery.resume_tokens import ResumeTokens
 from mqservice.delivery.sessions import Sessions, SocketLimits
 from mqservice.groups.routes import GroupRoute
 from mqservice.lib.api_keys import generate_api_key
-from mqservice.lib.clock import SystemClock
+from mqservice.lib.clock import Clock, SystemClock
 from mqservice.lib.lookup_cache import CacheLimits
 from mqservice.lib.names import engine_name
 from mqservice.lib.signing import Signer
+from mqservice.quotas.limits import DEFAULTS, QuotaLimits
+from mqservice.quotas.meters import Meters
 from mqservice.store import AsyncStoreClient, Store
 from mqservice.topics.routes import TopicRoute
 from mqservice.web import WebServer, bind_socket, server_config
@@ -48,6 +50,8 @@ class Server:
         times: SessionTimes,
         limits: SocketLimits | None,
         origins: Origins | None = None,
+        quotas: QuotaLimits = DEFAULTS,
+        clock: Clock | None = None,
     ) -> None:
         self.store = store
         self.keys: dict[bytes, Principal] = {}
@@ -58,6 +62,11 @@ class Server:
             KeyCache(self._find_key, limits=fresh),
             RouteCache(self._find_topic, self._find_group, limits=fresh),
         )
+
+        async def limits_of(tenant_id: int) -> QuotaLimits:
+            return quotas
+
+        clock = clock or SystemClock()
         self.context = DeliveryContext(
             store=store,
             caches=caches,
@@ -67,12 +76,13 @@ class Server:
                 Signer("a secret of at least 32 characters", "recall handle")
             ),
             queues=QueueChooser(Random(7)),
-            clock=SystemClock(),
+            clock=clock,
             drain=Drain(),
             resume_tokens=ResumeTokens(Signer("a secret of at least 32 characters", "resume")),
             times=times,
             sessions=Sessions(limits),
             origins=origins or Origins(),
+            meters=Meters(limits_of, clock),
         )
         self.application = Application(lambda: self.context)
         self._listener = bind_socket("127.0.0.1", 0, is_shared=False)
@@ -210,9 +220,12 @@ def serving(
     times: SessionTimes | None = None,
     limits: SocketLimits | None = None,
     origins: Origins | None = None,
+    *,
+    quotas: QuotaLimits = DEFAULTS,
+    clock: Clock | None = None,
 ) -> Iterator[Server]:
     """A server around ``store`` for the length of the block."""
-    server = Server(store, times or SessionTimes(), limits, origins)
+    server = Server(store, times or SessionTimes(), limits, origins, quotas, clock)
     server.start()
     try:
         yield server

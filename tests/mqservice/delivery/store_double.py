@@ -24,6 +24,7 @@ from mqservice.store import (
     PullHead,
     PullRequest,
     PullStatus,
+    PutOncePlace,
     PutResult,
     Received,
     ReceiveHead,
@@ -106,6 +107,9 @@ class StoreDouble:
             future.set_result([self._append(decode_record(record)) for record in records])
             self._wake()
         return future
+
+    async def put_once(self, records: list[bytes]) -> list[PutOncePlace]:
+        raise StoreUnavailable("the double knows no keys of requests: ask the real engine")
 
     def _append(self, record: Record) -> PutResult:
         error = self.refused_bodies.get(record.body)

@@ -86,15 +86,20 @@ def test_wrong_method_is_405(
     assert response.headers["allow"] == allowed
 
 
-def test_an_idempotency_key_is_refused_rather_than_ignored(api: httpx.Client, topic: str) -> None:
-    response = api.post(
-        f"/v1/ns/acme/topics/{topic}/messages",
-        json={"body": "x"},
-        headers={"idempotency-key": "once"},
-    )
-    assert response.status_code == 400
-    assert "Idempotency-Key" in response.json()["detail"]
-    assert response.json()["stored"] is False
+@pytest.mark.parametrize("key", ["", "two words", "x" * 129, "\u00fc"])
+def test_what_is_no_key_of_a_request_is_refused(
+    api: httpx.Client, topic: str, store: StoreDouble, key: str
+) -> None:
+    path = f"/v1/ns/acme/topics/{topic}/messages"
+    headers = {b"idempotency-key": key.encode()}
+    whole = api.post(path, content=b"x", headers=headers)
+    batch = api.post(f"{path}:batch", json=[{"body": "x"}], headers=headers)
+    own = api.post(path, json={"body": "x", "dedup_id": key})
+    assert [r.status_code for r in (whole, batch, own)] == [400] * 3
+    assert "Idempotency-Key" in whole.json()["detail"]
+    assert own.json()["errors"][0]["pointer"] == "/dedup_id"
+    assert whole.json()["stored"] is False
+    assert store.records(f"acme%{topic}") == []
 
 
 def test_content_encoding_is_415(api: httpx.Client, topic: str) -> None:

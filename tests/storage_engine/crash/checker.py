@@ -3,6 +3,7 @@
 image on disk, promises ──▶ [examine] ──▶ nothing, or a Violation with the name of the anomaly
 
 refused             the store does not open                                   S5, S6
+key-forgotten       a request that was answered is stored again or refused       L4
 not-idempotent      a second recovery changed files                           S5
 quarantined         a crash alone was taken for corruption                    S4
 damaged-log         the log holds something that is no record                 S1
@@ -45,6 +46,7 @@ from storage_engine.topic_names import dlq_topic_of, retry_topic_of
 from storage_engine.wire.deliveries import ReceiveRequest
 from storage_engine.wire.reads import PullRequest
 from tests.storage_engine.crash.log_reader import BadLog, LogRecord, read_log, read_units
+from tests.storage_engine.crash.once_puts import check_keys
 from tests.storage_engine.crash.promises import Promises, Queue
 from tests.storage_engine.crash.recorder import read_tree
 from tests.storage_engine.crash.violation import Violation
@@ -88,9 +90,20 @@ async def examine(
             _check_equal(once, _files(store_dir))
         _check_messages(store, store_dir, promises, was_killed=was_killed)
         _check_settles(store, promises, was_killed=was_killed)
+        if promises.keyed:
+            await check_keys(store, promises)
+            for queue in {queue for queue, _ in promises.keyed.values()}:
+                end = store.store.topic_stats(queue[0]).queues[queue[1]].max_offset
+                _check_once(queue, pulled(store, queue, 0, end))
         await _check_use(store, promises)
     finally:
         kill(store.store)
+
+
+def _check_once(queue: Queue, records: list[Record]) -> None:
+    bodies = [record.body for record in records]
+    if len(bodies) != len(set(bodies)):
+        raise Violation("duplicate", f"{queue}: a message under a key is there twice")
 
 
 def _check_equal(once: dict[str, bytes | None], twice: dict[str, bytes | None]) -> None:

@@ -35,6 +35,14 @@ class Sent(NamedTuple):
     body: bytes
 
 
+class KeySent(NamedTuple):
+    """A put under the key of a request was begun: the message may exist, once."""
+
+    queue: Queue
+    body: bytes
+    key: str
+
+
 class Acked(NamedTuple):
     """A put was answered. ``is_safe``: with the promise that the disk has it."""
 
@@ -103,7 +111,7 @@ class AlarmRaised(NamedTuple):
 
 Notice = (
     TopicMade | GroupMade | Sent | Acked | Refused | QueueSafe | SettleBegun | Settled
-    | SettlesSafe | MayExpire | Expired | Damaged | AlarmRaised
+    | SettlesSafe | MayExpire | Expired | Damaged | AlarmRaised | KeySent
 )  # fmt: skip
 
 
@@ -118,6 +126,7 @@ class Promises:
         self.acked: dict[Queue, dict[int, bytes]] = defaultdict(dict)
         self.safe_below: dict[Queue, int] = defaultdict(int)
         self.refused: set[bytes] = set()
+        self.keyed: dict[str, tuple[Queue, bytes]] = {}
         self.settling: dict[tuple[str, Queue], set[int]] = defaultdict(set)
         self.settled: dict[tuple[str, Queue], set[int]] = defaultdict(set)
         self.settled_safe: dict[tuple[str, Queue], set[int]] = {}
@@ -143,6 +152,8 @@ class Promises:
                     raise Violation("inconsistent-offset", f"{queue} at {queue_offset}, twice")
                 if is_safe:
                     self.safe_below[queue] = max(self.safe_below[queue], queue_offset + 1)
+            case KeySent(queue, body, key):
+                self.keyed[key] = queue, body
             case Refused(body):
                 self.refused.add(body)
             case QueueSafe(queue, below):

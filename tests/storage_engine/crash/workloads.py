@@ -9,6 +9,7 @@ from typing import Final
 
 from storage_engine.records.schedule_topic import SCHEDULE_TOPIC
 from tests.storage_engine.crash.broadcast_workload import broadcasting_clients
+from tests.storage_engine.crash.once_puts import keyed_sends
 from tests.storage_engine.crash.story import LEASE_MS, Story
 from tests.storage_engine.crash.violation import Violation
 
@@ -359,6 +360,7 @@ WORKLOADS: Final[dict[str, Workload]] = {
         consume_and_ack,
         failures_of_every_kind,
         broadcasting_clients,
+        keyed_sends,
         checkpoints,
         many_queues,
         topics_made_while_sending,

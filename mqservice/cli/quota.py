@@ -1,0 +1,76 @@
+"""``mqservice quota``: what the tenant may use and uses, and limits that it lowers itself."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+import typer
+from rich.table import Table
+
+from mqservice.cli import screen
+from mqservice.cli.client import RestClient
+from mqservice.cli.rest_quotas import QuotaCalls, Quotas
+from mqservice.cli.target import BaseUrlOption, KeyOption, NamespaceOption, Target
+
+app = typer.Typer(no_args_is_help=True, help="Show quotas, and lower them.")
+
+
+@app.command("show")
+def show(
+    as_json: Annotated[bool, typer.Option("--json", help="JSON instead of a table.")] = False,
+    base_url: BaseUrlOption = None,
+    key: KeyOption = None,
+    namespace: NamespaceOption = None,
+) -> None:
+    """Show what the tenant may use, and what it uses now."""
+    screen.run(_show(screen.target_of(base_url, key, namespace), as_json=as_json))
+
+
+@app.command("set")
+def set_limits(
+    limits: Annotated[
+        list[str],
+        typer.Argument(metavar="NAME=NUMBER...", help="As shown; NAME=- takes a limit back."),
+    ],
+    base_url: BaseUrlOption = None,
+    key: KeyOption = None,
+    namespace: NamespaceOption = None,
+) -> None:
+    """Lower limits of the tenant below what is granted. The key must not be of one namespace."""
+    values = dict(_parsed(text) for text in limits)
+    screen.run(_set(screen.target_of(base_url, key, namespace), values))
+
+
+def _parsed(text: str) -> tuple[str, int | None]:
+    name, _, number = text.partition("=")
+    if number == "-":
+        return name, None
+    if not (number.isascii() and number.isdecimal()):
+        raise typer.BadParameter(f"{text} is not of the form NAME=NUMBER, or NAME=-")
+    return name, int(number)
+
+
+async def _show(target: Target, *, as_json: bool) -> int:
+    async with RestClient(target) as client:
+        quotas = await QuotaCalls(client).read()
+    if as_json:
+        typer.echo(msgspec.json.encode(quotas))
+    else:
+        _print(quotas)
+    return 0
+
+
+async def _set(target: Target, values: dict[str, int | None]) -> int:
+    async with RestClient(target) as client:
+        _print(await QuotaCalls(client).write(values))
+    return 0
+
+
+def _print(quotas: Quotas) -> None:
+    table = Table("limit", "used", "allowed", "set by the tenant")
+    for name, limit in quotas.limits.items():
+        used, own = quotas.usage.get(name.removesuffix("_max")), quotas.own.get(name)
+        shown = "?" if used is None else str(used)
+        table.add_row(name, shown, str(limit), "" if own is None else str(own))
+    screen.results.print(table)

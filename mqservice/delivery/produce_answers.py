@@ -1,0 +1,92 @@
+"""What producers are answered: where each message is, or why it is not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from mqservice.delivery.context import DeliveryContext
+from mqservice.delivery.recall_handles import RecallHandle
+from mqservice.errors import problem_from_store
+from mqservice.lib.timestamps import rfc3339
+from mqservice.store import PutResult, StoreError, Wait
+from mqservice.topics.routes import TopicRoute
+
+
+class StoredAnswer(msgspec.Struct, frozen=True, gc=False):
+    """Answer to one stored message. The last two belong to capabilities that come later.
+
+    One that is to come has no offset yet, but ``deliver_at`` and ``recall_handle``.
+    """
+
+    id: str
+    topic: str
+    queue: int
+    offset: int | None
+    stored_at: str
+    durability: str
+    deliver_at: str | None = None
+    recall_handle: str | None = None
+    transaction_id: str | None = None
+    duplicate: bool = False
+
+
+class StoredResult(msgspec.Struct, frozen=True, gc=False):
+    """Result of one stored message of a batch; see ``StoredAnswer``."""
+
+    index: int
+    status: int
+    id: str
+    queue: int
+    offset: int | None
+    stored_at: str
+    durability: str
+    duplicate: bool = False
+    deliver_at: str | None = None
+    recall_handle: str | None = None
+
+
+class RefusedResult(msgspec.Struct, frozen=True):
+    """Result of one message of a batch that the engine did not store."""
+
+    index: int
+    status: int
+    code: str
+    detail: str
+    retryable: bool
+    stored: bool | None
+
+
+class BatchAnswer(msgspec.Struct, frozen=True):
+    """Results in the order of the request."""
+
+    results: list[StoredResult | RefusedResult]
+
+
+def durability_of(route: TopicRoute) -> str:
+    """What the answer may promise: on disk, or on its way there."""
+    return "synced" if route.durability == "sync" else "buffered"
+
+
+def waiting(
+    context: DeliveryContext, route: TopicRoute, message_id: str, wait: Wait, result: PutResult
+) -> dict[str, Any]:  # Any: fields of an answer, as ``replace`` takes them
+    """What the answer says of a message that is to come. The schedule is always durable."""
+    place = wait.queue_id, result.queue_offset
+    return {
+        "offset": None,
+        "durability": "synced",
+        "deliver_at": rfc3339(wait.due_ms(result.store_timestamp_ms)),
+        "recall_handle": context.recall_handles.write(
+            RecallHandle(route.engine_name, message_id, *place)
+        ),
+    }
+
+
+def refused_result(index: int, error: StoreError) -> RefusedResult:
+    """Of a message that the engine did not store."""
+    problem = problem_from_store(error)
+    return RefusedResult(
+        index, problem.status, problem.code, problem.detail, problem.retryable, problem.stored
+    )

@@ -1,0 +1,135 @@
+"""``Idempotency-Key`` on POSTs of a namespace: done once, answered as the first time.
+
+    POST with a key ──▶ row (one transaction) ──new──▶ view ──▶ answer kept ──▶ commit
+                              └─ there ──▶ same content: its answer again; another: 409
+
+The row and what the view does are one transaction: a crash leaves both or neither. Of two that come
+together the second waits for the first in the unique index, and then finds its answer. What the
+engine is told by a view is idempotent itself. An answer of 5xx is not kept: nobody knows what it
+did, and the client shall try again. Requests without a key pass by.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any, Final
+
+from django.db import OperationalError, connection, transaction
+from django.http import HttpRequest, HttpResponse, HttpResponseBase
+from django.utils import timezone
+
+from mqservice.accounts.rest import authenticate
+from mqservice.idempotency.models import KEY_CHARS_MAX, AnsweredRequest
+from mqservice.lib.middleware import problem_response
+from mqservice.lib.problem import Problem
+
+WINDOW: Final = timedelta(hours=24)
+# Answers of these hold no secrets; those of others, such as a new API key's, must not be kept.
+_PATHS: Final = "/v1/ns/"
+_API: Final = "/v1/"
+_KEY: Final = re.compile(rf"[!-~]{{1,{KEY_CHARS_MAX}}}")
+_HEADERS_KEPT: Final = ("ETag", "Location")
+_RETRY_MS: Final = 1_000
+_INSERT: Final = (
+    "INSERT INTO idempotency_answeredrequest"
+    " (tenant_id, key, fingerprint, status, content_type, headers, body, created_at)"
+    " VALUES (%s, %s, %s, 0, '', '{}', '', %s) ON CONFLICT (tenant_id, key) DO NOTHING RETURNING id"
+)
+View = Callable[..., HttpResponseBase]
+
+
+class IdempotencyMiddleware:
+    """See the module's docstring."""
+
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponseBase]) -> None:
+        self._get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponseBase:
+        return self._get_response(request)
+
+    def process_view(
+        self,
+        request: HttpRequest,
+        view: View,
+        arguments: tuple[Any, ...],  # Any: of whatever view it is
+        keywords: dict[str, Any],  # Any: as above
+    ) -> HttpResponseBase | None:
+        """The answer of a request with a key; None lets the view answer."""
+        key = request.headers.get("Idempotency-Key")
+        if key is None or request.method != "POST" or not request.path.startswith(_API):
+            return None
+        try:
+            if not request.path.startswith(_PATHS):
+                raise Problem.of("BAD_REQUEST", "this path takes no Idempotency-Key: leave it out")
+            if not _KEY.fullmatch(key):
+                detail = f"Idempotency-Key is 1 to {KEY_CHARS_MAX} visible characters of ASCII"
+                raise Problem.of("BAD_REQUEST", detail)
+            tenant_id = authenticate(request).tenant_id
+            return _answer_once(
+                tenant_id, key, request, lambda: view(request, *arguments, **keywords)
+            )
+        except Problem as problem:
+            return problem_response(request, problem)
+
+
+def _answer_once(
+    tenant_id: int, key: str, request: HttpRequest, answer: Callable[[], HttpResponseBase]
+) -> HttpResponseBase:
+    """Raises Problem IDEMPOTENCY_KEY_REUSED, or IDEMPOTENCY_IN_PROGRESS when the first takes long.
+
+    One query more than the view's, and one when the answer is kept.
+    """
+    fingerprint = hashlib.sha256(request.get_full_path().encode() + b"\0" + request.body).digest()
+    with transaction.atomic():
+        row_id = _begin(tenant_id, key, fingerprint)
+        if row_id is None:
+            row = AnsweredRequest.objects.get(tenant=tenant_id, key=key)
+            return _answer_again(row, fingerprint)
+        response = answer()
+        if connection.needs_rollback:
+            return response
+        own = AnsweredRequest.objects.filter(pk=row_id)
+        if response.status_code >= 500 or not isinstance(response, HttpResponse):
+            own.delete()
+        else:
+            own.update(
+                status=response.status_code,
+                content_type=response.headers.get("Content-Type", ""),
+                headers={name: response[name] for name in _HEADERS_KEPT if name in response},
+                body=response.content,
+            )
+        return response
+
+
+def _begin(tenant_id: int, key: str, fingerprint: bytes) -> int | None:
+    """The new row's id; None when there is one that still counts."""
+    now = timezone.now()
+    AnsweredRequest.objects.filter(tenant=tenant_id, key=key, created_at__lt=now - WINDOW).delete()
+    try:
+        with connection.cursor() as cursor:
+            cursor.execute(_INSERT, (tenant_id, key, fingerprint, now))
+            found = cursor.fetchone()
+    except OperationalError as exc:
+        raise Problem.of(
+            "IDEMPOTENCY_IN_PROGRESS",
+            "the first request with this key is still under way",
+            retry_after_ms=_RETRY_MS,
+        ) from exc
+    return None if found is None else int(found[0])
+
+
+def _answer_again(row: AnsweredRequest, fingerprint: bytes) -> HttpResponse:
+    if bytes(row.fingerprint) != fingerprint:
+        raise Problem.of(
+            "IDEMPOTENCY_KEY_REUSED", "another request was sent under this key: take a new key"
+        )
+    response = HttpResponse(
+        bytes(row.body), status=row.status, content_type=row.content_type or None
+    )
+    for name, value in row.headers.items():
+        response[name] = value
+    response["Idempotency-Replayed"] = "true"
+    return response

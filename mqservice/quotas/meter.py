@@ -1,0 +1,206 @@
+"""What one tenant uses in this process, held against its part of the tenant's limits.
+
+    produce ──▶ check_in, charge_in ───┐
+    receive, push, read ─▶ check_out, charge_out ─▶ [TenantMeter] ──▶ Problem 429, or nothing
+    receive ──▶ admit_poll, dismiss_poll ──┘              │
+    socket ──▶ admit_socket, dismiss_socket               └──▶ RateLimit headers
+
+All of it is arithmetic on this process's own numbers; ``meters.py`` tells it what others use. Used
+on one event loop.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from mqservice.lib.problem import Problem
+from mqservice.quotas.bucket import TokenBucket
+from mqservice.quotas.limits import QuotaLimits
+
+BURST_SECONDS: Final = 1  # a bucket holds what its tenant may use in so long
+_POLL_RETRY_MS: Final = 1_000
+MESSAGES_IN, BYTES_IN, MESSAGES_OUT, BYTES_OUT = range(4)
+RATES: Final = (
+    ("messages-in", "messages_in_per_second"),
+    ("bytes-in", "bytes_in_per_second"),
+    ("messages-out", "messages_out_per_second"),
+    ("bytes-out", "bytes_out_per_second"),
+)
+Headers = list[tuple[bytes, bytes]]
+
+
+class TenantMeter:
+    """See the module's docstring."""
+
+    def __init__(self, limits: QuotaLimits, process_count: int, now_ms: int) -> None:
+        """This process is one of ``process_count``, each of which has an equal part at first."""
+        self.limits = limits
+        self.used_ms = now_ms  # when something was last asked for
+        self.socket_count = 0
+        self.poll_count = 0
+        self.demand = [0.0, 0.0, 0.0, 0.0]  # asked for since ``take_demand``, granted or not
+        parts = equal_parts(limits, process_count)
+        self.buckets = [TokenBucket(part, part * BURST_SECONDS, now_ms) for part in parts]
+        self._in = self.buckets[MESSAGES_IN], self.buckets[BYTES_IN]
+        self._out = self.buckets[MESSAGES_OUT], self.buckets[BYTES_OUT]
+        self._policy_in = _policy(limits, MESSAGES_IN, BYTES_IN)
+        self._policy_out = _policy(limits, MESSAGES_OUT, BYTES_OUT)
+        self.socket_room, self.poll_room = equal_rooms(limits, process_count)
+
+    def share(
+        self, rates: list[float], process_count: int, rooms: tuple[int, int], now_ms: int
+    ) -> None:
+        """From now on this process has these parts of the four rates, per second, and room for so
+        many sockets and polls.
+        """
+        parts = equal_parts(self.limits, process_count)
+        for bucket, rate, part in zip(self.buckets, rates, parts, strict=True):
+            bucket.change(rate, part * BURST_SECONDS, now_ms)
+        self.socket_room, self.poll_room = rooms
+
+    def relimit(self, limits: QuotaLimits) -> None:
+        """The tenant has other limits; ``share`` and the rooms follow."""
+        self.limits = limits
+        self._policy_in = _policy(limits, MESSAGES_IN, BYTES_IN)
+        self._policy_out = _policy(limits, MESSAGES_OUT, BYTES_OUT)
+
+    def take_demand(self) -> list[float]:
+        """What was asked for since the last call: messages and bytes, in and out."""
+        demand, self.demand = self.demand, [0.0, 0.0, 0.0, 0.0]
+        return demand
+
+    # Rates --------------------------------------------------------------------------------------
+
+    def check_in(self, now_ms: int) -> None:
+        """Refuse before any work is done when nothing is left. Raises Problem 429."""
+        self.used_ms = now_ms
+        messages, content = self._in
+        if messages.left(now_ms) <= 0 or content.left(now_ms) <= 0:
+            self.demand[MESSAGES_IN] += 1
+            raise self._too_fast(MESSAGES_IN, stored=False)
+
+    def charge_in(self, message_count: int, byte_count: int, now_ms: int) -> None:
+        """Take what is about to be stored. Raises Problem 429 with nothing taken."""
+        messages, content = self._in
+        demand = self.demand
+        demand[MESSAGES_IN] += message_count
+        demand[BYTES_IN] += byte_count
+        if messages.left(now_ms) <= 0 or content.left(now_ms) <= 0:
+            raise self._too_fast(MESSAGES_IN, stored=False)
+        messages.take(message_count)
+        content.take(byte_count)
+
+    def check_out(self, now_ms: int) -> None:
+        """Refuse to read when nothing is left. Raises Problem 429."""
+        self.used_ms = now_ms
+        if self._out[0].left(now_ms) <= 0 or self._out[1].left(now_ms) <= 0:
+            self.demand[MESSAGES_OUT] += 1
+            raise self._too_fast(MESSAGES_OUT, stored=None)
+
+    def out_wait_ms(self, now_ms: int) -> int:
+        """How long a push has to wait; 0 if it need not."""
+        self.used_ms = now_ms
+        messages, content = self._out
+        if messages.left(now_ms) <= 0 or content.left(now_ms) <= 0:
+            self.demand[MESSAGES_OUT] += 1
+            return max(messages.wait_ms(), content.wait_ms())
+        return 0
+
+    def charge_out(self, message_count: int, byte_count: int) -> None:
+        """Take what was read, which is known only afterwards."""
+        self.demand[MESSAGES_OUT] += message_count
+        self.demand[BYTES_OUT] += byte_count
+        self._out[0].take(message_count)
+        self._out[1].take(byte_count)
+
+    def _too_fast(self, first: int, *, stored: bool | None) -> Problem:
+        spent = [index for index in (first, first + 1) if self.buckets[index].wait_ms()]
+        names = " and ".join(RATES[index][0] for index in spent)
+        limits = ", ".join(
+            f"{getattr(self.limits, RATES[index][1])} {RATES[index][0].partition('-')[0]} a second"
+            for index in spent
+        )
+        return Problem.of(
+            "RATE_LIMITED",
+            f"the tenant's limit of {names} is used up: {limits}",
+            retry_after_ms=max(self.buckets[index].wait_ms() for index in spent),
+            stored=stored,
+        )
+
+    # Things held --------------------------------------------------------------------------------
+
+    def admit_poll(self) -> None:
+        """Count one more receive, until ``dismiss_poll``. Raises Problem 429."""
+        if self.poll_count >= self.poll_room:
+            raise Problem.of(
+                "RATE_LIMITED",
+                f"{self.poll_count} receives of the tenant wait here, "
+                f"{self.limits.parked_poll_count_max} may in all",
+                retry_after_ms=_POLL_RETRY_MS,
+            )
+        self.poll_count += 1
+
+    def dismiss_poll(self) -> None:
+        self.poll_count -= 1
+
+    def admit_socket(self) -> None:
+        """Count one more socket, until ``dismiss_socket``. Raises Problem 429."""
+        if self.socket_count >= self.socket_room:
+            raise Problem.of(
+                "RATE_LIMITED",
+                f"the tenant has {self.socket_count} sockets here, "
+                f"and may have {self.limits.connection_count_max} in all",
+                retry_after_ms=_POLL_RETRY_MS,
+            )
+        self.socket_count += 1
+
+    def dismiss_socket(self) -> None:
+        self.socket_count -= 1
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether forgetting it changes nothing, as far as the buckets knew when last asked."""
+        return not (self.socket_count or self.poll_count)
+
+    # Headers ------------------------------------------------------------------------------------
+
+    def headers_in(self) -> Headers:
+        """``RateLimit-Policy`` and ``RateLimit`` of what is produced, as of the last check."""
+        return [self._policy_in, _state(self._in[0], self._in[1], b"in")]
+
+    def headers_out(self) -> Headers:
+        """The same of what is read."""
+        return [self._policy_out, _state(self._out[0], self._out[1], b"out")]
+
+
+def equal_parts(limits: QuotaLimits, process_count: int) -> list[float]:
+    return [getattr(limits, name) / process_count for _, name in RATES]
+
+
+def equal_rooms(limits: QuotaLimits, process_count: int) -> tuple[int, int]:
+    """For sockets and polls. One at least: a limit below the number of processes cannot be kept."""
+    return (
+        max(1, limits.connection_count_max // process_count),
+        max(1, limits.parked_poll_count_max // process_count),
+    )
+
+
+def _policy(limits: QuotaLimits, messages: int, content: int) -> tuple[bytes, bytes]:
+    (messages_name, messages_limit), (bytes_name, bytes_limit) = RATES[messages], RATES[content]
+    text = (
+        f'"{messages_name}";q={getattr(limits, messages_limit)};w={BURST_SECONDS}, '
+        f'"{bytes_name}";q={getattr(limits, bytes_limit)};qu="content-bytes";w={BURST_SECONDS}'
+    )
+    return b"ratelimit-policy", text.encode()
+
+
+def _state(messages: TokenBucket, content: TokenBucket, way: bytes) -> tuple[bytes, bytes]:
+    """What is left in this process, and in how many seconds all of it is back."""
+    return b"ratelimit", b'"messages-%b";r=%d;t=%d, "bytes-%b";r=%d;t=%d' % (
+        way,
+        messages.whole_left,
+        messages.full_seconds,
+        way,
+        content.whole_left,
+        content.full_seconds,
+    )

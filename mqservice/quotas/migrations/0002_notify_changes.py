@@ -1,0 +1,29 @@
+"""Tell web processes whose limits to read again; ``-`` stands for everybody's."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from django.db import migrations
+
+FORWARD = """
+CREATE FUNCTION mq_notify_quota() RETURNS trigger LANGUAGE plpgsql AS $$
+DECLARE
+    changed quotas_quotarow%ROWTYPE := COALESCE(NEW, OLD);
+BEGIN
+    PERFORM pg_notify('mq_invalidate', 'quota ' || COALESCE(changed.tenant_id::text, '-'));
+    RETURN NULL;
+END $$;
+CREATE TRIGGER mq_notify_quota
+    AFTER INSERT OR UPDATE OR DELETE ON quotas_quotarow
+    FOR EACH ROW EXECUTE FUNCTION mq_notify_quota();
+"""
+BACKWARD = """
+DROP TRIGGER mq_notify_quota ON quotas_quotarow;
+DROP FUNCTION mq_notify_quota();
+"""
+
+
+class Migration(migrations.Migration):
+    dependencies: ClassVar = [("quotas", "0001_initial")]
+    operations: ClassVar = [migrations.RunSQL(FORWARD, BACKWARD)]

@@ -1,0 +1,81 @@
+"""Quotas on the wire of the control plane."""
+
+from __future__ import annotations
+
+from ninja import Schema
+from pydantic import ConfigDict, Field
+
+from mqservice.quotas.limits import QuotaLimits
+
+
+class LimitsOut(Schema):
+    """All limits; those of a rate hold over all web processes together."""
+
+    messages_in_per_second: int
+    bytes_in_per_second: int
+    messages_out_per_second: int
+    bytes_out_per_second: int
+    topic_count_max: int
+    group_count_max: int
+    connection_count_max: int
+    parked_poll_count_max: int
+
+    @classmethod
+    def of(cls, limits: QuotaLimits) -> LimitsOut:
+        return cls(**{name: getattr(limits, name) for name in cls.model_fields})
+
+
+class LimitsIn(Schema):
+    """Limits that the tenant lowers by itself; null takes one back, what is left out stays."""
+
+    model_config = ConfigDict(extra="forbid", strict=False)
+
+    messages_in_per_second: int | None = Field(default=None, strict=True)
+    bytes_in_per_second: int | None = Field(default=None, strict=True)
+    messages_out_per_second: int | None = Field(default=None, strict=True)
+    bytes_out_per_second: int | None = Field(default=None, strict=True)
+    topic_count_max: int | None = Field(default=None, strict=True)
+    group_count_max: int | None = Field(default=None, strict=True)
+    connection_count_max: int | None = Field(default=None, strict=True)
+    parked_poll_count_max: int | None = Field(default=None, strict=True)
+
+    def change(self) -> dict[str, int | None]:
+        """What was given, by name."""
+        return {name: getattr(self, name) for name in self.model_fields_set}
+
+
+class OwnLimitsOut(Schema):
+    """What the tenant has set itself; null: nothing."""
+
+    messages_in_per_second: int | None = None
+    bytes_in_per_second: int | None = None
+    messages_out_per_second: int | None = None
+    bytes_out_per_second: int | None = None
+    topic_count_max: int | None = None
+    group_count_max: int | None = None
+    connection_count_max: int | None = None
+    parked_poll_count_max: int | None = None
+
+
+class UsageOut(Schema):
+    """What is used now. Rates are those of about the last second, refused attempts included; null
+    when this process has not been asked for the tenant lately.
+    """
+
+    messages_in_per_second: int | None = None
+    bytes_in_per_second: int | None = None
+    messages_out_per_second: int | None = None
+    bytes_out_per_second: int | None = None
+    topic_count: int
+    group_count: int
+    connection_count: int | None = None
+    parked_poll_count: int | None = None
+
+
+class QuotasOut(Schema):
+    """``limits`` is what holds: what is granted, or less where ``own`` says so."""
+
+    tenant: str
+    limits: LimitsOut
+    own: OwnLimitsOut
+    usage: UsageOut

@@ -1,0 +1,75 @@
+"""Verbs that change limits, the only writers of their rows; and the refusal of one thing too many.
+
+put_limits ── row ──▶ commit ──▶ NOTIFY ──▶ web processes
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from django.db import transaction
+
+from mqservice.accounts.models import Tenant
+from mqservice.lib.problem import Problem, ProblemItem
+from mqservice.quotas.limits import LIMIT_MAX, LIMIT_MIN, LIMIT_NAMES
+from mqservice.quotas.models import QuotaRow, Source
+from mqservice.quotas.queries import limits_of
+
+
+@transaction.atomic
+def put_limits(
+    tenant: Tenant | None,
+    source: Source,
+    values: Mapping[str, int | None],
+    *,
+    revision: int | None = None,
+) -> QuotaRow:
+    """Say the limits in ``values`` anew; None takes a word back, others stay as they are.
+
+    Args:
+        tenant: None for the default of all tenants, which only the operator sets.
+        revision: refuse with PRECONDITION_FAILED unless the row is in this revision; 0: absent.
+
+    Raises:
+        Problem: ILLEGAL_SETTING with one item for each value out of range, PRECONDITION_FAILED.
+    """
+    faults = [
+        ProblemItem(
+            f"/{name}", "ILLEGAL_SETTING", f"must be in [{LIMIT_MIN}, {LIMIT_MAX}], found {value}"
+        )
+        for name, value in values.items()
+        if value is not None and not LIMIT_MIN <= value <= LIMIT_MAX
+    ]
+    faults += [
+        ProblemItem(f"/{name}", "ILLEGAL_SETTING", "there is no limit of this name")
+        for name in values
+        if name not in LIMIT_NAMES
+    ]
+    if faults:
+        raise Problem.of("ILLEGAL_SETTING", "a limit is out of its range", errors=faults)
+    row, is_new = QuotaRow.objects.select_for_update().get_or_create(
+        tenant=tenant, source=source.value
+    )
+    if revision is not None and revision != (0 if is_new else row.revision):
+        raise Problem.of("PRECONDITION_FAILED", "the limits are not in the revision of If-Match")
+    if is_new or any(getattr(row, name) != value for name, value in values.items()):
+        for name, value in values.items():
+            setattr(row, name, value)
+        row.revision = 1 if is_new else row.revision + 1
+        row.save()
+    return row
+
+
+def require_room(tenant_id: int, limit_name: str, count: int) -> None:
+    """Refuse one more than ``count`` of what ``limit_name`` limits. One query.
+
+    The caller holds a lock that lets nobody count at the same time.
+
+    Raises Problem QUOTA_EXCEEDED.
+    """
+    limit = getattr(limits_of(tenant_id), limit_name)
+    if count >= limit:
+        what = limit_name.removesuffix("_count_max")
+        raise Problem.of(
+            "QUOTA_EXCEEDED", f"the tenant has {count} {what}s, {limit} are allowed: delete some"
+        )

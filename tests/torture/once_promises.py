@@ -1,0 +1,33 @@
+"""What the engine promises of requests that come again; see ``promises.py``."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tests.torture.promise import CRASH, Promise
+from tests.torture.promise import engine_tests as _of
+
+_REST: Final = "tests/mqservice/delivery/test_once.py"
+ONCE: Final = (
+    Promise(
+        "L4",
+        "A message that is sent again under the key of its request is stored once, and answered as "
+        "the first time, for ten minutes: after a kill or a power cut at any moment too, if the "
+        "first was answered; and also when several come together.",
+        (
+            *CRASH,
+            *_of("crash_states", "a_power_cut_inside_recovery_keeps_every_promise"),
+            *_of(
+                "once_puts",
+                "two_that_come_together_are_one",
+                "another_content_under_the_key_is_refused",
+                "a_key_is_known_after_two_kills_without_a_checkpoint_of_its_own",
+                "a_failed_write_of_keys_is_repeated",
+                "memory_is_bounded_and_no_key_goes_before_its_time",
+            ),
+            f"{_REST}::test_a_key_is_known_after_the_engine_and_the_web_process_were_killed",
+            f"{_REST}::test_requests_that_come_together_are_one",
+        ),
+        ("crash_states",),
+    ),
+)
