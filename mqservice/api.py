@@ -6,6 +6,7 @@
 /v1/ns/{ns}/alerts...   alerts.api
 /v1/ns/{ns}/tasks...    tasks.api, with dlq:redrive and dlq:purge of a group
 /v1/ns/{ns}/messages... traces.api
+/v1/keys...             accounts.keys_api
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from ninja import NinjaAPI
 from ninja.errors import HttpError, ValidationError
 
 from mqservice.accounts.access import metadata_unavailable
+from mqservice.accounts.keys_api import router as keys_router
 from mqservice.accounts.rest import authenticate
 from mqservice.alerts.api import router as alerts_router
 from mqservice.groups.api import router as groups_router
@@ -51,6 +53,7 @@ api.add_router("", groups_router)
 api.add_router("", tasks_router)
 api.add_router("", traces_router)
 api.add_router("", alerts_router)
+api.add_router("", keys_router)
 
 
 @api.exception_handler(Problem)

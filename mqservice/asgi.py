@@ -25,6 +25,7 @@ os.environ.setdefault("MQ_PROCESS", "web")
 # Sets Django up; what is imported below has models.
 django_application: Any = get_asgi_application()  # Any: Django types scopes more narrowly
 
+from mqservice.accounts.key_uses import write_uses  # noqa: E402 needs Django set up
 from mqservice.caches import caches, listen  # noqa: E402 needs Django set up
 from mqservice.delivery.context import DeliveryContext, process_context  # noqa: E402 as above
 from mqservice.delivery.http import (  # noqa: E402 as above
@@ -55,7 +56,7 @@ class Application:
         self._open_context = open_context
         self._context: DeliveryContext | None = None
         self._plane: DataPlane | None = None
-        self._listener: asyncio.Task[None] | None = None
+        self._chores: list[asyncio.Task[None]] = []
         # Any: Channels types scopes more narrowly than servers keep to.
         self._socket: Any = DeliveryConsumer.as_asgi(context=self._open)
 
@@ -97,7 +98,8 @@ class Application:
         if self._context is None:
             if self._open_context is None:
                 self._context = process_context()
-                self._listener = asyncio.get_running_loop().create_task(listen(caches))
+                loop = asyncio.get_running_loop()
+                self._chores = [loop.create_task(listen(caches)), loop.create_task(write_uses())]
             else:
                 self._context = self._open_context()
         return self._context
@@ -107,12 +109,13 @@ class Application:
         return self._plane
 
     async def _close(self) -> None:
-        if self._listener is not None:
-            self._listener.cancel()
+        for chore in self._chores:
+            chore.cancel()
             with contextlib.suppress(asyncio.CancelledError):
-                await self._listener
+                await chore
         await close_store()
-        self._context = self._plane = self._listener = None
+        self._context = self._plane = None
+        self._chores = []
 
     async def _live(self, receive: Receive, send: Send) -> None:
         while True:

@@ -15,7 +15,7 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from mqservice.accounts.access import Scope
+from mqservice.accounts.scopes import Kind, Scope
 from mqservice.delivery.context import DeliveryContext
 from mqservice.delivery.decoding import Fault, decode, problem_of
 from mqservice.delivery.http import JSON_TYPE, NDJSON_TYPE, Request, answer, read_body
@@ -156,7 +156,7 @@ async def produce_batch(context: DeliveryContext, request: Request) -> None:
 async def topic_route(context: DeliveryContext, request: Request) -> TopicRoute:
     """The topic of the path, if the key may produce to it."""
     principal, ns, topic = request.principal, request.match.ns, request.match.topic
-    principal.require(Scope.PRODUCE)
+    principal.require(Scope.PRODUCE, Kind.TOPIC, topic)
     if b"idempotency-key" in request.headers:
         # Ignored, it would let clients send again and trust that nothing is stored twice.
         raise Problem.of("BAD_REQUEST", "Idempotency-Key is not supported yet; leave it out")

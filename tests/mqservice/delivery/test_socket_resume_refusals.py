@@ -8,7 +8,8 @@ from dataclasses import replace
 import httpx
 import pytest
 
-from mqservice.accounts.access import Principal, Scope
+from mqservice.accounts.access import Principal
+from mqservice.accounts.scopes import Scope
 from mqservice.store import (
     GroupConfig,
     StoreClient,
