@@ -57,7 +57,7 @@ def _paused(
     namespace = get_namespace(request.auth, ns)
     request.auth.require(Scope.MANAGE, Kind.GROUP, group)
     revision = revision_of(request.headers.get("If-Match"))
-    row = pause_group(namespace, group, is_paused=is_paused, revision=revision)
+    row = pause_group(namespace, group, is_paused=is_paused, revision=revision, by=request.auth)
     response["ETag"] = etag(row.revision)
     return GroupOut.of(row)
 
@@ -84,7 +84,7 @@ def write_group(
     request.auth.require(Scope.MANAGE, Kind.GROUP, group)
     change = read_change(request.body)
     revision = revision_of(request.headers.get("If-Match"))
-    row, is_new = put_group(namespace, group, change, revision=revision)
+    row, is_new = put_group(namespace, group, change, revision=revision, by=request.auth)
     response["ETag"] = etag(row.revision)
     return Status(201 if is_new else 200, GroupOut.of(row))
 
@@ -95,5 +95,5 @@ def remove_group(request: AuthedRequest, ns: str, group: str) -> Status[None]:
     namespace = get_namespace(request.auth, ns)
     request.auth.require(Scope.MANAGE, Kind.GROUP, group)
     revision = revision_of(request.headers.get("If-Match"))
-    delete_group(namespace, group, revision=revision)
+    delete_group(namespace, group, revision=revision, by=request.auth)
     return Status(204, None)

@@ -59,7 +59,7 @@ def write_topic(
     request.auth.require(Scope.MANAGE, Kind.TOPIC, topic)
     change = (settings or TopicIn()).change()
     revision = revision_of(request.headers.get("If-Match"))
-    row, is_new = put_topic(namespace, topic, change, revision=revision)
+    row, is_new = put_topic(namespace, topic, change, revision=revision, by=request.auth)
     response["ETag"] = etag(row.revision)
     return Status(201 if is_new else 200, TopicOut.of(row))
 
@@ -70,5 +70,5 @@ def remove_topic(request: AuthedRequest, ns: str, topic: str) -> Status[None]:
     namespace = get_namespace(request.auth, ns)
     request.auth.require(Scope.MANAGE, Kind.TOPIC, topic)
     revision = revision_of(request.headers.get("If-Match"))
-    delete_topic(namespace, topic, revision=revision)
+    delete_topic(namespace, topic, revision=revision, by=request.auth)
     return Status(204, None)
