@@ -151,11 +151,16 @@ async def _handle(context: DeliveryContext, request: Request) -> RecallHandle:
     namespace, _, topic = handle.topic.partition(ENGINE_SEPARATOR)
     if principal.namespace_named(ns) != namespace:
         raise _unknown()
-    principal.require(Scope.PRODUCE, Kind.TOPIC, topic)
     routes = context.caches.routes
-    route = routes.topic(principal, ns, topic) or await routes.load_topic(principal, ns, topic)
+    try:
+        route = routes.topic(principal, ns, topic) or await routes.load_topic(principal, ns, topic)
+    except Problem as problem:
+        if problem.status == 404:  # another tenant's namespace, or a topic that was deleted
+            raise _unknown() from None
+        raise
     if route.engine_name != handle.topic:
         raise _unknown()
+    principal.require(Scope.PRODUCE, Kind.TOPIC, topic)
     return handle
 
 
