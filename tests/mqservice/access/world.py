@@ -51,6 +51,7 @@ class World:
         self.people = people
         self.credentials: dict[str, dict[str, str]] = {}
         self.names: dict[str, Names] = {}
+        self.application: Application
         self._client: httpx.AsyncClient
 
     @contextlib.asynccontextmanager
@@ -61,7 +62,8 @@ class World:
         context = replace(process_context(), caches=Caches())
         assert isinstance(context.store, AsyncStoreClient)
         await context.store.wait_connected(CONNECT_MS_MAX)
-        transport = httpx.ASGITransport(app=Application(lambda: context))
+        self.application = Application(lambda: context)
+        transport = httpx.ASGITransport(app=self.application)
         # As Django's own test client does: the transaction of the test outlives each request.
         for signal in (request_started, request_finished):
             signal.disconnect(close_old_connections)
