@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
 
 import pytest
 
+from mqservice.delivery.http import Message
 from tests.mqservice.access.test_matrix import DEAD
 from tests.mqservice.access.world import World
 from tests.people import People
@@ -40,21 +40,21 @@ def expected_of(who: str, ns: str) -> int | None:
     return None
 
 
-async def opened(world: World, who: str, ns: str, commands: list[str]) -> list[dict[str, Any]]:
-    """What the service sends over one socket. Any: ASGI messages."""
+async def opened(world: World, who: str, ns: str, commands: list[str]) -> list[Message]:
+    """What the service sends over one socket."""
     headers = [(name.encode(), value.encode()) for name, value in world.credentials[who].items()]
-    scope = {
+    scope: Message = {
         "type": "websocket", "path": "/v1/ws", "query_string": f"ns={ns}".encode(),
         "headers": headers, "subprotocols": [], "client": ("127.0.0.1", 1),
     }  # fmt: skip
-    incoming: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
-    sent: list[dict[str, Any]] = []
+    incoming: asyncio.Queue[Message] = asyncio.Queue()
+    sent: list[Message] = []
     has_answered = asyncio.Event()
     incoming.put_nowait({"type": "websocket.connect"})
     for command in commands:
         incoming.put_nowait({"type": "websocket.receive", "text": command})
 
-    async def send(message: dict[str, Any]) -> None:
+    async def send(message: Message) -> None:
         sent.append(message)
         is_last = message["type"] == "websocket.close" or len(sent) > len(commands)
         if is_last:
@@ -84,7 +84,7 @@ async def test_each_handshake_is_answered_as_written(
     assert wrong == []
 
 
-def close_code(sent: list[dict[str, Any]]) -> int | None:
+def close_code(sent: list[Message]) -> int | None:
     """Of a refusal, which comes right after the handshake is taken."""
     return next((each["code"] for each in sent if each["type"] == "websocket.close"), None)
 
