@@ -22,7 +22,8 @@ async def measure(rounds: int) -> float:
     import django
 
     django.setup()
-    from mqservice.accounts.access import KeyCache, Principal, Scope
+    from mqservice.accounts.access import KeyCache, Principal
+    from mqservice.accounts.scopes import Scope
     from mqservice.caches import RouteCache, RouteKey
     from mqservice.groups.routes import GroupRoute
     from mqservice.lib.api_keys import generate_api_key

@@ -17,7 +17,7 @@ def main(name: str, messages_in_per_second: int) -> None:
     import django
 
     django.setup()
-    from mqservice.accounts.access import Scope
+    from mqservice.accounts.scopes import Scope
     from mqservice.accounts.services import (
         create_api_key,
         get_or_create_namespace,

@@ -7,6 +7,9 @@
 /v1/ns/{ns}/tasks...    tasks.api, with dlq:redrive and dlq:purge of a group
 /v1/ns/{ns}/messages... traces.api
 /v1/quotas              quotas.api
+/v1/keys...             accounts.keys_api
+/v1/namespaces..., /v1/members..., /v1/invitations...   accounts.people_api
+/v1/audit               accounts.audit_api
 """
 
 from __future__ import annotations
@@ -21,6 +24,9 @@ from ninja.errors import HttpError, ValidationError
 from ninja.operation import Operation
 
 from mqservice.accounts.access import metadata_unavailable
+from mqservice.accounts.audit_api import router as audit_router
+from mqservice.accounts.keys_api import router as keys_router
+from mqservice.accounts.people_api import router as people_router
 from mqservice.accounts.rest import authenticate
 from mqservice.alerts.api import router as alerts_router
 from mqservice.groups.api import router as groups_router
@@ -64,6 +70,9 @@ api.add_router("", tasks_router)
 api.add_router("", traces_router)
 api.add_router("", alerts_router)
 api.add_router("", quotas_router)
+api.add_router("", keys_router)
+api.add_router("", people_router)
+api.add_router("", audit_router)
 
 
 @api.exception_handler(Problem)

@@ -25,6 +25,7 @@ os.environ.setdefault("MQ_PROCESS", "web")
 # Sets Django up; what is imported below has models.
 django_application: Any = get_asgi_application()  # Any: Django types scopes more narrowly
 
+from mqservice.accounts.key_uses import write_uses  # noqa: E402 needs Django set up
 from mqservice.caches import caches, listen  # noqa: E402 needs Django set up
 from mqservice.delivery.context import DeliveryContext, process_context  # noqa: E402 as above
 from mqservice.delivery.http import (  # noqa: E402 as above
@@ -56,8 +57,7 @@ class Application:
         self._open_context = open_context
         self._context: DeliveryContext | None = None
         self._plane: DataPlane | None = None
-        self._listener: asyncio.Task[None] | None = None
-        self._metering: asyncio.Task[None] | None = None
+        self._chores: list[asyncio.Task[None]] = []
         # Any: Channels types scopes more narrowly than servers keep to.
         self._socket: Any = DeliveryConsumer.as_asgi(context=self._open)
 
@@ -100,8 +100,8 @@ class Application:
             if self._open_context is None:
                 self._context = process_context()
                 loop = asyncio.get_running_loop()
-                self._listener = loop.create_task(listen(caches))
-                self._metering = loop.create_task(self._context.meters.run())
+                work = listen(caches), write_uses(), self._context.meters.run()
+                self._chores = [loop.create_task(each) for each in work]
                 set_process_meters(self._context.meters)
             else:
                 self._context = self._open_context()
@@ -113,13 +113,13 @@ class Application:
 
     async def _close(self) -> None:
         set_process_meters(None)
-        for task in (self._listener, self._metering):
-            if task is not None:
-                task.cancel()
-                with contextlib.suppress(asyncio.CancelledError):
-                    await task
+        for chore in self._chores:
+            chore.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await chore
         await close_store()
-        self._context = self._plane = self._listener = self._metering = None
+        self._context = self._plane = None
+        self._chores = []
 
     async def _live(self, receive: Receive, send: Send) -> None:
         while True:

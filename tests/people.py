@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from mqservice.accounts.access import Scope
 from mqservice.accounts.models import Namespace, Role, Tenant, User
+from mqservice.accounts.roles import permits_scope
+from mqservice.accounts.scopes import Scope
 from mqservice.accounts.services import (
     create_api_key,
     get_or_create_namespace,
@@ -22,7 +23,9 @@ PASSWORD = "correct horse battery"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class People:
-    """Texts of API keys beside the rows. ``acme_key`` may do everything in namespace acme."""
+    """Texts of API keys beside the rows. ``acme_key`` may do everything in namespace acme that a
+    developer may; the keys of roles are good for all of their tenant.
+    """
 
     acme: Namespace
     rival: Namespace
@@ -31,7 +34,11 @@ class People:
     charlie: User
     acme_key: str
     acme_reader_key: str
+    acme_viewer_key: str
+    acme_admin_key: str
+    acme_owner_key: str
     rival_key: str
+    rival_owner_key: str
 
 
 def create_people() -> People:
@@ -49,6 +56,10 @@ def create_people() -> People:
         acme_reader_key=create_api_key(
             acme_tenant, name="reader", scopes=[Scope.CONSUME], namespace=acme
         )[1],
+        acme_viewer_key=_role_key(acme_tenant, Role.VIEWER),
+        acme_admin_key=_role_key(acme_tenant, Role.ADMIN),
+        acme_owner_key=_role_key(acme_tenant, Role.OWNER),
+        rival_owner_key=_role_key(rival_tenant, Role.OWNER),
         rival_key=create_api_key(rival_tenant, name="all", scopes=Scope, namespace=rival)[1],
     )
 
@@ -56,6 +67,12 @@ def create_people() -> People:
 def bearer(key: str) -> bytes:
     """The Authorization header of a key, as the data plane sees it."""
     return b"Bearer " + key.encode()
+
+
+def _role_key(tenant: Tenant, role: Role) -> str:
+    """A key for all of the tenant with all that its role allows."""
+    scopes = [scope for scope in Scope if permits_scope(role, scope)]
+    return create_api_key(tenant, name=role.value, scopes=scopes, role=role)[1]
 
 
 def _user(name: str, tenant: Tenant, role: Role) -> User:

@@ -4,6 +4,7 @@
                                   │ miss
                                   ▼
                              KeyCache.load ──▶ one query, one MAC ──▶ Principal, or 401
+    row changed ──▶ KeyCache.drop_key ──▶ KeyWatch ──▶ open sockets and parked polls of the key
 
 A tenant comes from the credential alone, never from a path or a body: every later look-up starts
 from ``Principal.tenant_id``, so what belongs to somebody else cannot be told from what does not
@@ -12,19 +13,27 @@ exist.
 
 from __future__ import annotations
 
-import enum
 import hashlib
 import hmac
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
-from datetime import timedelta
+from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Final
 
 from django.conf import settings
-from django.db.models import Q
 from django.utils import timezone
 
-from mqservice.accounts.models import ApiKey
+from mqservice.accounts.key_uses import uses
+from mqservice.accounts.key_watch import KeyWatch
+from mqservice.accounts.models import ApiKey, Role
+from mqservice.accounts.roles import (
+    ACCOUNT_WIDE,
+    PERMISSIONS,
+    TENANT_WIDE,
+    Permission,
+    permits_scope,
+)
+from mqservice.accounts.scopes import Grant, Kind, Scope, parse_grants
 from mqservice.lib.api_keys import ApiKeyText, parse_api_key
 from mqservice.lib.clock import Clock, SystemClock
 from mqservice.lib.lookup_cache import CacheLimits, LookupCache, LookupUnavailable
@@ -34,22 +43,18 @@ from mqservice.lib.signing import derive_key
 from mqservice.lib.timestamps import datetime_ms
 
 PEPPER_VERSION: Final = 1
-LAST_USED_STEP: Final = timedelta(minutes=1)
 HEADER_BYTES_MAX: Final = 256
+DECISIONS_MAX: Final = 1_000  # remembered of one key
 _NO_MAC: Final = bytes(32)
-
-
-class Scope(enum.StrEnum):
-    """What a key may do inside its namespaces."""
-
-    PRODUCE = "produce"
-    CONSUME = "consume"
-    MANAGE = "manage"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Principal:
-    """Who asks. ``namespace`` is set when the key is bound to one; None means all of the tenant."""
+    """Who asks. ``namespace`` is set when the key is bound to one; None means all of the tenant.
+
+    ``scopes`` hold for every topic and group, ``grants`` for those of their patterns. Both are
+    already cut down to what ``role`` allows.
+    """
 
     key_id: str
     tenant_id: int
@@ -57,7 +62,21 @@ class Principal:
     namespace_id: int | None
     namespace: str | None
     scopes: frozenset[Scope]
+    grants: tuple[Grant, ...] = ()
+    role: Role = Role.DEVELOPER
     expires_at_ms: int | None = None
+    _decisions: dict[tuple[Scope, Kind, str], bool] = field(
+        default_factory=dict, compare=False, repr=False
+    )
+
+    @property
+    def all_grants(self) -> tuple[Grant, ...]:
+        return (*(Grant(scope=scope) for scope in self.scopes), *self.grants)
+
+    @property
+    def actor(self) -> str:
+        """The name that the audit knows it by."""
+        return f"key:{self.key_id}"
 
     def namespace_named(self, ns: str) -> str | None:
         """The namespace a path means by ``ns``, or None when it is none of this key's."""
@@ -65,10 +84,60 @@ class Principal:
             return self.namespace
         return ns if self.namespace is None else None
 
-    def require(self, scope: Scope) -> None:
-        """Refuse with 403 unless the key has ``scope``."""
-        if scope not in self.scopes:
-            raise Problem.of("FORBIDDEN", f"this key does not have the scope {scope.value}")
+    def allows(self, scope: Scope, kind: Kind, name: str) -> bool:
+        """Whether it may do ``scope`` to this topic or group, which need not exist."""
+        return scope in self.scopes or (bool(self.grants) and self._decide(scope, kind, name))
+
+    def require(self, scope: Scope, kind: Kind | None = None, name: str = "") -> None:
+        """Refuse with 403 unless the key has ``scope``, for this topic or group or for all.
+
+        A key without patterns costs one look into a set, one with them a dict hit.
+        """
+        if scope in self.scopes:
+            return
+        if kind is not None and self.grants:
+            if self._decide(scope, kind, name):
+                return
+            where = f" for the {kind.value} {name}"
+        else:
+            where = " for all topics and groups" if self.grants else ""
+        raise Problem.of("FORBIDDEN", f"this key does not have the scope {scope.value}{where}")
+
+    def require_somewhere(self, scope: Scope) -> None:
+        """Refuse with 403 unless the key has ``scope`` for something at least."""
+        if scope in self.scopes or any(grant.scope is scope for grant in self.grants):
+            return
+        raise Problem.of("FORBIDDEN", f"this key does not have the scope {scope.value}")
+
+    def permits(self, permission: Permission) -> bool:
+        """Whether ``require_permission`` would let it pass."""
+        if permission not in PERMISSIONS[self.role]:
+            return False
+        if permission in ACCOUNT_WIDE and Scope.MANAGE not in self.scopes:
+            return False
+        return permission not in TENANT_WIDE or self.namespace is None
+
+    def require_permission(self, permission: Permission) -> None:
+        """Refuse with 403 unless role, scopes and namespace of the key allow it."""
+        if self.permits(permission):
+            return
+        if permission not in PERMISSIONS[self.role]:
+            why = f"the role {self.role.value} does not have it"
+        elif permission in TENANT_WIDE and self.namespace is not None:
+            why = f"the key is bound to the namespace {self.namespace}"
+        else:
+            why = "the key does not have the scope manage for all topics and groups"
+        raise Problem.of("FORBIDDEN", f"this needs the permission {permission.value}; {why}")
+
+    def _decide(self, scope: Scope, kind: Kind, name: str) -> bool:
+        question = scope, kind, name
+        decided = self._decisions.get(question)
+        if decided is None:
+            decided = any(grant.allows(scope, kind, name) for grant in self.grants)
+            if len(self._decisions) >= DECISIONS_MAX:
+                self._decisions.clear()
+            self._decisions[question] = decided
+        return decided
 
 
 def secret_mac(key: ApiKeyText) -> bytes:
@@ -78,7 +147,7 @@ def secret_mac(key: ApiKeyText) -> bytes:
 
 
 def find_principal(authorization: bytes) -> Principal | None:
-    """Whose header this is, or None. One query, and at most one write a minute and key."""
+    """Whose header this is, or None. One query; that the key was used is noted in memory."""
     key = _bearer(authorization)
     if key is None:
         return None
@@ -86,24 +155,36 @@ def find_principal(authorization: bytes) -> Principal | None:
         ApiKey.objects.select_related("tenant", "namespace").filter(public_id=key.public_id).first()
     )
     mac = secret_mac(key)  # before looking at the row: an unknown id costs the same work
-    if not hmac.compare_digest(mac, _NO_MAC if row is None else bytes(row.secret_mac)):
-        return None
-    assert row is not None, "no MAC is all zeros"
     now = timezone.now()
-    if row.revoked_at is not None or (row.expires_at is not None and row.expires_at <= now):
+    is_present = hmac.compare_digest(mac, _NO_MAC if row is None else bytes(row.secret_mac))
+    previous = None if row is None else row.previous_mac
+    is_previous = hmac.compare_digest(mac, _NO_MAC if previous is None else bytes(previous))
+    if row is None or not (is_present or is_previous) or row.revoked_at is not None:
         return None
-    ApiKey.objects.filter(
-        Q(last_used_at=None) | Q(last_used_at__lt=now - LAST_USED_STEP), pk=row.pk
-    ).update(last_used_at=now)
+    ends = _end_of(row, is_present=is_present)
+    if ends is not None and ends <= now:
+        return None
+    uses.note(row.public_id, now)
+    role = Role(row.role)
+    grants = [grant for grant in parse_grants(row.scopes) if permits_scope(role, grant.scope)]
     return Principal(
         key_id=row.public_id,
         tenant_id=row.tenant_id,
         tenant=row.tenant.name,
         namespace_id=row.namespace_id,
         namespace=None if row.namespace is None else row.namespace.name,
-        scopes=frozenset(Scope(scope) for scope in row.scopes),
-        expires_at_ms=None if row.expires_at is None else datetime_ms(row.expires_at),
+        scopes=frozenset(grant.scope for grant in grants if grant.is_whole),
+        grants=tuple(grant for grant in grants if not grant.is_whole),
+        role=role,
+        expires_at_ms=None if ends is None else datetime_ms(ends),
     )
+
+
+def _end_of(row: ApiKey, *, is_present: bool) -> datetime | None:
+    """Until when the secret is good: the key's end, or that of the former secret before it."""
+    if is_present or row.previous_until is None:
+        return row.expires_at
+    return row.previous_until if row.expires_at is None else min(row.previous_until, row.expires_at)
 
 
 def unauthenticated() -> Problem:
@@ -136,7 +217,12 @@ class KeyCache:
             find, life_ms=self._life_ms, limits=limits, clock=self._clock
         )
         self.cached: Callable[[bytes], Principal | None] = self._cache.get
-        self.clear = self._cache.clear
+        self.watch = KeyWatch(self.load)
+
+    def clear(self) -> None:
+        """Forget all keys, and ask again for those that are watched."""
+        self._cache.clear()
+        self.watch.changed(None)
 
     async def load(self, authorization: bytes) -> Principal:
         """Raises Problem: 401 for anything but a valid key, 503 when nobody can know."""
@@ -153,8 +239,9 @@ class KeyCache:
         return principal
 
     def drop_key(self, public_id: str) -> None:
-        """Forget one key: it was revoked, changed or created."""
+        """Forget one key: it was revoked, changed or created. Ask again if it is watched."""
         self._cache.drop_where(lambda principal: principal.key_id == public_id)
+        self.watch.changed(public_id)
 
     def _life_ms(self, principal: Principal) -> int | None:
         if principal.expires_at_ms is None:

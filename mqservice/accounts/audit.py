@@ -1,21 +1,28 @@
 """The audit: one row for each thing done that somebody may ask about later.
 
-service of any app ── who, what, to which thing ──▶ [record] ──▶ accounts_auditentry
+service of any app ── who, what, to which thing, before, after ──▶ [record] ──▶ accounts_auditentry
+
+Rows hold settings, never secrets and never bodies of messages. The row is written in the
+transaction of the change: either both are there or none.
 """
 
 from __future__ import annotations
 
 import enum
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from typing import Final
 
-from django.db import DatabaseError
+from django.db import DatabaseError, models
 
 from mqservice.accounts.access import Principal
-from mqservice.accounts.models import AuditEntry, Namespace
-from mqservice.lib.json_logs import request_id_var
+from mqservice.accounts.models import AuditEntry, Namespace, Tenant
+from mqservice.lib.json_logs import client_address_var, request_id_var
 
 log = logging.getLogger(__name__)
+
+SERVICE_ACTOR: Final = "service"  # what nobody asked for: the demo's first steps, commands
+Settings = Mapping[str, object]
 
 
 class Outcome(enum.StrEnum):
@@ -26,24 +33,40 @@ class Outcome(enum.StrEnum):
 
 
 def record(
-    principal: Principal,
-    namespace: Namespace,
+    principal: Principal | str | None,
+    namespace: Namespace | Tenant,
     action: str,
     target: str,
-    details: Mapping[str, object],
+    details: Settings | None = None,
     *,
+    before: Settings | None = None,
+    after: Settings | None = None,
     outcome: Outcome = Outcome.DONE,
 ) -> AuditEntry:
-    """One insert, in the caller's transaction. Where it fails, the log tells all of it instead."""
+    """One insert, in the caller's transaction. Where it fails, the log tells all of it instead.
+
+    Args:
+        principal: who did it; an actor's name such as ``user:alice``; None: the service itself.
+        namespace: where; the tenant for what concerns all of it.
+        before, after: of the settings that became different; None: there were, or are, none.
+    """
+    if isinstance(principal, Principal):
+        actor = principal.actor
+    else:
+        actor = principal or SERVICE_ACTOR
+    is_everywhere = isinstance(namespace, Tenant)
     try:
         return AuditEntry.objects.create(
-            tenant_id=namespace.tenant_id,
-            actor=f"key:{principal.key_id}",
+            tenant_id=namespace.pk if isinstance(namespace, Tenant) else namespace.tenant_id,
+            actor=actor,
+            address=client_address_var.get(),
             action=action,
-            namespace=namespace.name,
+            namespace="" if is_everywhere else namespace.name,
             target=target,
             outcome=outcome.value,
-            details=dict(details),
+            details=dict(details or {}),
+            before=None if before is None else dict(before),
+            after=None if after is None else dict(after),
             request_id=request_id_var.get() or "",
         )
     except DatabaseError:
@@ -51,12 +74,32 @@ def record(
             "Not audited",
             extra={
                 "action": "audit_lost",
-                "actor": principal.key_id,
+                "actor": actor,
                 "audited": action,
                 "namespace": namespace.name,
                 "target": target,
                 "outcome": outcome.value,
-                "details": dict(details),
+                "details": dict(details or {}),
+                "before": before,
+                "after": after,
             },
         )
         raise
+
+
+def settings_of(row: models.Model, names: Iterable[str]) -> dict[str, object]:
+    """Values of a row's fields as the audit keeps them; each has to be fit for JSON."""
+    return {name: getattr(row, name) for name in names}
+
+
+def difference(
+    before: Settings | None, after: Settings | None
+) -> tuple[dict[str, object] | None, dict[str, object] | None]:
+    """Both sides of what became different; all of the one side where there is no other."""
+    if before is None or after is None:
+        return (
+            None if before is None else dict(before),
+            None if after is None else dict(after),
+        )
+    changed = [name for name in after if before.get(name) != after[name]]
+    return {name: before.get(name) for name in changed}, {name: after[name] for name in changed}

@@ -2,6 +2,7 @@
 
     User ── Member(role) ──▶ Tenant ──▶ Namespace ◀── topics, groups
                                 ├─────▶ ApiKey (bound to one namespace, or to all of the tenant)
+                                ├─────▶ Invitation (becomes a Member)
                                 └─────▶ AuditEntry
 
 A namespace's name is unique in the whole service, because it is the prefix of the engine's names.
@@ -16,6 +17,7 @@ from django.contrib.auth.models import AbstractUser
 from django.contrib.postgres.fields import ArrayField
 from django.db import models
 
+from mqservice.accounts.scopes import SCOPE_CHARS_MAX, SCOPES_MAX
 from mqservice.lib.names import NAME_CHARS_MAX
 
 
@@ -61,6 +63,7 @@ class Member(models.Model):
         settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="memberships"
     )
     role = models.CharField(max_length=16, choices=[(role.value, role.value) for role in Role])
+    revision = models.PositiveIntegerField(default=1)
     created_at = models.DateTimeField(auto_now_add=True)
 
     class Meta:
@@ -78,7 +81,9 @@ class Member(models.Model):
 class ApiKey(models.Model):
     """A machine's credential. The secret itself is nowhere: only its MAC and last four characters.
 
-    ``last_used_at`` is coarse, so that a busy key does not cost a write a request.
+    The ``previous`` secret is as good as the present one until ``previous_until``, so that who uses
+    it can change over. ``scopes`` are texts of ``scopes.py``. ``last_used_at`` is coarse, so that a
+    busy key does not cost a write a request.
     """
 
     tenant = models.ForeignKey(Tenant, on_delete=models.CASCADE, related_name="api_keys")
@@ -90,10 +95,20 @@ class ApiKey(models.Model):
     secret_mac = models.BinaryField(max_length=32)
     pepper_version = models.PositiveSmallIntegerField()
     last4 = models.CharField(max_length=4)
-    scopes = ArrayField(models.CharField(max_length=16), size=8)
+    previous_mac = models.BinaryField(max_length=32, null=True, blank=True)
+    previous_last4 = models.CharField(max_length=4, default="", blank=True)
+    previous_until = models.DateTimeField(null=True, blank=True)
+    role = models.CharField(
+        max_length=16,
+        choices=[(role.value, role.value) for role in Role],
+        default=Role.DEVELOPER.value,
+    )
+    scopes = ArrayField(models.CharField(max_length=SCOPE_CHARS_MAX), size=SCOPES_MAX)
+    revision = models.PositiveIntegerField(default=1)
     created_by = models.ForeignKey(
         settings.AUTH_USER_MODEL, on_delete=models.SET_NULL, null=True, related_name="+"
     )
+    creator = models.CharField(max_length=200, default="", blank=True)  # as the audit's actor
     created_at = models.DateTimeField(auto_now_add=True)
     expires_at = models.DateTimeField(null=True, blank=True)
     revoked_at = models.DateTimeField(null=True, blank=True)
@@ -101,29 +116,73 @@ class ApiKey(models.Model):
 
     class Meta:
         indexes = (models.Index(fields=["tenant", "created_at"], name="apikey_tenant_created"),)
+        constraints = (
+            models.CheckConstraint(
+                condition=models.Q(role__in=[role.value for role in Role]), name="apikey_role_known"
+            ),
+        )
 
     def __str__(self) -> str:
         return f"{self.public_id} ({self.name})"
 
 
+class Invitation(models.Model):
+    """A place in a tenant for whoever brings the token, of which only a MAC is kept.
+
+    It is good once, until ``expires_at``, unless it is withdrawn (``revoked_at``) before.
+    """
+
+    tenant = models.ForeignKey(Tenant, on_delete=models.CASCADE, related_name="invitations")
+    public_id = models.CharField(max_length=32, unique=True)
+    email = models.EmailField(max_length=254)
+    role = models.CharField(max_length=16, choices=[(role.value, role.value) for role in Role])
+    token_mac = models.BinaryField(max_length=32)
+    attempt_count = models.PositiveSmallIntegerField(default=0)  # with the right token, in vain
+    inviter = models.CharField(max_length=200)  # as the audit's actor
+    created_at = models.DateTimeField(auto_now_add=True)
+    expires_at = models.DateTimeField()
+    accepted_at = models.DateTimeField(null=True, blank=True)
+    revoked_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        indexes = (models.Index(fields=["tenant", "public_id"], name="invitation_tenant_id"),)
+        constraints = (
+            models.CheckConstraint(
+                condition=models.Q(role__in=[role.value for role in Role]),
+                name="invitation_role_known",
+            ),
+        )
+
+    def __str__(self) -> str:
+        return f"{self.public_id} to be {self.role}"
+
+
 class AuditEntry(models.Model):
     """Who did what to which thing; the database lets nobody change or delete a row.
 
-    Names are texts, so that an entry outlives what it tells of.
+    Names are texts, so that an entry outlives what it tells of. ``before`` and ``after`` are the
+    settings that became different, null where there were or are none. ``namespace`` is empty for
+    what concerns all of the tenant.
     """
 
     tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT, related_name="audit_entries")
     at = models.DateTimeField(auto_now_add=True)
-    actor = models.CharField(max_length=80)  # such as ``key:`` and its public id
+    actor = models.CharField(max_length=200)  # such as ``key:`` and its public id
+    address = models.CharField(max_length=45, default="")  # of who asked; empty for the service
     action = models.CharField(max_length=40)  # noun.verb
     namespace = models.CharField(max_length=NAME_CHARS_MAX)
     target = models.CharField(max_length=200)  # such as ``groups/billing``
     outcome = models.CharField(max_length=16)  # done, or unknown when nobody could tell
     details = models.JSONField()
+    before = models.JSONField(null=True)
+    after = models.JSONField(null=True)
     request_id = models.CharField(max_length=80)
 
     class Meta:
-        indexes = (models.Index(fields=["tenant", "at"], name="audit_tenant_at"),)
+        indexes = (
+            models.Index(fields=["tenant", "at"], name="audit_tenant_at"),
+            models.Index(fields=["tenant", "id"], name="audit_tenant_id"),
+        )
 
     def __str__(self) -> str:
         return f"{self.actor} {self.action} {self.target}"

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from mqservice.accounts.access import Principal
-from mqservice.accounts.models import Namespace, User
-from mqservice.lib.problem import Problem
+from django.db.models import QuerySet
+from django.utils import timezone
 
-NAMESPACES_MAX = 1_000
+from mqservice.accounts.access import Principal
+from mqservice.accounts.limits import NAMESPACES_MAX, PAGE_MAX
+from mqservice.accounts.models import ApiKey, Invitation, Member, Namespace, User
+from mqservice.lib.problem import Problem
 
 
 def get_namespace(principal: Principal, ns: str) -> Namespace:
@@ -24,3 +26,70 @@ def namespaces_of(user: User) -> list[Namespace]:
     """Namespaces of all tenants the user is a member of, by name. One query."""
     mine = Namespace.objects.filter(tenant__members__user=user).select_related("tenant")
     return list(mine.order_by("name")[:NAMESPACES_MAX])
+
+
+def keys_seen_by(principal: Principal) -> QuerySet[ApiKey]:
+    """All keys of the tenant, or of the namespace that ``principal`` is bound to."""
+    rows = ApiKey.objects.filter(tenant_id=principal.tenant_id)
+    if principal.namespace_id is not None:
+        rows = rows.filter(namespace_id=principal.namespace_id)
+    return rows.select_related("tenant", "namespace")
+
+
+def keys_after(principal: Principal, *, after: str, limit: int = PAGE_MAX) -> list[ApiKey]:
+    """Keys by their ids, from the one after ``after`` on. One query."""
+    rows = keys_seen_by(principal).filter(public_id__gt=after).order_by("public_id")
+    return list(rows[: min(limit, PAGE_MAX)])
+
+
+def get_key(principal: Principal, public_id: str) -> ApiKey:
+    """Raises Problem KEY_NOT_FOUND for absent and foreign alike. One query."""
+    row = keys_seen_by(principal).filter(public_id=public_id).first()
+    if row is None:
+        raise Problem.of("KEY_NOT_FOUND", f"there is no key {public_id}")
+    return row
+
+
+def namespaces_seen_by(principal: Principal, *, after: str, limit: int) -> list[Namespace]:
+    """Of the tenant by name, or the one that ``principal`` is bound to. One query."""
+    rows = Namespace.objects.filter(tenant_id=principal.tenant_id, name__gt=after)
+    if principal.namespace_id is not None:
+        rows = rows.filter(pk=principal.namespace_id)
+    return list(rows.order_by("name")[: min(limit, PAGE_MAX)])
+
+
+def members_of(principal: Principal) -> QuerySet[Member]:
+    return Member.objects.filter(tenant_id=principal.tenant_id).select_related("user")
+
+
+def members_after(principal: Principal, *, after: str, limit: int = PAGE_MAX) -> list[Member]:
+    """Members by user name, from the one after ``after`` on. One query."""
+    rows = members_of(principal).filter(user__username__gt=after).order_by("user__username")
+    return list(rows[: min(limit, PAGE_MAX)])
+
+
+def get_member(principal: Principal, username: str) -> Member:
+    """Raises Problem MEMBER_NOT_FOUND for absent and foreign alike. One query."""
+    member = members_of(principal).filter(user__username=username).first()
+    if member is None:
+        raise Problem.of("MEMBER_NOT_FOUND", f"there is no member {username}")
+    return member
+
+
+def open_invitations(rows: QuerySet[Invitation]) -> QuerySet[Invitation]:
+    """Those of ``rows`` whose tokens are good now."""
+    return rows.filter(accepted_at=None, revoked_at=None, expires_at__gt=timezone.now())
+
+
+def invitations_after(
+    principal: Principal, *, after: str, limit: int = PAGE_MAX
+) -> list[Invitation]:
+    """Invitations by their ids, from the one after ``after`` on. One query."""
+    rows = Invitation.objects.filter(tenant_id=principal.tenant_id, public_id__gt=after)
+    return list(rows.order_by("public_id")[: min(limit, PAGE_MAX)])
+
+
+def find_invitation_of(principal: Principal, public_id: str) -> Invitation | None:
+    """One query."""
+    rows = Invitation.objects.filter(tenant_id=principal.tenant_id, public_id=public_id)
+    return rows.first()

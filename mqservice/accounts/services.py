@@ -8,8 +8,9 @@ from datetime import datetime
 from django.db import transaction
 from django.utils import timezone
 
-from mqservice.accounts.access import PEPPER_VERSION, Scope, secret_mac
+from mqservice.accounts.access import PEPPER_VERSION, secret_mac
 from mqservice.accounts.models import ApiKey, Member, Namespace, Role, Tenant, User
+from mqservice.accounts.scopes import parse_grants
 from mqservice.lib.api_keys import generate_api_key, parse_api_key
 from mqservice.lib.names import name_fault
 from mqservice.lib.problem import Problem
@@ -42,15 +43,19 @@ def create_api_key(
     tenant: Tenant,
     *,
     name: str,
-    scopes: Iterable[Scope],
+    scopes: Iterable[str],
+    role: Role = Role.DEVELOPER,
     namespace: Namespace | None = None,
     expires_at: datetime | None = None,
     created_by: User | None = None,
+    creator: str = "",
     text: str | None = None,
 ) -> tuple[ApiKey, str]:
     """A new key and its text, which exists nowhere afterwards.
 
     Args:
+        scopes: texts of ``scopes.py``; what ``role`` does not allow has no effect.
+        creator: as the audit names who asked for it.
         text: the key to take instead of a random one; must be of ``generate_api_key``'s form.
     """
     assert namespace is None or namespace.tenant_id == tenant.pk, "a namespace of another tenant"
@@ -66,9 +71,11 @@ def create_api_key(
         secret_mac=secret_mac(key),
         pepper_version=PEPPER_VERSION,
         last4=key.last4,
-        scopes=sorted(scope.value for scope in set(scopes)),
+        scopes=[grant.text for grant in parse_grants(scopes)],
+        role=role.value,
         expires_at=expires_at,
         created_by=created_by,
+        creator=creator,
     )
     return row, text
 

@@ -8,9 +8,9 @@ from django.http import HttpResponse
 from ninja import Router, Status
 from pydantic import Field
 
-from mqservice.accounts.access import Scope
 from mqservice.accounts.queries import get_namespace
 from mqservice.accounts.rest import AuthedRequest
+from mqservice.accounts.scopes import Scope
 from mqservice.alerts.limits import PAGE_MAX
 from mqservice.alerts.queries import events_of, get_rule, rules_of
 from mqservice.alerts.schemas import (

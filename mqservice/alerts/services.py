@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from urllib.parse import urlsplit
 
 from django.db import transaction
 
 from mqservice.accounts.access import Principal
-from mqservice.accounts.audit import record
+from mqservice.accounts.audit import difference, record, settings_of
 from mqservice.accounts.models import Namespace
 from mqservice.alerts.limits import RULES_MAX
 from mqservice.alerts.models import (
@@ -25,6 +26,9 @@ from mqservice.lib.problem import Problem, ProblemItem
 
 _TOPIC_KINDS = (AlertKind.LAG, AlertKind.OLDEST_AGE)
 _SUBJECT = ("kind", "group_name", "topic")
+_SETTINGS = (
+    *_SUBJECT, "threshold", "for_ms", "window_ms", "is_enabled", "emails", "webhook_url",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,6 +90,7 @@ def put_rule(
         _refuse_missing(change)
         rule = AlertRule(namespace=namespace, name=name)
     had_webhook = bool(rule.webhook_url)
+    before = None if is_new else _audited(rule)
     changed = _apply(change, rule)
     _refuse_unfit(rule)
     is_secret_new = bool(rule.webhook_url) and (change.is_secret_new or not had_webhook)
@@ -100,13 +105,9 @@ def put_rule(
         rule.save()
         if not rule.is_enabled and rule.state == AlertState.FIRING:
             _end(rule, clock.now_ms())
-        record(
-            principal,
-            namespace,
-            "alert.put",
-            f"alerts/{name}",
-            {"kind": rule.kind, "changed": sorted(changed), "secret": is_secret_new},
-        )
+        old, new = difference(before, _audited(rule))
+        details = {"kind": rule.kind, "changed": sorted(changed), "secret": is_secret_new}
+        record(principal, namespace, "alert.put", f"alerts/{name}", details, before=old, after=new)
     rule.namespace = namespace
     return Put(rule=rule, is_new=is_new, secret=rule.webhook_secret if is_secret_new else None)
 
@@ -122,16 +123,23 @@ def delete_rule(
     Namespace.objects.select_for_update().get(pk=namespace.pk)
     rule = get_rule(namespace, name)
     _refuse_other_revision(rule, revision)
+    before = _audited(rule)
     rule.delete()
-    record(principal, namespace, "alert.delete", f"alerts/{name}", {"kind": rule.kind})
+    details = {"kind": rule.kind}
+    record(principal, namespace, "alert.delete", f"alerts/{name}", details, before=before)
+
+
+def _audited(rule: AlertRule) -> dict[str, object]:
+    """Its settings without what a webhook's URL may carry as a secret, its path and query."""
+    url = urlsplit(rule.webhook_url)
+    shown = f"{url.scheme}://{url.netloc}/…" if rule.webhook_url else ""
+    return settings_of(rule, _SETTINGS) | {"webhook_url": shown}
 
 
 def _apply(change: RuleChange, rule: AlertRule) -> set[str]:
     """Set what ``change`` gives; the fields that became different."""
     changed = set()
-    for field in (
-        *_SUBJECT, "threshold", "for_ms", "window_ms", "is_enabled", "emails", "webhook_url",
-    ):  # fmt: skip
+    for field in _SETTINGS:
         value = getattr(change, field)
         if value is not None and value != getattr(rule, field):
             setattr(rule, field, value)

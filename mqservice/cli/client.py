@@ -285,7 +285,7 @@ class RestClient:
         *,
         content: bytes | None = None,
     ) -> Answer | None:
-        """Any request of the control plane, with its path below the namespace's, or a whole one."""
+        """Any request of the control plane; a path without a slash is below the namespace's."""
         whole = path if path.startswith("/") else f"{self._root}/{path}"
         answer = await self._request(method, whole, content=content)
         return None if kind is None else _decode(answer, kind)

@@ -11,6 +11,7 @@ from mqservice.cli import (
     group,
     group_clients,
     group_settings,
+    key,
     message,
     quota,
     scheduled,
@@ -45,6 +46,7 @@ app.add_typer(dlq.app, name="dlq")
 app.add_typer(scheduled.app, name="scheduled")
 app.add_typer(alert.app, name="alert")
 app.add_typer(quota.app, name="quota")
+app.add_typer(key.app, name="key")
 app.add_typer(engine.app, name="engine")
 
 if __name__ == "__main__":

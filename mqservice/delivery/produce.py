@@ -16,7 +16,7 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from mqservice.accounts.access import Scope
+from mqservice.accounts.scopes import Kind, Scope
 from mqservice.delivery.context import DeliveryContext
 from mqservice.delivery.decoding import Fault, decode, problem_of
 from mqservice.delivery.http import JSON_TYPE, NDJSON_TYPE, Request, answer, read_body
@@ -151,7 +151,7 @@ async def produce_batch(context: DeliveryContext, request: Request) -> None:
 async def topic_route(context: DeliveryContext, request: Request) -> TopicRoute:
     """The topic of the path, if the key may produce to it."""
     principal, ns, topic = request.principal, request.match.ns, request.match.topic
-    principal.require(Scope.PRODUCE)
+    principal.require(Scope.PRODUCE, Kind.TOPIC, topic)
     routes = context.caches.routes
     route = routes.topic(principal, ns, topic)
     if route is None:

@@ -10,20 +10,19 @@ by the time the answer is ready is given back at once.
 
 from __future__ import annotations
 
-import asyncio
 import re
 from typing import Final
 
 import msgspec
 
-from mqservice.accounts.access import Scope
+from mqservice.accounts.access import Principal
 from mqservice.delivery.bodies import Base64Form, BodyForm, JsonForm, forms_of, split_json_mark
 from mqservice.delivery.clients import client_id_of
 from mqservice.delivery.consumers import consumer_member, zone_of
 from mqservice.delivery.context import DeliveryContext
 from mqservice.delivery.decoding import Fault, decode
 from mqservice.delivery.filters import FilterForm, filter_of
-from mqservice.delivery.http import ClientGone, Request, read_body
+from mqservice.delivery.http import Request, read_body
 from mqservice.delivery.limits import (
     ATTEMPT_ID_CHARS_MAX,
     AUTO_EXTEND_MS_MAX,
@@ -36,6 +35,7 @@ from mqservice.delivery.limits import (
     WAIT_MS_DEFAULT,
     WAIT_MS_MAX,
 )
+from mqservice.delivery.parked import poll_engine, require_consume
 from mqservice.delivery.replies import answer_struct, takes_msgpack
 from mqservice.groups.routes import GroupRoute
 from mqservice.lib.durations import pick_duration_ms
@@ -43,12 +43,8 @@ from mqservice.lib.names import name_fault
 from mqservice.lib.problem import Problem
 from mqservice.lib.timestamps import rfc3339
 from mqservice.store import (
-    Nack,
     Received,
-    ReceiveHead,
     ReceiveRequest,
-    SettleRequest,
-    Store,
     shown_record,
 )
 from mqservice.topics.routes import TopicRoute
@@ -114,7 +110,7 @@ _ATTEMPT_ID: Final = re.compile(rf"[!-~]{{1,{ATTEMPT_ID_CHARS_MAX}}}")
 
 async def receive_messages(context: DeliveryContext, request: Request) -> None:
     """``POST .../topics/{topic}/groups/{group}:receive``"""
-    request.principal.require(Scope.CONSUME)
+    require_consume(request.principal, request)
     topic = await topic_route(context, request)
     group = await group_route(context, request)
     body = await read_body(request, SMALL_REQUEST_BYTES_MAX)
@@ -128,7 +124,7 @@ async def receive_messages(context: DeliveryContext, request: Request) -> None:
         member_id=_member_id_of(options, request, group),
         messages_max=_count_of(options),
         bytes_max=RECEIVE_BYTES_MAX,
-        wait_ms=_wait_ms_of(options, context),
+        wait_ms=_wait_ms_of(options, context, request.principal),
         lease_ms=lease_ms,
         filter=wanted.text,
         filter_kind=wanted.kind,
@@ -141,7 +137,7 @@ async def receive_messages(context: DeliveryContext, request: Request) -> None:
     assert meter is not None, "the data plane has one for each request"
     meter.admit_poll()
     try:
-        received = await _poll(context, request, order)
+        received = await poll_engine(context, request, order)
     finally:
         meter.dismiss_poll()
     request.message_count = max(1, len(received.records))
@@ -237,7 +233,8 @@ def _count_of(options: ReceiveOptions) -> int:
     return options.max
 
 
-def _wait_ms_of(options: ReceiveOptions, context: DeliveryContext) -> int:
+def _wait_ms_of(options: ReceiveOptions, context: DeliveryContext, principal: Principal) -> int:
+    """No longer than the key is good."""
     try:
         wait_ms = pick_duration_ms(
             "wait", options.wait, options.wait_ms, default_ms=WAIT_MS_DEFAULT
@@ -246,76 +243,11 @@ def _wait_ms_of(options: ReceiveOptions, context: DeliveryContext) -> int:
         raise Fault("/wait", "BAD_REQUEST", str(exc)) from exc
     if wait_ms > WAIT_MS_MAX:
         raise Fault("/wait", "BAD_REQUEST", f"wait is at most {WAIT_MS_MAX} ms, found {wait_ms}")
-    return 0 if context.drain.has_begun else wait_ms
-
-
-async def _poll(context: DeliveryContext, request: Request, order: ReceiveRequest) -> Received:
-    """What the engine leases, while watching for the client to go and the process to end."""
-    loop = asyncio.get_running_loop()
-    poll = loop.create_task(context.store.receive(order))
-    watch = loop.create_task(_until_gone(request))
-    drained = loop.create_future()
-    on_drain = _Resolve(drained)
-    context.drain.join(on_drain)
-    try:
-        await asyncio.wait({poll, watch, drained}, return_when=asyncio.FIRST_COMPLETED)
-        if poll.done():
-            received = poll.result()
-            if watch.done():
-                await give_back(context.store, order, received)
-                raise ClientGone
-            return received
-        if watch.done():
-            raise ClientGone
-        return Received(ReceiveHead(lease_generation=0, lease_until_ms=0, attempts=[]), [])
-    finally:
-        context.drain.leave(on_drain)
-        # Cancelling the poll frees its place in the engine, which gives back what it may have
-        # leased.
-        for task in (poll, watch):
-            task.cancel()
-
-
-class _Resolve:
-    """Resolves a future at most once; hashable, unlike a closure it can be left again."""
-
-    __slots__ = ("_future",)
-
-    def __init__(self, future: asyncio.Future[None]) -> None:
-        self._future = future
-
-    def __call__(self) -> None:
-        if not self._future.done():
-            self._future.set_result(None)
-
-
-async def _until_gone(request: Request) -> None:
-    while (await request.receive())["type"] != "http.disconnect":
-        pass
-
-
-async def give_back(store: Store, order: ReceiveRequest, received: Received) -> None:
-    """Make what was leased for nobody available again at once."""
-    if not received.records:
-        return
-    generation = received.head.lease_generation
-    await store.settle(
-        SettleRequest(
-            group=order.group,
-            client_id=order.client_id,
-            nacks=[
-                Nack(
-                    topic=record.topic,
-                    queue_id=record.queue_id,
-                    lease_generation=generation,
-                    queue_offset=record.queue_offset,
-                    reason="receiver gone",
-                    is_release=True,
-                )
-                for record in received.records
-            ],
-        )
-    )
+    if context.drain.has_begun:
+        return 0
+    if principal.expires_at_ms is not None:
+        return max(0, min(wait_ms, principal.expires_at_ms - context.clock.now_ms()))
+    return wait_ms
 
 
 def messages_of(

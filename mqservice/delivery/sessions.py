@@ -14,7 +14,6 @@ import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol
 
-from mqservice.accounts.access import Principal
 from mqservice.delivery.limits import RECONNECT_MS
 from mqservice.lib.problem import Problem
 from mqservice.store import Notice, NoticeKind, SessionAbsentRequest, Store, StoreError
@@ -43,16 +42,12 @@ class Session(Protocol):
 
     context: DeliveryContext
     session_id: str
-    authorization: bytes
 
     def tick(self, now_ms: int, wall_ms: int) -> None:
         """Time has passed; ``now_ms`` is monotonic."""
 
     def take_over(self) -> None:
         """End, and let the session go to another connection."""
-
-    def rechecked(self, principal: Principal | None) -> None:
-        """What the key may do now; None: it is no longer valid."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,7 +71,6 @@ class Sessions:
         self._context: DeliveryContext | None = None
         self._ticker: asyncio.TimerHandle | None = None
         self._telling: set[asyncio.Task[None]] = set()
-        self._rechecks: dict[bytes, asyncio.Task[None]] = {}  # by Authorization header
 
     # Admission ----------------------------------------------------------------------------------
 
@@ -177,27 +171,6 @@ class Sessions:
             session.tick(now_ms, wall_ms)
         if end < len(sessions):
             asyncio.get_running_loop().call_soon(self._tick_some, sessions, end)
-
-    def recheck(self, authorization: bytes) -> None:
-        """Ask once for all sessions of a key what it may still do."""
-        if authorization not in self._rechecks:
-            self._rechecks[authorization] = asyncio.get_running_loop().create_task(
-                self._recheck(authorization), name="recheck of a key"
-            )
-
-    async def _recheck(self, authorization: bytes) -> None:
-        assert self._context is not None
-        principal: Principal | None = None
-        try:
-            principal = await self._context.caches.keys.load(authorization)
-        except Problem as problem:
-            if problem.status != 401:
-                return  # nobody can know just now
-        finally:
-            del self._rechecks[authorization]
-        for session in self.open_sessions:
-            if session.authorization == authorization:
-                session.rechecked(principal)
 
     # Notices ------------------------------------------------------------------------------------
 

@@ -18,7 +18,7 @@ from typing import Final
 
 import msgspec
 
-from mqservice.accounts.access import Scope
+from mqservice.accounts.scopes import Kind, Scope
 from mqservice.delivery.clients import client_id_of
 from mqservice.delivery.consumers import consumer_member
 from mqservice.delivery.context import DeliveryContext
@@ -110,7 +110,7 @@ _INVALID_CODE: Final = "RECEIPT_INVALID"
 
 async def settle_messages(context: DeliveryContext, request: Request) -> None:
     """``POST .../groups/{group}:settle``"""
-    request.principal.require(Scope.CONSUME)
+    request.principal.require(Scope.CONSUME, Kind.GROUP, request.match.group)
     group = await group_route(context, request)
     body = await read_body(request, SMALL_REQUEST_BYTES_MAX)
     options = decode(_decode_options, body)

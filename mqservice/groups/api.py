@@ -11,9 +11,9 @@ from django.http import HttpResponse
 from ninja import Router, Status
 from pydantic import Field
 
-from mqservice.accounts.access import Scope
 from mqservice.accounts.queries import get_namespace
 from mqservice.accounts.rest import AuthedRequest
+from mqservice.accounts.scopes import Kind, Scope
 from mqservice.groups.queries import GROUPS_PAGE_MAX, get_group, groups_of, progress
 from mqservice.groups.schemas import GroupListOut, GroupOut, read_change
 from mqservice.groups.services import delete_group, pause_group, put_group
@@ -55,9 +55,9 @@ def _paused(
     request: AuthedRequest, response: HttpResponse, ns: str, group: str, *, is_paused: bool
 ) -> GroupOut:
     namespace = get_namespace(request.auth, ns)
-    request.auth.require(Scope.MANAGE)
+    request.auth.require(Scope.MANAGE, Kind.GROUP, group)
     revision = revision_of(request.headers.get("If-Match"))
-    row = pause_group(namespace, group, is_paused=is_paused, revision=revision)
+    row = pause_group(namespace, group, is_paused=is_paused, revision=revision, by=request.auth)
     response["ETag"] = etag(row.revision)
     return GroupOut.of(row)
 
@@ -81,10 +81,10 @@ def write_group(
     The body is read here, not by the framework, so that one answer names all its faults.
     """
     namespace = get_namespace(request.auth, ns)
-    request.auth.require(Scope.MANAGE)
+    request.auth.require(Scope.MANAGE, Kind.GROUP, group)
     change = read_change(request.body)
     revision = revision_of(request.headers.get("If-Match"))
-    row, is_new = put_group(namespace, group, change, revision=revision)
+    row, is_new = put_group(namespace, group, change, revision=revision, by=request.auth)
     response["ETag"] = etag(row.revision)
     return Status(201 if is_new else 200, GroupOut.of(row))
 
@@ -93,7 +93,7 @@ def write_group(
 def remove_group(request: AuthedRequest, ns: str, group: str) -> Status[None]:
     """Delete a group with its progress, its retries and its dead letters."""
     namespace = get_namespace(request.auth, ns)
-    request.auth.require(Scope.MANAGE)
+    request.auth.require(Scope.MANAGE, Kind.GROUP, group)
     revision = revision_of(request.headers.get("If-Match"))
-    delete_group(namespace, group, revision=revision)
+    delete_group(namespace, group, revision=revision, by=request.auth)
     return Status(204, None)

@@ -7,10 +7,10 @@ from typing import Annotated
 from ninja import Router
 from pydantic import Field
 
-from mqservice.accounts.access import Scope
 from mqservice.accounts.models import Namespace
 from mqservice.accounts.queries import get_namespace
 from mqservice.accounts.rest import AuthedRequest
+from mqservice.accounts.scopes import Kind, Scope
 from mqservice.groups.broadcast_clients import (
     CLIENTS_DEFAULT,
     CLIENTS_MAX,
@@ -46,7 +46,7 @@ def seek_group(request: AuthedRequest, ns: str, group: str, body: SeekIn) -> See
     Four queries and an audit entry, one call to the engine.
     """
     namespace = get_namespace(request.auth, ns)
-    request.auth.require(Scope.MANAGE)
+    request.auth.require(Scope.MANAGE, Kind.GROUP, group)
     row = get_group(namespace, group)
     topic = _topic_of(namespace, body.topic)
     target = body.target(topic.queue_count, client_id_of(row, body.client_id))
@@ -59,7 +59,8 @@ def seek_group(request: AuthedRequest, ns: str, group: str, body: SeekIn) -> See
 def commit_offset(request: AuthedRequest, ns: str, group: str, body: CommitIn) -> CommitOut:
     """Settle all of a queue below an offset, for those who pull. Three queries, one call."""
     namespace = get_namespace(request.auth, ns)
-    request.auth.require(Scope.CONSUME)
+    request.auth.require(Scope.CONSUME, Kind.GROUP, group)
+    request.auth.require(Scope.CONSUME, Kind.TOPIC, body.topic)
     row = get_group(namespace, group)
     topic = _topic_of(namespace, body.topic)
     body.check(topic.queue_count)

@@ -11,9 +11,12 @@ same call again, or a put, makes both agree.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 from django.db import transaction
 
+from mqservice.accounts.access import Principal
+from mqservice.accounts.audit import difference, record, settings_of
 from mqservice.accounts.models import Namespace, Tenant
 from mqservice.errors import problem_from_store
 from mqservice.groups.assignment import assignment_of, stored_assignment
@@ -39,6 +42,11 @@ from mqservice.store import Dispatch as EngineDispatch
 from mqservice.store import StartFrom as EngineStartFrom
 from mqservice.topics.models import QUEUE_COUNT_MAX
 
+_SETTINGS: Final = (
+    "start_from", "start_ms", "lease_ms", "consume_timeout_ms", "max_reconsume_times", "retry",
+    "is_paused", "dispatch", "strategy", "assignment", "is_ordered", "batch_per_group",
+)  # fmt: skip
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupChange:
@@ -60,12 +68,18 @@ class GroupChange:
 
 @transaction.atomic
 def put_group(
-    namespace: Namespace, name: str, change: GroupChange, *, revision: int | None = None
+    namespace: Namespace,
+    name: str,
+    change: GroupChange,
+    *,
+    revision: int | None = None,
+    by: Principal | None = None,
 ) -> tuple[ConsumerGroup, bool]:
     """Create or change a group; the second value says whether it is new. One call to the engine.
 
     Args:
         revision: refuse with PRECONDITION_FAILED unless the group exists in this revision.
+        by: who asks, for the audit; None: the service itself.
 
     Raises:
         Problem: ILLEGAL_GROUP, ILLEGAL_SETTING, PRECONDITION_FAILED, QUOTA_EXCEEDED, or what the
@@ -81,6 +95,7 @@ def put_group(
     if group is None:
         _require_room(namespace)
         group = ConsumerGroup(namespace=namespace, name=name)
+    before = None if is_new else settings_of(group, _SETTINGS)
     is_changed = _apply(change, group)
     if group.start_from == StartFrom.TIMESTAMP and not group.start_ms:
         raise _setting("/start_time", "give the time from which on the group reads")
@@ -96,6 +111,8 @@ def put_group(
     if is_new or is_changed:
         group.revision = 1 if is_new else group.revision + 1
         group.save()
+        old, new = difference(before, settings_of(group, _SETTINGS))
+        record(by, namespace, "group.put", f"groups/{name}", before=old, after=new)
     group.namespace = namespace
     put_in_engine(group)
     return group, is_new
@@ -103,7 +120,12 @@ def put_group(
 
 @transaction.atomic
 def pause_group(
-    namespace: Namespace, name: str, *, is_paused: bool, revision: int | None = None
+    namespace: Namespace,
+    name: str,
+    *,
+    is_paused: bool,
+    revision: int | None = None,
+    by: Principal | None = None,
 ) -> ConsumerGroup:
     """Let a group get nothing, or go on. Idempotent. One call to the engine.
 
@@ -112,11 +134,13 @@ def pause_group(
     _lock(namespace)
     get_group(namespace, name)
     change = GroupChange(is_paused=is_paused)
-    return put_group(namespace, name, change, revision=revision)[0]
+    return put_group(namespace, name, change, revision=revision, by=by)[0]
 
 
 @transaction.atomic
-def delete_group(namespace: Namespace, name: str, *, revision: int | None = None) -> None:
+def delete_group(
+    namespace: Namespace, name: str, *, revision: int | None = None, by: Principal | None = None
+) -> None:
     """Delete a group with its progress, retries and dead letters. One call to the engine.
 
     Raises Problem: GROUP_NOT_FOUND, PRECONDITION_FAILED, or what the engine's failure means.
@@ -124,8 +148,9 @@ def delete_group(namespace: Namespace, name: str, *, revision: int | None = None
     _lock(namespace)
     group = get_group(namespace, name)
     _refuse_other_revision(group, revision)
-    engine_name = group.engine_name
+    engine_name, before = group.engine_name, settings_of(group, _SETTINGS)
     group.delete()
+    record(by, namespace, "group.delete", f"groups/{name}", before=before)
     try:
         with blocking_client() as client:
             client.group_delete(GroupRef(group=engine_name))

@@ -47,9 +47,10 @@ class ApiKeyText:
         return f"ApiKeyText({self.public_id})"  # the secret must not reach a log or a traceback
 
 
-def generate_api_key() -> str:
-    """A new key from the operating system's randomness."""
-    return ApiKeyText(public_id=_random(PUBLIC_ID_CHARS), secret=_random(SECRET_CHARS)).text
+def generate_api_key(public_id: str | None = None) -> str:
+    """A new key from the operating system's randomness, or a new secret for ``public_id``."""
+    public_id = public_id or _random(PUBLIC_ID_CHARS)
+    return ApiKeyText(public_id=public_id, secret=_random(SECRET_CHARS)).text
 
 
 def parse_api_key(text: str) -> ApiKeyText | None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from django.http import HttpResponse
 from ninja import Router
 
-from mqservice.accounts.access import Scope
 from mqservice.accounts.models import Tenant
 from mqservice.accounts.rest import AuthedRequest
+from mqservice.accounts.scopes import Scope
 from mqservice.lib.etags import etag, revision_of
 from mqservice.lib.problem import Problem
 from mqservice.quotas.models import QuotaRow, Source

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from types import CodeType
 from typing import Any, Final
 
-from mqservice.accounts.access import Scope
+from mqservice.accounts.scopes import Scope
 from mqservice.api import api
 from mqservice.reference import settings_bodies
 from mqservice.reference.examples import REQUESTS

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final
 
-from mqservice.accounts.access import Scope
+from mqservice.accounts.scopes import Scope
 from mqservice.delivery import plane
 from mqservice.reference.parts import (
     COMMON_CODES,

@@ -15,7 +15,7 @@ from typing import Final
 import msgspec
 from django.conf import settings
 
-from mqservice.delivery import messages, produce, receive, settle
+from mqservice.delivery import messages, produce_answers, receive, settle
 from mqservice.delivery.reading import browse, dead_letters, pull, scheduled
 from mqservice.lib.problem import CODES, CONTENT_TYPE, ProblemItem
 from mqservice.reference import delivery_paths, fields, reading_paths, service_paths
@@ -28,8 +28,8 @@ OPERATIONS: Final = [*delivery_paths.OPERATIONS, *reading_paths.OPERATIONS]
 
 _STRUCTS: Final = (
     messages.ProduceMessage,
-    produce.StoredAnswer,
-    produce.BatchAnswer,
+    produce_answers.StoredAnswer,
+    produce_answers.BatchAnswer,
     receive.ReceiveOptions,
     receive.ReceiveAnswer,
     settle.SettleOptions,

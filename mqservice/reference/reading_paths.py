@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from mqservice.accounts.access import Scope
+from mqservice.accounts.scopes import Scope
 from mqservice.delivery import plane
 from mqservice.reference.delivery_paths import (
     GROUP,

@@ -13,9 +13,9 @@ from django.http import HttpResponse
 from ninja import Router, Status
 from pydantic import Field
 
-from mqservice.accounts.access import Scope
 from mqservice.accounts.queries import get_namespace
 from mqservice.accounts.rest import AuthedRequest
+from mqservice.accounts.scopes import Kind, Scope
 from mqservice.groups.queries import get_group
 from mqservice.tasks.limits import PAGE_MAX
 from mqservice.tasks.models import TaskKind
@@ -83,7 +83,8 @@ def list_tasks(
 def cancel(request: AuthedRequest, ns: str, task_id: str) -> TaskOut:
     """End a task before it is done. What it has moved stays moved."""
     namespace = get_namespace(request.auth, ns)
-    request.auth.require(Scope.MANAGE)
+    task = get_task(namespace, task_id)
+    request.auth.require(Scope.MANAGE, Kind.GROUP, task.group_name)
     return TaskOut.of(cancel_task(request.auth, namespace, task_id))
 
 
@@ -121,7 +122,9 @@ def _order(
     target: str | None,
 ) -> Answer:
     namespace = get_namespace(request.auth, ns)
-    request.auth.require(Scope.MANAGE)
+    request.auth.require(Scope.MANAGE, Kind.GROUP, group)
+    if target is not None:  # messages come into that topic
+        request.auth.require(Scope.MANAGE, Kind.TOPIC, target)
     order = TaskOrder(
         kind=kind,
         group=get_group(namespace, group),

@@ -64,7 +64,7 @@ def create_task(order: TaskOrder, principal: Principal, clock: Clock | None = No
         rate=order.rate or default,
         begin_offset=walk.begin_offset,
         end_offset=walk.end_offset,
-        created_by=f"key:{principal.key_id}",
+        created_by=principal.actor,
         total_count=len(order.selection.ids) or None,
         to_look_count=walk.to_look_count,
         next_step_ms=now_ms,
@@ -99,11 +99,20 @@ def cancel_task(principal: Principal, namespace: Namespace, public_id: str) -> T
     if task is None:
         raise task_not_found(namespace, public_id)
     if task.is_active:
+        before = task.state
         task.state = TaskState.CANCELLED.value
         task.finished_at = timezone.now()
         task.save(update_fields=["state", "finished_at"])
         moved = {"moved": task.moved_count}
-        record(principal, task.namespace, CANCEL_ACTION, f"tasks/{public_id}", moved)
+        record(
+            principal,
+            task.namespace,
+            CANCEL_ACTION,
+            f"tasks/{public_id}",
+            moved,
+            before={"state": before},
+            after={"state": task.state},
+        )
     elif task.state != TaskState.CANCELLED:
         raise Problem.of(
             "CONFLICT", f"{public_id} cannot be cancelled any more: it is {task.state}"

@@ -8,9 +8,9 @@ from django.http import HttpResponse
 from ninja import Router, Status
 from pydantic import Field
 
-from mqservice.accounts.access import Scope
 from mqservice.accounts.queries import get_namespace
 from mqservice.accounts.rest import AuthedRequest
+from mqservice.accounts.scopes import Kind, Scope
 from mqservice.lib.etags import etag, revision_of
 from mqservice.store import blocking_client
 from mqservice.topics.queries import TOPICS_PAGE_MAX, get_topic, queue_stats, topics_of
@@ -56,10 +56,10 @@ def write_topic(
 ) -> Status[TopicOut]:
     """Create or change a topic: 201 when it is new. ``If-Match`` guards against a lost update."""
     namespace = get_namespace(request.auth, ns)
-    request.auth.require(Scope.MANAGE)
+    request.auth.require(Scope.MANAGE, Kind.TOPIC, topic)
     change = (settings or TopicIn()).change()
     revision = revision_of(request.headers.get("If-Match"))
-    row, is_new = put_topic(namespace, topic, change, revision=revision)
+    row, is_new = put_topic(namespace, topic, change, revision=revision, by=request.auth)
     response["ETag"] = etag(row.revision)
     return Status(201 if is_new else 200, TopicOut.of(row))
 
@@ -68,7 +68,7 @@ def write_topic(
 def remove_topic(request: AuthedRequest, ns: str, topic: str) -> Status[None]:
     """Delete a topic with its messages; dead letters stay with the groups."""
     namespace = get_namespace(request.auth, ns)
-    request.auth.require(Scope.MANAGE)
+    request.auth.require(Scope.MANAGE, Kind.TOPIC, topic)
     revision = revision_of(request.headers.get("If-Match"))
-    delete_topic(namespace, topic, revision=revision)
+    delete_topic(namespace, topic, revision=revision, by=request.auth)
     return Status(204, None)

@@ -11,9 +11,12 @@ finishes the work, because what the engine is told is idempotent.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 from django.db import transaction
 
+from mqservice.accounts.access import Principal
+from mqservice.accounts.audit import difference, record, settings_of
 from mqservice.accounts.models import Namespace, Tenant
 from mqservice.errors import problem_from_store
 from mqservice.lib.names import name_fault
@@ -33,6 +36,10 @@ from mqservice.topics.models import (
 )
 from mqservice.topics.queries import get_topic
 
+_SETTINGS: Final = (
+    "message_type", "queue_count", "durability", "retention_age_ms", "body_bytes_max",
+)  # fmt: skip
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicChange:
@@ -47,12 +54,18 @@ class TopicChange:
 
 @transaction.atomic
 def put_topic(
-    namespace: Namespace, name: str, change: TopicChange, *, revision: int | None = None
+    namespace: Namespace,
+    name: str,
+    change: TopicChange,
+    *,
+    revision: int | None = None,
+    by: Principal | None = None,
 ) -> tuple[Topic, bool]:
     """Create or change a topic; the second value says whether it is new. One call to the engine.
 
     Args:
         revision: refuse with PRECONDITION_FAILED unless the topic exists in this revision.
+        by: who asks, for the audit; None: the service itself.
 
     Raises:
         Problem: ILLEGAL_TOPIC, ILLEGAL_SETTING, PRECONDITION_FAILED, QUOTA_EXCEEDED, or what the
@@ -70,18 +83,23 @@ def put_topic(
         _require_room(namespace)
         topic = Topic(namespace=namespace, name=name)
     _refuse_bad_change(change, topic.queue_count if not is_new else 1)
+    before = None if is_new else settings_of(topic, _SETTINGS)
     is_changed = _apply(change, topic)
     if is_new or is_changed:
         topic.revision = 1 if is_new else topic.revision + 1
         topic.save()
+        old, new = difference(before, settings_of(topic, _SETTINGS))
+        record(by, namespace, "topic.put", f"topics/{name}", before=old, after=new)
     topic.namespace = namespace
     put_in_engine(topic)
     return topic, is_new
 
 
 @transaction.atomic
-def delete_topic(namespace: Namespace, name: str, *, revision: int | None = None) -> None:
-    """Delete a topic with its messages. One call to the engine.
+def delete_topic(
+    namespace: Namespace, name: str, *, revision: int | None = None, by: Principal | None = None
+) -> None:
+    """Delete a topic with its messages. One call to the engine. ``by``: as in ``put_topic``.
 
     Raises Problem: TOPIC_NOT_FOUND, PRECONDITION_FAILED, or what the engine's failure means.
     """
@@ -89,8 +107,9 @@ def delete_topic(namespace: Namespace, name: str, *, revision: int | None = None
     topic = get_topic(namespace, name)
     if revision is not None and topic.revision != revision:
         raise Problem.of("PRECONDITION_FAILED", "the topic is not in the revision of If-Match")
-    engine_name = topic.engine_name
+    engine_name, before = topic.engine_name, settings_of(topic, _SETTINGS)
     topic.delete()
+    record(by, namespace, "topic.delete", f"topics/{name}", before=before)
     try:
         with blocking_client() as client:
             client.topic_delete(TopicRef(topic=engine_name))
@@ -141,9 +160,7 @@ def _refuse_bad_change(change: TopicChange, queue_count_min: int) -> None:
 def _apply(change: TopicChange, topic: Topic) -> bool:
     """Set what ``change`` gives; whether anything became different."""
     is_changed = False
-    for field in (
-        "message_type", "queue_count", "durability", "retention_age_ms", "body_bytes_max",
-    ):  # fmt: skip
+    for field in _SETTINGS:
         value = getattr(change, field)
         if value is not None and value != getattr(topic, field):
             setattr(topic, field, value)

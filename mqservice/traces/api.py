@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from ninja import Router
 
-from mqservice.accounts.access import Scope
 from mqservice.accounts.queries import get_namespace
 from mqservice.accounts.rest import AuthedRequest
+from mqservice.accounts.scopes import Kind, Scope
 from mqservice.groups.queries import get_group
 from mqservice.lib.wire import refused
 from mqservice.topics.queries import get_topic
@@ -30,7 +30,10 @@ def trace_message(
     Up to three queries, and a call to the engine for what it does in 10 ms: one, mostly.
     """
     namespace = get_namespace(request.auth, ns)
-    request.auth.require(Scope.CONSUME)
+    if topic is not None and group is not None:
+        request.auth.require(Scope.CONSUME, Kind.GROUP, group)
+    # Without a topic it is looked for in all of them.
+    request.auth.require(Scope.CONSUME, None if topic is None else Kind.TOPIC, topic or "")
     if len(message_id) > ID_CHARS_MAX:
         detail = f"an id has at most {ID_CHARS_MAX} characters, found {len(message_id)}"
         raise refused("", detail)

@@ -13,8 +13,9 @@ from asgiref.sync import sync_to_async
 from django.db import OperationalError, connection
 from psycopg.conninfo import make_conninfo
 
-from mqservice.accounts.access import Principal, Scope
+from mqservice.accounts.access import Principal
 from mqservice.accounts.models import ApiKey, Tenant
+from mqservice.accounts.scopes import Scope
 from mqservice.accounts.services import create_api_key, revoke_api_key
 from mqservice.caches import Caches, listen
 from mqservice.groups.models import ConsumerGroup
@@ -219,10 +220,10 @@ async def test_database_that_does_not_answer_is_503_and_nothing_is_let_in(
     assert problem.stored is False
 
 
-def test_unknown_notification_forgets_everything() -> None:
+def test_unknown_notification_forgets_everything(monkeypatch: pytest.MonkeyPatch) -> None:
     caches = WatchedCaches()
     cleared: list[bool] = []
-    caches.keys.clear = lambda: cleared.append(True)
+    monkeypatch.setattr(caches.keys, "clear", lambda: cleared.append(True))
     for payload in ("", "all", "topic x acme orders", "something else", "key"):
         caches.drop(payload)
     assert len(cleared) == 5

@@ -16,7 +16,7 @@ from typing import Final
 
 import msgspec
 
-from mqservice.accounts.access import Scope
+from mqservice.accounts.scopes import Kind, Scope
 from mqservice.delivery.context import DeliveryContext
 from mqservice.delivery.decoding import Fault
 from mqservice.delivery.http import Request
@@ -54,7 +54,7 @@ encode_question = msgspec.msgpack.Encoder().encode
 
 async def browse_messages(context: DeliveryContext, request: Request) -> None:
     """``GET .../topics/{topic}/messages``"""
-    request.principal.require(Scope.CONSUME)
+    request.principal.require(Scope.CONSUME, Kind.TOPIC, request.match.topic)
     topic = await topic_route(context, request)
     query = Query(request.scope["query_string"], _NAMES)
     question = _question_of(query, topic)
@@ -110,7 +110,7 @@ def read_place(
 
 async def read_message(context: DeliveryContext, request: Request) -> None:
     """``GET .../topics/{topic}/messages/{id}``"""
-    request.principal.require(Scope.CONSUME)
+    request.principal.require(Scope.CONSUME, Kind.TOPIC, request.match.topic)
     topic = await topic_route(context, request)
     Query(request.scope["query_string"], ())
     record = await find_by_id(context.store, topic, request.match.message_id)

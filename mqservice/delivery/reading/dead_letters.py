@@ -13,7 +13,7 @@ from typing import Final
 
 import msgspec
 
-from mqservice.accounts.access import Scope
+from mqservice.accounts.scopes import Kind, Scope
 from mqservice.delivery.context import DeliveryContext
 from mqservice.delivery.http import Request
 from mqservice.delivery.limits import BROWSE_COUNT_DEFAULT, BROWSE_COUNT_MAX
@@ -61,7 +61,7 @@ class DeadLettersAnswer(msgspec.Struct, frozen=True):
 
 async def browse_dead_letters(context: DeliveryContext, request: Request) -> None:
     """``GET .../groups/{group}/dlq``"""
-    request.principal.require(Scope.CONSUME)
+    request.principal.require(Scope.CONSUME, Kind.GROUP, request.match.group)
     topic = _dlq_of(await group_route(context, request))
     query = Query(request.scope["query_string"], _NAMES)
     question = Question(key_of(query), tags_of(query.text("tag")), *span_of(query), None, None)
@@ -82,7 +82,7 @@ async def browse_dead_letters(context: DeliveryContext, request: Request) -> Non
 
 async def read_dead_letter(context: DeliveryContext, request: Request) -> None:
     """``GET .../groups/{group}/dlq/{id}``"""
-    request.principal.require(Scope.CONSUME)
+    request.principal.require(Scope.CONSUME, Kind.GROUP, request.match.group)
     topic = _dlq_of(await group_route(context, request))
     Query(request.scope["query_string"], ())
     try:

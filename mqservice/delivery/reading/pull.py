@@ -18,7 +18,7 @@ from typing import Final
 
 import msgspec
 
-from mqservice.accounts.access import Scope
+from mqservice.accounts.scopes import Kind, Scope
 from mqservice.delivery.context import DeliveryContext
 from mqservice.delivery.http import Request
 from mqservice.delivery.limits import BROWSE_BYTES_MAX, BROWSE_COUNT_DEFAULT, BROWSE_COUNT_MAX
@@ -54,7 +54,7 @@ class OffsetAnswer(msgspec.Struct, frozen=True):
 
 async def pull_messages(context: DeliveryContext, request: Request) -> None:
     """``GET .../topics/{topic}/queues/{queue}/messages``"""
-    request.principal.require(Scope.CONSUME)
+    request.principal.require(Scope.CONSUME, Kind.TOPIC, request.match.topic)
     topic = await topic_route(context, request)
     queue_id = _queue_of(request, topic)
     query = Query(request.scope["query_string"], ("offset", "max", "tag"))
@@ -81,7 +81,7 @@ async def pull_messages(context: DeliveryContext, request: Request) -> None:
 
 async def read_offset_at_time(context: DeliveryContext, request: Request) -> None:
     """``GET .../topics/{topic}/queues/{queue}/offset``"""
-    request.principal.require(Scope.CONSUME)
+    request.principal.require(Scope.CONSUME, Kind.TOPIC, request.match.topic)
     topic = await topic_route(context, request)
     queue_id = _queue_of(request, topic)
     moment_ms = Query(request.scope["query_string"], ("time",)).moment_ms("time")

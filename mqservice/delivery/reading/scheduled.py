@@ -15,7 +15,7 @@ from typing import Final
 
 import msgspec
 
-from mqservice.accounts.access import Scope
+from mqservice.accounts.scopes import Kind, Scope
 from mqservice.delivery.context import DeliveryContext
 from mqservice.delivery.decoding import Fault
 from mqservice.delivery.http import Request
@@ -69,7 +69,7 @@ class ScheduledDone(msgspec.Struct, frozen=True):
 
 async def list_scheduled(context: DeliveryContext, request: Request) -> None:
     """``GET .../topics/{topic}/scheduled``"""
-    request.principal.require(Scope.CONSUME)
+    request.principal.require(Scope.CONSUME, Kind.TOPIC, request.match.topic)
     route = await topic_route(context, request)
     query = Query(request.scope["query_string"], ("limit", "cursor"))
     limit = query.number("limit", low=1, high=BROWSE_COUNT_MAX) or BROWSE_COUNT_DEFAULT
@@ -144,7 +144,7 @@ async def _handle(context: DeliveryContext, request: Request) -> RecallHandle:
     A foreign one is told like one that does not exist.
     """
     principal, ns = request.principal, request.match.ns
-    principal.require(Scope.PRODUCE)
+    principal.require_somewhere(Scope.PRODUCE)
     handle = context.recall_handles.read(request.match.message_id)
     if handle is None:
         raise _unknown()
@@ -152,9 +152,15 @@ async def _handle(context: DeliveryContext, request: Request) -> RecallHandle:
     if principal.namespace_named(ns) != namespace:
         raise _unknown()
     routes = context.caches.routes
-    route = routes.topic(principal, ns, topic) or await routes.load_topic(principal, ns, topic)
+    try:
+        route = routes.topic(principal, ns, topic) or await routes.load_topic(principal, ns, topic)
+    except Problem as problem:
+        if problem.status == 404:  # another tenant's namespace, or a topic that was deleted
+            raise _unknown() from None
+        raise
     if route.engine_name != handle.topic:
         raise _unknown()
+    principal.require(Scope.PRODUCE, Kind.TOPIC, topic)
     return handle
 
 

@@ -12,7 +12,8 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Final
 
-from mqservice.accounts.access import Principal, Scope
+from mqservice.accounts.access import Principal
+from mqservice.accounts.scopes import Kind, Scope
 from mqservice.delivery.clients import client_id_of
 from mqservice.delivery.consumers import Consumer, consumer_member, zone_of
 from mqservice.delivery.decoding import Fault
@@ -109,7 +110,7 @@ class Commands:
         )
 
     async def _publish(self, command: frames.JsonPublish | frames.PackPublish) -> None:
-        self.principal.require(Scope.PRODUCE)
+        self.principal.require(Scope.PRODUCE, Kind.TOPIC, command.topic)
         if command.key is not None:
             check_key("/key", command.key, "key")
         self._session.meter.check_in(self._session.context.clock.monotonic_ms())
@@ -144,7 +145,8 @@ class Commands:
             await self._session.send_ok(command_id, BatchAnswer(results))
 
     async def _subscribe(self, command: frames.Subscribe) -> None:
-        self.principal.require(Scope.CONSUME)
+        self.principal.require(Scope.CONSUME, Kind.TOPIC, command.topic)
+        self.principal.require(Scope.CONSUME, Kind.GROUP, command.group)
         if command.sid in self._session.subscriptions:
             raise Fault("/sid", "CONFLICT", f"sid {command.sid} is in use")
         if len(self._session.subscriptions) >= SUBSCRIPTION_COUNT_MAX:

@@ -13,7 +13,7 @@ import logging
 from collections.abc import Container, Sequence
 from typing import TYPE_CHECKING, Final
 
-from mqservice.accounts.access import Scope
+from mqservice.accounts.scopes import Kind, Scope
 from mqservice.delivery.decoding import Fault
 from mqservice.delivery.limits import (
     FRAME_MESSAGES_MAX,
@@ -74,7 +74,11 @@ class Resumption:
         is_theirs = context.resume_tokens.is_valid(
             resume.token, resume.session, principal, self._commands.namespace
         )
-        if not is_theirs or Scope.CONSUME not in principal.scopes:
+        if not is_theirs:
+            return False
+        try:
+            principal.require_somewhere(Scope.CONSUME)
+        except Problem:
             return False
         request = SessionTakeRequest(session_id=resume.session, wait_ms=TAKE_OVER_MS_MAX)
         try:
@@ -94,6 +98,9 @@ class Resumption:
     async def _restore(self, kept: KeptSubscription) -> None:
         """A topic or group that is gone takes its subscription with it."""
         try:
+            principal = self._commands.principal
+            principal.require(Scope.CONSUME, Kind.TOPIC, kept.topic)
+            principal.require(Scope.CONSUME, Kind.GROUP, kept.group)
             topic = await self._commands.topic_route(kept.topic)
             group = await self._commands.group_route(kept.group)
         except Problem as problem:

@@ -19,6 +19,7 @@ from typing import Any, Final
 import msgspec
 
 from mqservice.accounts.access import Principal
+from mqservice.accounts.scopes import Kind, Scope
 from mqservice.delivery.context import DeliveryContext
 from mqservice.delivery.decoding import Fault, problem_of
 from mqservice.delivery.http import Send
@@ -42,6 +43,7 @@ log = logging.getLogger(__name__)
 
 BAD_FRAME_CODE: Final = 4400
 AUTH_CODE: Final = 4401
+FORBIDDEN_CODE: Final = 4403
 STALLED_CODE: Final = 4408
 TAKEN_OVER_CODE: Final = 4409
 TOO_LARGE_CODE: Final = 4413
@@ -107,6 +109,8 @@ class Session:
         self._on_drain = self._begin_drain
         context.drain.join(self._on_drain)
         self._commands = Commands(self, principal, namespace, client)
+        self._key_id = principal.key_id
+        context.caches.keys.watch.join(authorization, self._key_id, self.rechecked)
         context.sessions.join(self)
 
     @property
@@ -250,14 +254,25 @@ class Session:
         if self._tick_count % _RECHECK_TICKS:
             return
         if self.context.caches.keys.cached(self.authorization) is None:
-            self.context.sessions.recheck(self.authorization)
+            self.context.caches.keys.watch.ask(self.authorization, self._key_id)
 
     def rechecked(self, principal: Principal | None) -> None:
-        """What the session's key may do now; None: nothing any more."""
+        """What the session's key may do now; None: nothing any more.
+
+        A subscription that the key no longer allows ends the session: what it holds is given back.
+        """
         if principal is None:
             self.end(AUTH_CODE, "the key is no longer valid", is_kept=False)
-        else:
-            self._commands.principal = principal
+            return
+        self._commands.principal = principal
+        for each in self.subscriptions.values():
+            if not (
+                principal.allows(Scope.CONSUME, Kind.TOPIC, each.topic.name)
+                and principal.allows(Scope.CONSUME, Kind.GROUP, each.group.name)
+            ):
+                reason = f"the key may no longer consume {each.topic.name} for {each.group.name}"
+                self.end(FORBIDDEN_CODE, reason, is_kept=False)
+                return
 
     # Ending -------------------------------------------------------------------------------------
 
@@ -295,6 +310,7 @@ class Session:
         if self._is_over:
             return
         self._is_over = True
+        self.context.caches.keys.watch.leave(self.authorization, self._key_id, self.rechecked)
         if self._sender is not None and self._sender is not asyncio.current_task():
             self._sender.cancel()
         tasks = [task for task in self._tasks if task is not asyncio.current_task()]

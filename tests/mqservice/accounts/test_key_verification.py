@@ -8,8 +8,11 @@ import pytest
 from django.utils import timezone
 from pytest_django import DjangoAssertNumQueries, Settings
 
-from mqservice.accounts.access import Scope, find_principal, secret_mac
-from mqservice.accounts.models import ApiKey
+from mqservice.accounts.access import find_principal, secret_mac
+from mqservice.accounts.key_services import rotate_key
+from mqservice.accounts.key_uses import KeyUses, uses
+from mqservice.accounts.models import ApiKey, Role
+from mqservice.accounts.scopes import Kind, Scope
 from mqservice.accounts.services import create_api_key, revoke_api_key
 from mqservice.lib.api_keys import generate_api_key, parse_api_key
 from mqservice.lib.problem import Problem
@@ -94,18 +97,97 @@ def test_another_pepper_makes_all_keys_worthless(people: People, settings: Setti
     assert find_principal(bearer(people.acme_key)) is None
 
 
-def test_last_use_is_written_at_most_once_a_minute(people: People) -> None:
-    key = parse_api_key(people.acme_key)
-    assert key is not None
-    rows = ApiKey.objects.filter(public_id=key.public_id)
-    find_principal(bearer(people.acme_key))
-    first = rows.get().last_used_at
+def test_a_look_up_writes_nothing(
+    people: People, django_assert_num_queries: DjangoAssertNumQueries
+) -> None:
+    with django_assert_num_queries(1):
+        find_principal(bearer(people.acme_key))
+
+
+def test_last_uses_are_written_many_at_once_and_at_most_once_a_minute(
+    people: People, django_assert_num_queries: DjangoAssertNumQueries
+) -> None:
+    uses.take()
+    for key in (people.acme_key, people.rival_key, people.acme_key):
+        find_principal(bearer(key))
+    with django_assert_num_queries(1):
+        assert uses.write() == 2
+    used = ApiKey.objects.exclude(last_used_at=None)
+    assert used.count() == 2
+    first = used.earliest("last_used_at").last_used_at
     assert first is not None
+
     find_principal(bearer(people.acme_key))
-    assert rows.get().last_used_at == first
-    rows.update(last_used_at=first - timedelta(minutes=2))
+    assert uses.write() == 0, "so soon again"
+    used.update(last_used_at=first - timedelta(minutes=2))
     find_principal(bearer(people.acme_key))
-    assert rows.get().last_used_at > first - timedelta(minutes=1)  # type: ignore[operator]  # set
+    assert uses.write() == 1
+    with django_assert_num_queries(0):
+        assert uses.write() == 0, "nothing waits"
+
+
+def test_uses_that_wait_are_bounded() -> None:
+    full = KeyUses(uses_max=2)
+    now = timezone.now()
+    for name in ("a", "b", "c", "a"):
+        full.note(name, now)
+    assert set(full.take()) == {"a", "b"}
+    assert full.take() == {}
+
+
+def test_both_secrets_of_a_rotated_key_are_good_until_the_former_ends(people: People) -> None:
+    principal = find_principal(bearer(people.acme_admin_key))
+    assert principal is not None
+    text = rotate_key(principal, principal.key_id, timedelta(hours=1))[1]
+    former = find_principal(bearer(people.acme_admin_key))
+    assert former is not None
+    assert former.expires_at_ms is not None
+    present = find_principal(bearer(text))
+    assert present is not None
+    assert (present.key_id, present.expires_at_ms) == (former.key_id, None)
+    ApiKey.objects.filter(public_id=principal.key_id).update(previous_until=timezone.now())
+    assert find_principal(bearer(people.acme_admin_key)) is None
+    assert find_principal(bearer(text)) is not None
+
+
+def test_a_role_cuts_down_what_the_scopes_of_a_row_say(people: People) -> None:
+    ApiKey.objects.filter(name="all").update(role=Role.VIEWER)
+    principal = find_principal(bearer(people.acme_key))
+    assert principal is not None
+    assert principal.scopes == frozenset()
+
+
+def test_a_scope_with_a_pattern_holds_for_its_names_only(people: People) -> None:
+    _, text = create_api_key(
+        people.acme.tenant, name="narrow", scopes=["produce:orders*", "consume:group/billing"]
+    )
+    principal = find_principal(bearer(text))
+    assert principal is not None
+    principal.require(Scope.PRODUCE, Kind.TOPIC, "orders-eu")
+    principal.require(Scope.CONSUME, Kind.GROUP, "billing")
+    for scope, kind, name in (
+        (Scope.PRODUCE, Kind.TOPIC, "order"),
+        (Scope.CONSUME, Kind.GROUP, "billing2"),
+        (Scope.CONSUME, Kind.TOPIC, "billing"),
+        (Scope.MANAGE, Kind.TOPIC, "orders"),
+        (Scope.PRODUCE, None, ""),
+    ):
+        with pytest.raises(Problem) as caught:
+            principal.require(scope, kind, name)
+        assert (caught.value.status, caught.value.code) == (403, "FORBIDDEN")
+
+
+def test_what_is_remembered_of_a_key_is_bounded(
+    people: People, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mqservice.accounts.access.DECISIONS_MAX", 3)
+    _, text = create_api_key(people.acme.tenant, name="narrow", scopes=["produce:o*"])
+    principal = find_principal(bearer(text))
+    assert principal is not None
+    for index in range(20):
+        assert principal.allows(Scope.PRODUCE, Kind.TOPIC, f"o{index}")
+        assert not principal.allows(Scope.PRODUCE, Kind.TOPIC, f"x{index}")
+        assert len(principal._decisions) <= 3
 
 
 def test_scope_that_is_missing_is_refused_with_its_name(people: People) -> None:

@@ -71,7 +71,7 @@ def test_the_secret_of_a_webhook_is_shown_once(acme: Client) -> None:
     second = put(acme, {"new_secret": True}).json()["webhook_secret"]
     assert second.startswith("whs_")
     assert second != first
-    assert first not in str(list(AuditEntry.objects.values_list("details", flat=True)))
+    assert first not in str(list(AuditEntry.objects.values()))
 
 
 def test_if_match_guards_against_lost_updates(acme: Client) -> None:

@@ -10,8 +10,9 @@ from django.core.exceptions import ImproperlyConfigured
 from django.core.management import CommandError, call_command
 from pytest_django import Settings
 
-from mqservice.accounts.access import Scope, find_principal
+from mqservice.accounts.access import find_principal
 from mqservice.accounts.models import ApiKey, Member, Namespace, Role, Tenant, User
+from mqservice.accounts.scopes import Scope
 from mqservice.accounts.services import revoke_api_key
 from mqservice.groups.models import ConsumerGroup
 from mqservice.groups.services import GroupChange, put_group

@@ -12,7 +12,8 @@ from collections.abc import Callable, Iterator
 from random import Random
 from typing import Any, TypeVar
 
-from mqservice.accounts.access import KeyCache, Principal, Scope
+from mqservice.accounts.access import KeyCache, Principal
+from mqservice.accounts.scopes import Scope
 from mqservice.asgi import Application
 from mqservice.caches import Caches, RouteCache, RouteKey
 from mqservice.delivery.context import DeliveryContext, SessionTimes

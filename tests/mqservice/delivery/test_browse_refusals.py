@@ -5,7 +5,7 @@ from __future__ import annotations
 import httpx
 import pytest
 
-from mqservice.accounts.access import Scope
+from mqservice.accounts.scopes import Scope
 from tests.mqservice.delivery.browsing import browse, put
 from tests.mqservice.delivery.serving import Server
 from tests.mqservice.delivery.store_double import StoreDouble

@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 import pytest
 
-from mqservice.accounts.access import Scope
+from mqservice.accounts.scopes import Scope
 from mqservice.store import DiskFull, OutcomeUnknown, StoreBusy, SyncFailed
 from tests.mqservice.delivery.serving import Server
 from tests.mqservice.delivery.store_double import StoreDouble

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 from websockets.exceptions import ConnectionClosed
 
-from mqservice.accounts.access import Scope
+from mqservice.accounts.scopes import Scope
 from tests.mqservice.delivery.peers import JSON, MSGPACK, Peer, closed, subscribe
 from tests.mqservice.delivery.serving import Server
 from tests.mqservice.delivery.store_double import StoreDouble

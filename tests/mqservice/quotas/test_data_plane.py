@@ -9,7 +9,7 @@ import httpx
 import msgspec
 import pytest
 
-from mqservice.accounts.access import Scope
+from mqservice.accounts.scopes import Scope
 from mqservice.quotas.limits import QuotaLimits
 from tests.mqservice.delivery.peers import BOTH, Peer
 from tests.mqservice.delivery.serving import Server, serving

@@ -11,7 +11,7 @@ import pytest
 from django.core.management import CommandError, call_command
 from django.test import Client
 
-from mqservice.accounts.access import Scope
+from mqservice.accounts.scopes import Scope
 from mqservice.accounts.services import create_api_key
 from mqservice.quotas.limits import DEFAULTS, LIMIT_NAMES, QuotaLimits
 from mqservice.quotas.models import QuotaRow

@@ -9,8 +9,9 @@ import itertools
 from collections import Counter
 from dataclasses import dataclass
 
-from mqservice.accounts.access import Principal, Scope
+from mqservice.accounts.access import Principal
 from mqservice.accounts.models import Namespace
+from mqservice.accounts.scopes import Scope
 from mqservice.groups.models import ConsumerGroup
 from mqservice.store import (
     GroupConfig,

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from django.test import Client
 
-from mqservice.accounts.access import Scope
+from mqservice.accounts.scopes import Scope
 from mqservice.accounts.services import create_api_key
 from mqservice.store import Nack, SettleRequest, StoreClient, TraceReply, TraceRequest
 from mqservice.traces import queries

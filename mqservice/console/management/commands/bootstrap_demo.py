@@ -14,8 +14,9 @@ import msgspec
 from django.core.management.base import BaseCommand, CommandError
 from django.db import transaction
 
-from mqservice.accounts.access import PEPPER_VERSION, Scope, secret_mac
+from mqservice.accounts.access import PEPPER_VERSION, secret_mac
 from mqservice.accounts.models import ApiKey, Namespace, Role, User
+from mqservice.accounts.scopes import Scope
 from mqservice.accounts.services import (
     create_api_key,
     get_or_create_namespace,
@@ -74,8 +75,8 @@ def create_identities(*, password: str, api_key: str) -> Namespace:
     row = ApiKey.objects.filter(public_id=key.public_id).first()
     if row is None:
         create_api_key(
-            tenant, name="demo", scopes=list(Scope), namespace=namespace, created_by=user,
-            text=api_key,
+            tenant, name="demo", scopes=list(Scope), role=Role.ADMIN, namespace=namespace,
+            created_by=user, text=api_key,
         )  # fmt: skip
     elif bytes(row.secret_mac) != secret_mac(key):  # the service's secret was renewed
         row.secret_mac = secret_mac(key)

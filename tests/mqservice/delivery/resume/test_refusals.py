@@ -7,7 +7,8 @@ from dataclasses import replace
 import httpx
 import pytest
 
-from mqservice.accounts.access import Principal, Scope
+from mqservice.accounts.access import Principal
+from mqservice.accounts.scopes import Scope
 from tests.mqservice.delivery.peers import Peer
 from tests.mqservice.delivery.resume.resuming import (
     TTL_MS,

@@ -1,0 +1,128 @@
+"""Finding audit entries: a page of what fits a question, the newest first.
+
+    question, cursor ──▶ [audit_page] ──▶ entries, cursor of the following page
+
+A cursor is the id of the last entry with a MAC over it, the tenant and the question: ids are one
+sequence for the whole service, and a cursor says nothing of them to who cannot forge one.
+"""
+
+from __future__ import annotations
+
+import binascii
+import struct
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+from django.conf import settings
+from django.db.models import QuerySet
+
+from mqservice.accounts.access import Principal
+from mqservice.accounts.models import AuditEntry
+from mqservice.lib.problem import Problem, ProblemItem
+from mqservice.lib.signing import MAC_BYTES, Signer
+
+PAGE_MAX: Final = 100
+_PLACE: Final = struct.Struct(">Q")
+_CURSOR_CHARS_MAX: Final = 64
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditQuestion:
+    """What is looked for; None: anything. Times are [from, to). With a ``*`` at its end ``target``
+    is how targets begin.
+    """
+
+    from_ms: int | None = None
+    to_ms: int | None = None
+    actor: str | None = None
+    action: str | None = None
+    target: str | None = None
+    namespace: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditPage:
+    entries: list[AuditEntry]
+    next_cursor: str | None
+
+
+def audit_page(
+    principal: Principal, question: AuditQuestion, *, cursor: str | None, limit: int = PAGE_MAX
+) -> AuditPage:
+    """Entries of the tenant, or of the namespace that ``principal`` is bound to. One query.
+
+    Raises Problem CURSOR_INVALID for one that is not of this question.
+    """
+    claim = _claim(principal, question)
+    rows = _fitting(principal, question)
+    if cursor is not None:
+        rows = rows.filter(pk__lt=_place(cursor, claim))
+    limit = min(limit, PAGE_MAX)
+    entries = list(rows.order_by("-id")[: limit + 1])
+    if len(entries) <= limit:
+        return AuditPage(entries=entries, next_cursor=None)
+    entries.pop()
+    return AuditPage(entries=entries, next_cursor=_cursor(entries[-1].pk, claim))
+
+
+def _fitting(principal: Principal, question: AuditQuestion) -> QuerySet[AuditEntry]:
+    rows = AuditEntry.objects.filter(tenant_id=principal.tenant_id)
+    if principal.namespace is not None:
+        rows = rows.filter(namespace=principal.namespace)
+    if question.from_ms is not None:
+        rows = rows.filter(at__gte=_EPOCH + timedelta(milliseconds=question.from_ms))
+    if question.to_ms is not None:
+        rows = rows.filter(at__lt=_EPOCH + timedelta(milliseconds=question.to_ms))
+    if question.actor is not None:
+        rows = rows.filter(actor=question.actor)
+    if question.action is not None:
+        rows = rows.filter(action=question.action)
+    if question.namespace is not None:
+        rows = rows.filter(namespace=question.namespace)
+    target = question.target
+    if target is not None and target.endswith("*"):
+        rows = rows.filter(target__startswith=target[:-1])
+    elif target is not None:
+        rows = rows.filter(target=target)
+    return rows
+
+
+def _signer() -> Signer:
+    return Signer(settings.SECRET_KEY, "audit cursor", settings.SECRET_KEY_FALLBACKS)
+
+
+def _claim(principal: Principal, question: AuditQuestion) -> bytes:
+    """Each part with its length, so that no two claims are the same bytes."""
+    parts = [
+        principal.tenant_id, principal.namespace, question.from_ms, question.to_ms, question.actor,
+        question.action, question.target, question.namespace,
+    ]  # fmt: skip
+    texts = [b"-" if part is None else b"+" + str(part).encode() for part in parts]
+    return b"".join(len(text).to_bytes(4, "big") + text for text in texts)
+
+
+def _cursor(place: int, claim: bytes) -> str:
+    content = _PLACE.pack(place)
+    mac = _signer().mac(content + claim)
+    return urlsafe_b64encode(content + mac).rstrip(b"=").decode()
+
+
+def _place(cursor: str, claim: bytes) -> int:
+    try:
+        if len(cursor) > _CURSOR_CHARS_MAX or not cursor.isascii():
+            raise ValueError
+        content = urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4))
+    except (binascii.Error, ValueError):
+        content = b""
+    place, mac = content[: _PLACE.size], content[_PLACE.size :]
+    if len(mac) != MAC_BYTES or not _signer().is_valid(place + claim, mac):
+        detail = (
+            "the cursor is not one of this question; give next_cursor of the page before, and all "
+            "parameters but limit as they were there"
+        )
+        item = ProblemItem("?cursor", "CURSOR_INVALID", detail)
+        raise Problem.of("CURSOR_INVALID", f"?cursor: {detail}", errors=[item])
+    return int(_PLACE.unpack(place)[0])

@@ -1,0 +1,59 @@
+"""The token of an invitation as a text, and what the row keeps of it.
+
+m q i _ P P P P P P P P P P P P S S S ... S S S
+prefix  public id (12)          secret (32), 190 bits
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import re
+import secrets
+from typing import Final, NamedTuple
+
+from django.conf import settings
+
+from mqservice.lib.signing import derive_key
+
+PREFIX: Final = "mqi_"
+PUBLIC_ID_CHARS: Final = 12
+SECRET_CHARS: Final = 32
+_ALPHABET: Final = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+_FORM: Final = re.compile(rf"{PREFIX}[0-9A-Za-z]{{{PUBLIC_ID_CHARS + SECRET_CHARS}}}", re.ASCII)
+
+
+class Token(NamedTuple):
+    """``public_id`` is the row's name and no secret."""
+
+    public_id: str
+    secret: str
+
+    @property
+    def text(self) -> str:
+        return PREFIX + self.public_id + self.secret
+
+    @property
+    def mac(self) -> bytes:
+        """HMAC-SHA-256 under a pepper that is not in the database."""
+        pepper = derive_key(settings.MQ_KEY_PEPPER, "invitation-pepper")
+        return hmac.digest(pepper, self.secret.encode("ascii"), hashlib.sha256)
+
+    def __repr__(self) -> str:
+        return f"Token({self.public_id})"  # the secret must not reach a log or a traceback
+
+
+def new_token() -> Token:
+    return Token(_random(PUBLIC_ID_CHARS), _random(SECRET_CHARS))
+
+
+def parse_token(text: str) -> Token | None:
+    """None for what cannot be a token of this service."""
+    if _FORM.fullmatch(text) is None:
+        return None
+    middle = len(PREFIX) + PUBLIC_ID_CHARS
+    return Token(text[len(PREFIX) : middle], text[middle:])
+
+
+def _random(chars: int) -> str:
+    return "".join(secrets.choice(_ALPHABET) for _ in range(chars))

@@ -1,0 +1,72 @@
+"""How a person without a session takes an invitation up: token, user name, password.
+
+    token ──▶ open invitation? ──▶ user there: password right?   ──▶ member
+                                   user new:   name, password ok? ──▶ user, member
+
+Nothing costs a hash before the token was right, and one token is worth ``ATTEMPTS_MAX`` tries.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from django.contrib.auth import authenticate
+from django.contrib.auth.password_validation import validate_password
+from django.core.exceptions import ValidationError
+from django.db import IntegrityError, transaction
+
+from mqservice.accounts.invitation_services import (
+    accept_invitation,
+    find_invitation,
+    invalid_token,
+    spend_attempt,
+)
+from mqservice.accounts.models import Invitation, Member, User
+from mqservice.lib.problem import Problem
+from mqservice.lib.wire import refused
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Joining:
+    """Who wants to join. No part of it is ever logged."""
+
+    token: str
+    username: str
+    password: str
+
+    def __repr__(self) -> str:
+        return f"Joining({self.username})"
+
+
+def join(wanted: Joining) -> Member:
+    """Raises Problem: INVITATION_NOT_FOUND, UNAUTHENTICATED, BAD_REQUEST, CONFLICT."""
+    row = find_invitation(wanted.token)
+    if row is None:
+        raise invalid_token()
+    spend_attempt(row)
+    if User.objects.filter(username=wanted.username).exists():
+        user = authenticate(username=wanted.username, password=wanted.password)
+        if not isinstance(user, User):
+            raise Problem.of("UNAUTHENTICATED", "the user name exists, with another password")
+        return accept_invitation(row, user)
+    with transaction.atomic():
+        return accept_invitation(row, _new_user(row, wanted))
+
+
+def _new_user(row: Invitation, wanted: Joining) -> User:
+    user = User(username=wanted.username, email=row.email)
+    try:
+        user.clean_fields(exclude={"password"})
+    except ValidationError as exc:
+        raise refused("/username", " ".join(exc.messages)) from None
+    try:
+        validate_password(wanted.password, user)
+    except ValidationError as exc:
+        raise refused("/password", " ".join(exc.messages)) from None
+    user.set_password(wanted.password)
+    try:
+        with transaction.atomic():
+            user.save()
+    except IntegrityError:
+        raise Problem.of("CONFLICT", f"somebody has just taken the name {user.username}") from None
+    return user

@@ -1,0 +1,234 @@
+"""``mqservice key``: make, list, show, change, rotate and revoke API keys.
+
+create, rotate ─▶ stdout: the key's text, which is shown this once; all else on stderr
+list, show ─────▶ stdout: a table, or NDJSON
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Final
+from urllib.parse import quote
+
+import msgspec
+import typer
+from rich.table import Table
+
+from mqservice.cli import screen
+from mqservice.cli.client import PAGES_MAX, RestClient
+from mqservice.cli.errors import AnswerMalformed
+from mqservice.cli.target import BaseUrlOption, KeyOption, Target
+
+app = typer.Typer(no_args_is_help=True, help="Make, list, change, rotate and revoke API keys.")
+
+_PATH: Final = "/v1/keys"
+
+IdArgument = Annotated[str, typer.Argument(metavar="ID", help="The key's id, as list shows it.")]
+ScopeOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--scope",
+        "-s",
+        help="produce, consume or manage, for all or as in produce:orders*, consume:group/billing. "
+        "Give it several times.",
+        show_default=False,
+    ),
+]
+RoleOption = Annotated[
+    str | None,
+    typer.Option("--role", help="viewer, developer, admin or owner.", show_default=False),
+]
+EndOption = Annotated[
+    str | None,
+    typer.Option("--expires-in", help="How long it is good, such as 30d.", show_default=False),
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="JSON with all fields.")]
+
+
+class ApiKey(msgspec.Struct, kw_only=True):
+    """A key as the service shows it; ``key`` is there when it has just been made."""
+
+    id: str
+    name: str
+    namespace: str | None
+    role: str
+    scopes: list[str]
+    state: str
+    last4: str
+    created_at: str
+    expires_at: str | None
+    last_used_at: str | None
+    key: str | None = None
+
+
+class _Page(msgspec.Struct):
+    keys: list[ApiKey]
+    next: str | None = None
+
+
+@app.command("create")
+def create(
+    name: Annotated[str, typer.Argument(help="What it is for.")],
+    scope: ScopeOption = None,
+    role: RoleOption = None,
+    expires_in: EndOption = None,
+    bound_to: Annotated[
+        str | None,
+        typer.Option("--bind", help="The one namespace it is good for.", show_default=False),
+    ] = None,
+    base_url: BaseUrlOption = None,
+    key: KeyOption = None,
+) -> None:
+    """Make a key and print it. It is shown this once."""
+    order = {
+        "name": name,
+        "scopes": scope or [],
+        "role": role,
+        "expires_in": expires_in,
+        "namespace": bound_to,
+    }
+    screen.run(_make(screen.target_of(base_url, key, None), _PATH, order, "is made"))
+
+
+@app.command("list")
+def list_keys(
+    as_json: JsonOption = False, base_url: BaseUrlOption = None, key: KeyOption = None
+) -> None:
+    """List all keys, revoked ones too."""
+    screen.run(_list(screen.target_of(base_url, key, None), as_json=as_json))
+
+
+@app.command("show")
+def show(
+    key_id: IdArgument,
+    as_json: JsonOption = False,
+    base_url: BaseUrlOption = None,
+    key: KeyOption = None,
+) -> None:
+    """Show one key, without its secret."""
+    screen.run(_show(screen.target_of(base_url, key, None), key_id, as_json=as_json))
+
+
+@app.command("update")
+def update(
+    key_id: IdArgument,
+    name: Annotated[
+        str | None, typer.Option("--name", help="What it is for.", show_default=False)
+    ] = None,
+    scope: ScopeOption = None,
+    role: RoleOption = None,
+    expires_in: EndOption = None,
+    base_url: BaseUrlOption = None,
+    key: KeyOption = None,
+) -> None:
+    """Change a key: what is not given stays. Scopes that are given replace those it had."""
+    given = {"name": name, "scopes": scope or None, "role": role, "expires_in": expires_in}
+    change = {field: value for field, value in given.items() if value is not None}
+    screen.run(_update(screen.target_of(base_url, key, None), key_id, change))
+
+
+@app.command("rotate")
+def rotate(
+    key_id: IdArgument,
+    overlap: Annotated[
+        str, typer.Option("--overlap", help="For how long the former secret is good; 0s ends it.")
+    ] = "1d",
+    base_url: BaseUrlOption = None,
+    key: KeyOption = None,
+) -> None:
+    """Give a key another secret and print the key with it. It is shown this once."""
+    target = screen.target_of(base_url, key, None)
+    screen.run(_make(target, f"{_path(key_id)}:rotate", {"overlap": overlap}, "has a new secret"))
+
+
+@app.command("revoke")
+def revoke(
+    key_id: IdArgument,
+    is_sure: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    base_url: BaseUrlOption = None,
+    key: KeyOption = None,
+) -> None:
+    """End a key for good, with its open sockets and polls."""
+    target = screen.target_of(base_url, key, None)
+    if not is_sure:
+        typer.confirm(f"Revoke the key {key_id} for good?", abort=True, err=True)
+    screen.run(_revoke(target, key_id))
+
+
+async def _make(target: Target, path: str, order: Mapping[str, object], done: str) -> int:
+    given = {name: value for name, value in order.items() if value is not None}
+    async with RestClient(target) as client:
+        made = await client.call("POST", path, ApiKey, content=msgspec.json.encode(given))
+    if made.key is None:
+        raise AnswerMalformed("the answer has no key in it")
+    screen.notice(f"key {made.id} ({made.name}) {done}; it is shown this once")
+    typer.echo(made.key)
+    return 0
+
+
+async def _list(target: Target, *, as_json: bool) -> int:
+    keys: list[ApiKey] = []
+    path = _PATH
+    async with RestClient(target) as client:
+        for _ in range(PAGES_MAX):
+            page = await client.call("GET", path, _Page)
+            keys += page.keys
+            if page.next is None:
+                break
+            path = f"{_PATH}?after={quote(page.next, safe='')}"
+        else:
+            raise AnswerMalformed(f"the list of keys has no end after {PAGES_MAX} pages")
+    _print(keys, as_json=as_json)
+    return 0
+
+
+async def _show(target: Target, key_id: str, *, as_json: bool) -> int:
+    async with RestClient(target) as client:
+        _print([await client.call("GET", _path(key_id), ApiKey)], as_json=as_json)
+    return 0
+
+
+async def _update(target: Target, key_id: str, change: Mapping[str, object]) -> int:
+    async with RestClient(target) as client:
+        content = msgspec.json.encode(change)
+        changed = await client.call("PATCH", _path(key_id), ApiKey, content=content)
+    screen.notice(f"key {changed.id} ({changed.name}) may now: {_scopes(changed)}")
+    return 0
+
+
+async def _revoke(target: Target, key_id: str) -> int:
+    async with RestClient(target) as client:
+        ended = await client.call("POST", f"{_path(key_id)}:revoke", ApiKey)
+    screen.notice(f"key {ended.id} ({ended.name}) is revoked")
+    return 0
+
+
+def _print(keys: list[ApiKey], *, as_json: bool) -> None:
+    if as_json:
+        for each in keys:
+            typer.echo(msgspec.json.encode(each))
+        return
+    table = Table()
+    table.add_column("id", no_wrap=True)  # to be copied
+    for heading in ("name", "namespace", "role", "scopes", "state", "until", "last used"):
+        table.add_column(heading)
+    for each in keys:
+        table.add_row(
+            each.id,
+            screen.harmless(each.name),
+            each.namespace or "all",
+            each.role,
+            _scopes(each),
+            each.state,
+            each.expires_at or "-",
+            each.last_used_at or "-",
+        )
+    screen.results.print(table)
+
+
+def _scopes(key: ApiKey) -> str:
+    return ", ".join(key.scopes) or "-"
+
+
+def _path(key_id: str) -> str:
+    return f"{_PATH}/{quote(key_id, safe='')}"

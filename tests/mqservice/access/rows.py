@@ -1,0 +1,216 @@
+"""The matrix's rows: each route of the API, what it needs, and what it answers who is let through.
+
+A route that has no row here fails ``test_matrix``. Statuses are written down, not computed from
+the service's own tables.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass, field
+from typing import Any
+
+from mqservice.api import api
+from mqservice.delivery.plane import HANDLERS
+
+Body = dict[str, Any]  # Any: JSON as a client writes it; texts may name {topic} and the like
+
+
+class Need(enum.Enum):
+    """What a credential has to have; who has it is in ``WHO``."""
+
+    NOTHING = enum.auto()  # any key that is good
+    PRODUCE = enum.auto()
+    CONSUME = enum.auto()
+    MANAGE = enum.auto()
+    MANAGE_ALL = enum.auto()  # manage for every topic and group
+    MEMBERS_READ = enum.auto()
+    ADMIN = enum.auto()
+    OPEN = enum.auto()  # no credential at all
+
+
+_ADMINS = {"admin", "owner", "rival"}
+_DEVELOPERS = {"developer", "bound", *_ADMINS}
+WHO: dict[Need, set[str]] = {
+    Need.NOTHING: {"viewer", "narrow", "consumer", *_DEVELOPERS},
+    Need.PRODUCE: _DEVELOPERS,
+    Need.CONSUME: {"consumer", *_DEVELOPERS},
+    Need.MANAGE: _DEVELOPERS,
+    Need.MANAGE_ALL: _DEVELOPERS,
+    Need.MEMBERS_READ: {"viewer", "narrow", "consumer", "developer", *_ADMINS},
+    Need.ADMIN: _ADMINS,
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """One method of one path.
+
+    ``done``: statuses of one who is let through to what is there. ``absent``: to what is not there.
+    ``is_asked_first``: whether what the credential may is decided before anything is looked up;
+    else the namespace is looked up before, and with ``is_found_first`` the thing itself too.
+    """
+
+    method: str
+    path: str
+    need: Need
+    done: tuple[int, ...] = (200,)
+    absent: tuple[int, ...] = (404,)
+    body: Body | None = None
+    query: str = ""
+    is_asked_first: bool = False
+    is_found_first: bool = False
+    fresh: tuple[str, ...] = field(default=())  # names that the call uses up
+
+    @property
+    def is_of_namespace(self) -> bool:
+        return "{ns}" in self.path
+
+    @property
+    def has_name(self) -> bool:
+        """Whether it names a thing, which may be somebody else's or not there."""
+        return "{" in self.path.replace("{ns}", "")
+
+
+def _data(method: str, path: str, need: Need, **more: Any) -> Row:  # Any: fields of Row
+    return Row(method=method, path=f"/v1/ns/{{ns}}{path}", need=need, is_asked_first=True, **more)
+
+
+def _ns(method: str, path: str, need: Need = Need.NOTHING, **more: Any) -> Row:  # Any: as above
+    return Row(method=method, path=f"/v1/ns/{{ns}}{path}", need=need, **more)
+
+
+def _account(method: str, path: str, need: Need, **more: Any) -> Row:  # Any: as above
+    return Row(method=method, path=f"/v1{path}", need=need, is_asked_first=True, **more)
+
+
+_TOPIC, _GROUP = "/topics/{topic}", "/groups/{group}"
+_LAG = {"kind": "lag", "group": "{group}", "threshold": 7}
+_SEEK = {"topic": "{topic}", "to": {"offset": 0, "queue": 0}}
+_COMMIT = {"topic": "{topic}", "queue": 0, "offset": 0}
+_SINCE = "from=2026-01-01T00:00:00Z&to=2026-01-02T00:00:00Z"
+
+# By the names of ``delivery.plane``.
+DATA_ROWS: dict[tuple[str, str], Row] = {
+    ("messages", "POST"): _data(
+        "POST", f"{_TOPIC}/messages", Need.PRODUCE, done=(201,), body={"body": "x"}
+    ),
+    ("messages", "GET"): _data("GET", f"{_TOPIC}/messages", Need.CONSUME),
+    ("messages_batch", "POST"): _data(
+        "POST", f"{_TOPIC}/messages:batch", Need.PRODUCE, done=(400,), body={}
+    ),
+    ("message", "GET"): _data("GET", f"{_TOPIC}/messages/{{message}}", Need.CONSUME),
+    ("queue_messages", "GET"): _data(
+        "GET", f"{_TOPIC}/queues/0/messages", Need.CONSUME, query="offset=0"
+    ),
+    ("queue_offset", "GET"): _data(
+        "GET", f"{_TOPIC}/queues/0/offset", Need.CONSUME, query="time=2026-01-01T00:00:00Z"
+    ),
+    ("receive", "POST"): _data(
+        "POST", f"{_TOPIC}{_GROUP}:receive", Need.CONSUME, body={"wait": "0s", "max": 1}
+    ),
+    ("settle", "POST"): _data("POST", f"{_GROUP}:settle", Need.CONSUME, body={"ack": ["x"]}),
+    ("dead_letters", "GET"): _data("GET", f"{_GROUP}/dlq", Need.CONSUME),
+    ("dead_letter", "GET"): _data("GET", f"{_GROUP}/dlq/{{message}}", Need.CONSUME, done=(404,)),
+    ("scheduled", "GET"): _data("GET", f"{_TOPIC}/scheduled", Need.CONSUME),
+    ("scheduled_one", "DELETE"): _data(
+        "DELETE", "/scheduled/{handle}", Need.PRODUCE, fresh=("handle",)
+    ),
+    ("scheduled_send", "POST"): _data(
+        "POST", "/scheduled/{handle}:send", Need.PRODUCE, fresh=("handle",)
+    ),
+}
+
+CONTROL_ROWS: list[Row] = [
+    _ns("GET", "/topics"),
+    _ns("GET", _TOPIC),
+    _ns("PUT", _TOPIC, Need.MANAGE, absent=(201,), body={"retention": "2d"}),
+    _ns("DELETE", _TOPIC, Need.MANAGE, done=(204,)),
+    _ns("GET", f"{_TOPIC}/rate/history", query=_SINCE),
+    _ns("GET", "/groups"),
+    _ns("GET", _GROUP),
+    _ns("PUT", _GROUP, Need.MANAGE, absent=(201,), body={"lease": "45s"}),
+    _ns("DELETE", _GROUP, Need.MANAGE, done=(204,)),
+    _ns("POST", f"{_GROUP}:pause", Need.MANAGE),
+    _ns("POST", f"{_GROUP}:resume", Need.MANAGE),
+    _ns("POST", f"{_GROUP}:seek", Need.MANAGE, body=_SEEK),
+    _ns("POST", f"{_GROUP}/offsets:commit", Need.CONSUME, done=(200, 409), body=_COMMIT),
+    _ns("GET", f"{_GROUP}/offsets"),
+    _ns("GET", f"{_GROUP}/offsets/history", query="topic={topic}"),
+    _ns("GET", f"{_GROUP}/lag"),
+    _ns("GET", f"{_GROUP}/lag/history", query=_SINCE),
+    _ns("GET", f"{_GROUP}/clients"),
+    _ns("POST", f"{_GROUP}/dlq:redrive", Need.MANAGE, done=(202,), body={"all": True}),
+    _ns("POST", f"{_GROUP}/dlq:purge", Need.MANAGE, done=(202,), body={"all": True}),
+    _ns("GET", "/tasks"),
+    _ns("GET", "/tasks/{task}"),
+    _ns("GET", "/tasks/{task}/failures"),
+    _ns("POST", "/tasks/{task}:cancel", Need.MANAGE, is_found_first=True),
+    _ns("GET", "/messages/{message}/trace", Need.CONSUME),
+    _ns("GET", "/alerts"),
+    _ns("GET", "/alerts/{alert}"),
+    _ns("GET", "/alerts/{alert}/history"),
+    _ns("PUT", "/alerts/{alert}", Need.MANAGE_ALL, absent=(201,), body=_LAG),
+    _ns("DELETE", "/alerts/{alert}", Need.MANAGE_ALL, done=(204,)),
+    _account("GET", "/keys", Need.ADMIN),
+    _account("POST", "/keys", Need.ADMIN, done=(201,), body={"name": "k", "scopes": []}),
+    _account("GET", "/keys/{key}", Need.ADMIN),
+    _account("PATCH", "/keys/{key}", Need.ADMIN, body={"name": "other"}),
+    _account("POST", "/keys/{key}:rotate", Need.ADMIN, body={}),
+    _account("POST", "/keys/{key}:revoke", Need.ADMIN),
+    _account("GET", "/namespaces", Need.NOTHING),
+    _account("GET", "/namespaces/{namespace}", Need.NOTHING),
+    # Names are one in the whole service, so that a foreign one cannot be made: 409, not 201.
+    _account("PUT", "/namespaces/{namespace}", Need.ADMIN, absent=(201, 409)),
+    _account("DELETE", "/namespaces/{namespace}", Need.ADMIN, done=(204,)),
+    _account("GET", "/members", Need.MEMBERS_READ),
+    _account("GET", "/members/{member}", Need.MEMBERS_READ),
+    _account("PATCH", "/members/{member}", Need.ADMIN, body={"role": "developer"}),
+    _account("DELETE", "/members/{member}", Need.ADMIN, done=(204,)),
+    _account("GET", "/invitations", Need.ADMIN),
+    _account(
+        "POST", "/invitations", Need.ADMIN, done=(201,),
+        body={"email": "d@x.example", "role": "viewer"},
+    ),
+    _account("POST", "/invitations:accept", Need.OPEN, done=(404,), body={
+        "token": "mqi_" + "A" * 44, "username": "alice", "password": "x",
+    }),
+    _account("GET", "/invitations/{invitation}", Need.ADMIN),
+    _account("DELETE", "/invitations/{invitation}", Need.ADMIN, done=(204,)),
+    _account("GET", "/audit", Need.ADMIN),
+]  # fmt: skip
+
+ROWS: list[Row] = [*DATA_ROWS.values(), *CONTROL_ROWS]
+# What routes call the names in their paths, where that is something else here.
+_OTHER_NAMES = {
+    "task_id": "task", "message_id": "message", "key_id": "key", "username": "member",
+    "invitation_id": "invitation",
+}  # fmt: skip
+
+
+def control_routes() -> set[tuple[str, str]]:
+    """Method and path of each route of the control plane, as the framework has them."""
+    found = set()
+    for prefix, router in api._routers:
+        for path, view in router.path_operations.items():
+            for operation in view.operations:
+                found |= {(method, f"/v1{prefix}{path}") for method in operation.methods}
+    return found
+
+
+def routes_of_rows() -> set[tuple[str, str]]:
+    """Method and path of each row of the control plane, with the framework's names in it."""
+    return {(row.method, framework_path(row)) for row in CONTROL_ROWS}
+
+
+def framework_path(row: Row) -> str:
+    path = row.path
+    for theirs, ours in _OTHER_NAMES.items():
+        path = path.replace(f"{{{ours}}}", f"{{{theirs}}}")
+    for ours in ("alert", "namespace"):
+        path = path.replace(f"{{{ours}}}", "{name}")
+    return path
+
+
+def data_routes() -> set[tuple[str, str]]:
+    return {(name, method) for name, methods in HANDLERS.items() for method in methods}

@@ -1,0 +1,200 @@
+"""Two tenants with one thing of each kind, a credential of each kind, and the whole service.
+
+World.build ──▶ rows and engine ──▶ credentials, names ──▶ call(): one request, rolled back
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import httpx
+from asgiref.sync import sync_to_async
+from django.core.signals import request_finished, request_started
+from django.db import close_old_connections, transaction
+from django.utils import timezone
+
+from mqservice.accounts.access import Principal, find_principal
+from mqservice.accounts.invitation_services import invite
+from mqservice.accounts.key_services import rotate_key
+from mqservice.accounts.models import Role, Tenant, User
+from mqservice.accounts.scopes import Scope
+from mqservice.accounts.services import (
+    create_api_key,
+    get_or_create_namespace,
+    revoke_api_key,
+    set_role,
+)
+from mqservice.asgi import Application
+from mqservice.caches import Caches
+from mqservice.delivery.context import process_context
+from mqservice.groups.services import GroupChange, put_group
+from mqservice.lib.api_keys import generate_api_key, parse_api_key
+from mqservice.store import AsyncStoreClient, close_store
+from mqservice.topics.services import TopicChange, put_topic
+from tests.people import People, bearer
+
+CONNECT_MS_MAX = 20_000
+ACME, RIVAL, ABSENT = "acme", "rival", "absent"
+Names = dict[str, str]
+_numbers = itertools.count()
+
+
+class World:
+    """See the module's docstring."""
+
+    def __init__(self, people: People) -> None:
+        self.people = people
+        self.credentials: dict[str, dict[str, str]] = {}
+        self.names: dict[str, Names] = {}
+        self.application: Application
+        self._client: httpx.AsyncClient
+
+    @contextlib.asynccontextmanager
+    async def open(self) -> AsyncIterator[World]:
+        """Everything is there for the length of the block, which is in a test's transaction."""
+        await sync_to_async(self._make_credentials)()
+        await sync_to_async(self._make_rows)()
+        context = replace(process_context(), caches=Caches())
+        assert isinstance(context.store, AsyncStoreClient)
+        await context.store.wait_connected(CONNECT_MS_MAX)
+        self.application = Application(lambda: context)
+        transport = httpx.ASGITransport(app=self.application)
+        # As Django's own test client does: the transaction of the test outlives each request.
+        for signal in (request_started, request_finished):
+            signal.disconnect(close_old_connections)
+        try:
+            async with httpx.AsyncClient(transport=transport, base_url="http://testserver") as each:
+                self._client = each
+                await self._make_things()
+                yield self
+        finally:
+            for signal in (request_started, request_finished):
+                signal.connect(close_old_connections)
+            await close_store()
+
+    async def call(
+        self,
+        method: str,
+        path: str,
+        headers: dict[str, str],
+        body: object = None,
+        *,
+        is_kept: bool = False,
+    ) -> httpx.Response:
+        """One request; what it changed in PostgreSQL is undone, unless ``is_kept``."""
+        if is_kept or method == "GET":
+            return await self._client.request(method, path, headers=headers, json=body)
+        place = await sync_to_async(transaction.savepoint)()
+        try:
+            return await self._client.request(method, path, headers=headers, json=body)
+        finally:
+            await sync_to_async(transaction.savepoint_rollback)(place)
+
+    async def restore_engine(self) -> None:
+        """The engine knows again what was deleted there and came back in PostgreSQL."""
+        await sync_to_async(self._put_engine)()
+
+    async def new_handle(self, tenant: str) -> str:
+        """The recall handle of a message that is to come."""
+        topic = self.names[tenant]["topic"]
+        answer = await self.call(
+            "POST",
+            f"/v1/ns/{tenant}/topics/{topic}/messages",
+            self.credentials["owner" if tenant == ACME else "rival"],
+            {"body": "later", "delay": "1h"},
+        )
+        return str(answer.json()["recall_handle"])
+
+    def _make_credentials(self) -> None:
+        people, acme = self.people, self.people.acme.tenant
+        now = timezone.now()
+        _, expired = create_api_key(acme, name="expired", scopes=Scope, expires_at=now)
+        revoked = _role_key(acme, Role.OWNER)
+        revoked_id = parse_api_key(revoked)
+        assert revoked_id is not None
+        revoke_api_key(acme, revoked_id.public_id)
+        former = _role_key(acme, Role.OWNER)
+        rotate_key(_principal(former), _principal(former).key_id, timedelta(0))
+        narrow = ["produce:other*", "consume:other*", "manage:other*"]
+        keys = {
+            "unknown": generate_api_key(),
+            "expired": expired,
+            "revoked": revoked,
+            "former": former,
+            "narrow": create_api_key(acme, name="n", scopes=narrow, role=Role.OWNER)[1],
+            "consumer": create_api_key(acme, name="c", scopes=["consume"], role=Role.OWNER)[1],
+            "viewer": people.acme_viewer_key,
+            "developer": _role_key(acme, Role.DEVELOPER),
+            "admin": people.acme_admin_key,
+            "owner": people.acme_owner_key,
+            "bound": people.acme_key,
+            "rival": people.rival_owner_key,
+        }
+        self.credentials = {"none": {}, "garbage": {"authorization": "Bearer garbage"}}
+        for name, key in keys.items():
+            self.credentials[name] = {"authorization": bearer(key).decode()}
+
+    def _make_rows(self) -> None:
+        number = next(_numbers)  # tests share an engine, which knows what others have deleted
+        for namespace, kind in ((self.people.acme, "orders"), (self.people.rival, "secret")):
+            tenant, name, topic = namespace.tenant, namespace.name, f"{kind}{number}"
+            user = User.objects.create_user(f"{name}-user")
+            set_role(tenant, user, Role.VIEWER)
+            empty = get_or_create_namespace(tenant, f"{name}-empty")
+            owner = self.people.acme_owner_key if name == ACME else self.people.rival_owner_key
+            invitation, _ = invite(_principal(owner), "d@x.example", Role.VIEWER, timedelta(days=1))
+            key, _ = create_api_key(tenant, name="idle", scopes=["produce"])
+            self.names[name] = {
+                "ns": name, "topic": topic, "group": f"{topic}-readers", "alert": f"{topic}-late",
+                "key": key.public_id, "member": user.username, "namespace": empty.name,
+                "invitation": invitation.public_id,
+            }  # fmt: skip
+        self.names[ABSENT] = {
+            "ns": "nowhere", "topic": "nothing", "group": "nothing", "alert": "nothing",
+            "key": "AAAAAAAA", "member": "nobody", "namespace": "nowhere",
+            "invitation": "AAAAAAAAAAAA", "task": "task_nothing", "message": "0" * 34,
+            "handle": "rc_nothing",
+        }  # fmt: skip
+        self._put_engine()
+
+    def _put_engine(self) -> None:
+        for namespace in (self.people.acme, self.people.rival):
+            names = self.names[namespace.name]
+            put_topic(namespace, names["topic"], TopicChange(queue_count=1))
+            put_group(namespace, names["group"], GroupChange())
+
+    async def _make_things(self) -> None:
+        """A message, a task and an alert of each tenant, by the API itself."""
+        for tenant, who in ((ACME, "owner"), (RIVAL, "rival")):
+            names, headers = self.names[tenant], self.credentials[who]
+            root = f"/v1/ns/{tenant}"
+            topic = f"{root}/topics/{names['topic']}"
+            produced = await self.call("POST", f"{topic}/messages", headers, {"body": "x"})
+            names["message"] = str(produced.json()["id"])
+            group = f"{root}/groups/{names['group']}"
+            received = f"{topic}/groups/{names['group']}:receive"
+            await self.call("POST", received, headers, {"wait": "0s"})
+            task = await self.call(
+                "POST", f"{group}/dlq:purge", headers, {"all": True}, is_kept=True
+            )
+            names["task"] = str(task.json()["id"])
+            rule: dict[str, Any] = {"kind": "lag", "group": names["group"], "threshold": 5}
+            alert = f"{root}/alerts/{names['alert']}"
+            made = await self.call("PUT", alert, headers, rule, is_kept=True)
+            assert made.status_code == 201, made.text
+            names["handle"] = await self.new_handle(tenant)
+
+
+def _role_key(tenant: Tenant, role: Role) -> str:
+    return create_api_key(tenant, name=role.value, scopes=Scope, role=role)[1]
+
+
+def _principal(key: str) -> Principal:
+    principal = find_principal(bearer(key))
+    assert principal is not None
+    return principal

@@ -1,0 +1,78 @@
+"""``mqservice key`` against a service that does what the test tells it."""
+
+from __future__ import annotations
+
+import msgspec
+
+from tests.mqservice.cli.commands import mqservice
+from tests.mqservice.cli.service_double import Answer, Json, service_double
+
+KEY: Json = {
+    "id": "abcdefgh", "name": "checkout", "namespace": None, "role": "developer",
+    "scopes": ["produce:orders*"], "state": "active", "last4": "wxyz", "former_secret": None,
+    "created_by": "key:k", "created_at": "2026-11-21T09:00:00.000Z", "expires_at": None,
+    "revoked_at": None, "last_used_at": None,
+}  # fmt: skip
+TEXT = "mqk_abcdefghXXXX"
+
+
+async def test_create_prints_the_key_alone_on_stdout() -> None:
+    async with service_double() as double:
+        double.answers.append(Answer(201, KEY | {"key": TEXT}))
+        ended = await mqservice(
+            *("key", "create", "checkout", "-s", "produce:orders*", "-s", "manage"),
+            *("--expires-in", "30d", "--bind", "acme"),
+            double=double,
+        )
+        assert (ended.code, ended.out) == (0, TEXT.encode() + b"\n")
+        assert "shown this once" in ended.err
+        assert TEXT not in ended.err
+        [request] = double.requests
+        assert (request.method, request.path) == ("POST", "/v1/keys")
+        assert msgspec.json.decode(request.body) == {
+            "name": "checkout", "scopes": ["produce:orders*", "manage"], "expires_in": "30d",
+            "namespace": "acme",
+        }  # fmt: skip
+
+
+async def test_rotate_update_and_revoke_ask_for_what_they_say() -> None:
+    async with service_double() as double:
+        double.answers += [
+            Answer(200, KEY | {"key": TEXT}),
+            Answer(200, KEY | {"scopes": ["consume"]}),
+            Answer(200, KEY | {"state": "revoked"}),
+        ]
+        rotated = await mqservice("key", "rotate", "abcdefgh", "--overlap", "2h", double=double)
+        updated = await mqservice("key", "update", "abcdefgh", "-s", "consume", double=double)
+        revoked = await mqservice("key", "revoke", "abcdefgh", "--yes", double=double)
+        assert (rotated.code, rotated.out) == (0, TEXT.encode() + b"\n")
+        assert (updated.code, revoked.code) == (0, 0)
+        assert "may now: consume" in updated.err
+        assert [(each.method, each.path) for each in double.requests] == [
+            ("POST", "/v1/keys/abcdefgh:rotate"),
+            ("PATCH", "/v1/keys/abcdefgh"),
+            ("POST", "/v1/keys/abcdefgh:revoke"),
+        ]
+        assert msgspec.json.decode(double.requests[0].body) == {"overlap": "2h"}
+        assert msgspec.json.decode(double.requests[1].body) == {"scopes": ["consume"]}
+
+
+async def test_a_revocation_that_is_not_confirmed_is_not_asked_for() -> None:
+    async with service_double() as double:
+        ended = await mqservice("key", "revoke", "abcdefgh", double=double, stdin=b"n\n")
+        assert ended.code == 1
+        assert not double.requests
+
+
+async def test_list_goes_through_all_pages() -> None:
+    async with service_double() as double:
+        double.answers += [
+            Answer(200, {"keys": [KEY], "next": "abcdefgh"}),
+            Answer(200, {"keys": [KEY | {"id": "bcdefghi", "name": "two\x1b[2J"}], "next": None}),
+        ]
+        ended = await mqservice("key", "list", double=double)
+        assert ended.code == 0
+        assert [each.query for each in double.requests] == ["", "after=abcdefgh"]
+        assert b"\x1b[2J" not in ended.out
+        for key_id in (b"abcdefgh", b"bcdefghi"):
+            assert key_id in ended.out
