@@ -31,7 +31,7 @@ def main(name: str, messages_in_per_second: int) -> None:
     namespace = get_or_create_namespace(tenant, name)
     _, key = create_api_key(tenant, name="bench", scopes=list(Scope), namespace=namespace)
     put_topic(namespace, "orders", TopicChange(queue_count=4))
-    put_limits(tenant, Source.OPERATOR, {"messages_in_per_second": messages_in_per_second})
+    put_limits(None, tenant, Source.OPERATOR, {"messages_in_per_second": messages_in_per_second})
     facts = {"api_key": key, "namespace": name, "topic": "orders"}
     sys.stdout.write(msgspec.json.encode(facts).decode())
 

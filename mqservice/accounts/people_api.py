@@ -63,7 +63,7 @@ def list_namespaces(
 
 @router.get("/namespaces/{name}", response=NamespaceOut)
 def read_namespace(request: AuthedRequest, name: str) -> NamespaceOut:
-    """One namespace. One query."""
+    """One namespace of the tenant. One query."""
     request.auth.require_permission(Permission.NAMESPACES_READ)
     return NamespaceOut.of(get_namespace(request.auth, name))
 
@@ -97,7 +97,7 @@ def list_members(request: AuthedRequest, after: str = "", limit: Limit = PAGE_MA
 
 @router.get("/members/{username}", response=MemberOut)
 def read_member(request: AuthedRequest, response: HttpResponse, username: str) -> MemberOut:
-    """One member. One query."""
+    """One member and the role. One query."""
     request.auth.require_permission(Permission.MEMBERS_READ)
     row = get_member(request.auth, username)
     response["ETag"] = etag(row.revision)

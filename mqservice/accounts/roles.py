@@ -30,6 +30,7 @@ class Permission(enum.StrEnum):
     NAMESPACES_MANAGE = "namespaces.manage"
     MEMBERS_MANAGE = "members.manage"
     AUDIT_READ = "audit.read"
+    QUOTAS_MANAGE = "quotas.manage"
     OWNERS_MANAGE = "owners.manage"  # make somebody an owner, or no longer one
 
 
@@ -41,7 +42,7 @@ _DEVELOPER: Final = _VIEWER | {
 }  # fmt: skip
 _ADMIN: Final = _DEVELOPER | {
     Permission.KEYS_READ, Permission.KEYS_MANAGE, Permission.NAMESPACES_MANAGE,
-    Permission.MEMBERS_MANAGE, Permission.AUDIT_READ,
+    Permission.MEMBERS_MANAGE, Permission.AUDIT_READ, Permission.QUOTAS_MANAGE,
 }  # fmt: skip
 
 PERMISSIONS: Final[dict[Role, frozenset[Permission]]] = {
@@ -60,7 +61,7 @@ ACCOUNT_WIDE: Final = _ADMIN - _DEVELOPER | {Permission.OWNERS_MANAGE}
 # Not for a key that is bound to a namespace.
 TENANT_WIDE: Final = frozenset({
     Permission.NAMESPACES_MANAGE, Permission.MEMBERS_READ, Permission.MEMBERS_MANAGE,
-    Permission.OWNERS_MANAGE,
+    Permission.OWNERS_MANAGE, Permission.QUOTAS_MANAGE,
 })  # fmt: skip
 
 

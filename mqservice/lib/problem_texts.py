@@ -121,6 +121,18 @@ MEANINGS: Final[dict[str, Meaning]] = {
         "The namespace has no such task, or not any more.",
         "List the tasks to see which there are.",
     ),
+    "KEY_NOT_FOUND": Meaning(
+        "The tenant has no such API key.",
+        "List the keys to see which there are.",
+    ),
+    "MEMBER_NOT_FOUND": Meaning(
+        "The tenant has no such member.",
+        "List the members to see who there is.",
+    ),
+    "INVITATION_NOT_FOUND": Meaning(
+        "There is no such invitation: it never was, was used, taken back, or has expired.",
+        "Ask an admin of the tenant for another one.",
+    ),
     "ALERT_NOT_FOUND": Meaning(
         "The namespace has no such alert.",
         "List the alerts to see which there are.",
@@ -234,8 +246,7 @@ MEANINGS: Final[dict[str, Meaning]] = {
 }
 
 RESERVED: Final = frozenset({
-    "IDEMPOTENCY_IN_PROGRESS", "IDEMPOTENCY_KEY_REUSED", "INFLIGHT_LIMIT",
-    "NOT_ACCEPTABLE", "NOT_LEADER", "PLAN_LIMIT", "SCHEMA_REJECTED",
+    "INFLIGHT_LIMIT", "NOT_ACCEPTABLE", "NOT_LEADER", "PLAN_LIMIT", "SCHEMA_REJECTED",
 })  # fmt: skip
 
 # Codes that stand only in ``errors[].code``, where they say more than the code of the whole.
@@ -245,6 +256,7 @@ ITEM_MEANINGS: Final = {
     "BODY_COUNT": "not exactly one of `body`, `body_json` and `body_b64`",
     "BODY_EMPTY": "a message without a byte in its body",
     "BODY_NOT_BASE64": "a text that is not base64",
+    "IDEMPOTENCY_KEY": "an idempotency key that is blank, too long, or has other characters",
     "ILLEGAL_MESSAGE_GROUP": "a message group that is blank, too long, or has control characters",
     "INVALID_JSON": "bytes that are not JSON, or not UTF-8",
     "INVALID_VALUE": "a value of the wrong kind, a field that is missing or that nobody knows",

@@ -7,9 +7,8 @@ from ninja import Router
 
 from mqservice.accounts.models import Tenant
 from mqservice.accounts.rest import AuthedRequest
-from mqservice.accounts.scopes import Scope
+from mqservice.accounts.roles import Permission
 from mqservice.lib.etags import etag, revision_of
-from mqservice.lib.problem import Problem
 from mqservice.quotas.models import QuotaRow, Source
 from mqservice.quotas.queries import find_row, limits_of
 from mqservice.quotas.schemas import LimitsIn, LimitsOut, OwnLimitsOut, QuotasOut
@@ -34,10 +33,9 @@ def write_quotas(request: AuthedRequest, response: HttpResponse, limits: LimitsI
     ``If-Match`` guards against a lost update. Web processes keep to it within a second.
     """
     principal = request.auth
-    principal.require(Scope.MANAGE)
-    if principal.namespace_id is not None:
-        raise Problem.of("FORBIDDEN", "limits are the tenant's: this key is bound to a namespace")
+    principal.require_permission(Permission.QUOTAS_MANAGE)
     row = put_limits(
+        principal,
         Tenant.objects.get(pk=principal.tenant_id),
         Source.TENANT,
         limits.change(),

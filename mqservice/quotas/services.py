@@ -9,6 +9,8 @@ from collections.abc import Mapping
 
 from django.db import transaction
 
+from mqservice.accounts.access import Principal
+from mqservice.accounts.audit import difference, record, settings_of
 from mqservice.accounts.models import Tenant
 from mqservice.lib.problem import Problem, ProblemItem
 from mqservice.quotas.limits import LIMIT_MAX, LIMIT_MIN, LIMIT_NAMES
@@ -18,6 +20,7 @@ from mqservice.quotas.queries import limits_of
 
 @transaction.atomic
 def put_limits(
+    by: Principal | None,
     tenant: Tenant | None,
     source: Source,
     values: Mapping[str, int | None],
@@ -27,6 +30,7 @@ def put_limits(
     """Say the limits in ``values`` anew; None takes a word back, others stay as they are.
 
     Args:
+        by: None for the operator.
         tenant: None for the default of all tenants, which only the operator sets.
         revision: refuse with PRECONDITION_FAILED unless the row is in this revision; 0: absent.
 
@@ -52,11 +56,15 @@ def put_limits(
     )
     if revision is not None and revision != (0 if is_new else row.revision):
         raise Problem.of("PRECONDITION_FAILED", "the limits are not in the revision of If-Match")
-    if is_new or any(getattr(row, name) != value for name, value in values.items()):
+    before = settings_of(row, LIMIT_NAMES)
+    if is_new or any(before[name] != value for name, value in values.items()):
         for name, value in values.items():
             setattr(row, name, value)
         row.revision = 1 if is_new else row.revision + 1
         row.save()
+        if tenant is not None:
+            changed = difference(before, settings_of(row, LIMIT_NAMES))
+            record(by, tenant, "quotas.put", source.value, before=changed[0], after=changed[1])
     return row
 
 

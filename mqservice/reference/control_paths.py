@@ -61,20 +61,23 @@ def control_plane() -> tuple[JsonObject, dict[str, JsonObject]]:
         if "description" in schema:
             schema["description"] = text_of(schema["description"])
     schemas.update(settings_bodies.SCHEMAS)
-    views = dict(_views())
+    views = {identity: (view, is_open) for identity, view, is_open in _views()}
     for path, methods in found["paths"].items():
         for method, document in methods.items():
-            _complete(document, path, method.upper(), views[document["operationId"]])
+            view, is_open = views[document["operationId"]]
+            _complete(document, path, method.upper(), view)
+            if is_open:
+                document["security"] = []
     return found["paths"], schemas
 
 
-def _views() -> Iterator[tuple[str, View]]:
-    """Each view of the control plane, by its operationId."""
+def _views() -> Iterator[tuple[str, View, bool]]:
+    """Each view of the control plane: operationId, code, and whether it asks for no key."""
     for _, router in api._routers:
         for path_view in router.path_operations.values():
             for operation in path_view.operations:
                 identity = operation.operation_id or api.get_openapi_operation_id(operation)
-                yield identity, operation.view_func
+                yield identity, operation.view_func, operation.auth_param is None
 
 
 def _complete(document: JsonObject, path: str, method: str, view: View) -> None:
@@ -132,6 +135,8 @@ def _parameter(parameter: JsonObject) -> JsonObject:
 
 
 _PARAMETER_TEXTS: Final = {
+    "action": "Only this kind of change, such as `topic.put`.",
+    "actor": "Only what this one did, such as `key:…` or `user:alice`.",
     "after": "Begin behind this one: `next` of the page before.",
     "before": "Begin before this one: `next` of the page before.",
     "client_id": "Only this client of a broadcast group.",
@@ -139,7 +144,9 @@ _PARAMETER_TEXTS: Final = {
     "from": "From this time on, RFC 3339; an hour before `to` where it is left out.",
     "group": "Only what concerns this group.",
     "limit": "How many at most.",
+    "namespace": "Only what concerns this namespace.",
     "queue": "Number of the queue.",
+    "target": "Only what was done to this, by its name.",
     "to": "Up to this time, RFC 3339; now where it is left out.",
     "topic": "Only this topic.",
 }

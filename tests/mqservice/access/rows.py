@@ -178,6 +178,8 @@ CONTROL_ROWS: list[Row] = [
     _account("GET", "/invitations/{invitation}", Need.ADMIN),
     _account("DELETE", "/invitations/{invitation}", Need.ADMIN, done=(204,)),
     _account("GET", "/audit", Need.ADMIN),
+    _account("GET", "/quotas", Need.NOTHING),
+    _account("PUT", "/quotas", Need.ADMIN, body={"topic_count_max": 5_000}),
 ]  # fmt: skip
 
 ROWS: list[Row] = [*DATA_ROWS.values(), *CONTROL_ROWS]

@@ -11,8 +11,6 @@ import pytest
 from django.core.management import CommandError, call_command
 from django.test import Client
 
-from mqservice.accounts.scopes import Scope
-from mqservice.accounts.services import create_api_key
 from mqservice.quotas.limits import DEFAULTS, LIMIT_NAMES, QuotaLimits
 from mqservice.quotas.models import QuotaRow
 from mqservice.quotas.queries import limits_of
@@ -25,7 +23,7 @@ Api = Callable[[str], Client]
 @pytest.fixture
 def owner(people: People, api: Api) -> Client:
     """With a key for all of tenant acme."""
-    return api(create_api_key(people.acme.tenant, name="tenant", scopes=Scope)[1])
+    return api(people.acme_admin_key)
 
 
 def quota(*arguments: str) -> QuotaLimits:

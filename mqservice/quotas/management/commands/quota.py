@@ -35,7 +35,7 @@ class Command(BaseCommand):
         values = dict(_parsed(text) for text in options["limits"])
         if values:
             try:
-                put_limits(tenant, Source.OPERATOR, values)
+                put_limits(None, tenant, Source.OPERATOR, values)
             except Problem as exc:
                 faults = "; ".join(f"{item.pointer[1:]}: {item.detail}" for item in exc.errors)
                 raise CommandError(f"{exc.detail}: {faults}") from exc
