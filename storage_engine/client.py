@@ -91,6 +91,12 @@ from storage_engine.wire.reads import (
     PullRequest,
     PullStatus,
 )
+from storage_engine.wire.snapshots import (
+    SnapshotRelease,
+    SnapshotReleaseReply,
+    SnapshotReply,
+    SnapshotRequest,
+)
 from storage_engine.wire.sync_client import StoreClient
 from storage_engine.wire.topics import (
     Durability,
@@ -166,6 +172,10 @@ __all__ = [
     "SettleReply",
     "SettleRequest",
     "ShuttingDown",
+    "SnapshotRelease",
+    "SnapshotReleaseReply",
+    "SnapshotReply",
+    "SnapshotRequest",
     "StartFrom",
     "StatsReply",
     "StoreBusy",

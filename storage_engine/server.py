@@ -44,6 +44,7 @@ from storage_engine.wire.groups import GroupConfig, GroupList, GroupRef
 from storage_engine.wire.offsets import OffsetCommitRequest, OffsetResetRequest
 from storage_engine.wire.protocol import CancelRequest, Empty, HelloReply, HelloRequest, Op
 from storage_engine.wire.reads import LookUpRequest, OffsetAtTimeRequest, PullRequest
+from storage_engine.wire.snapshots import SnapshotRelease, SnapshotReleaseReply, SnapshotRequest
 from storage_engine.wire.struct import Wire
 from storage_engine.wire.topics import TopicConfig, TopicList, TopicRef
 
@@ -134,6 +135,10 @@ class _Connection(asyncio.BufferedProtocol):
                 cast("PurgeRequest", request)
             ),
             Op.STATS: lambda request: self._store.stats(len(self._server.connections)),
+            Op.SNAPSHOT: lambda request: self._store.retention.snapshots.take(
+                cast("SnapshotRequest", request)
+            ),
+            Op.SNAPSHOT_RELEASE: self._snapshot_release,
         }
 
     # Transport ------------------------------------------------------------------------------
@@ -366,6 +371,11 @@ class _Connection(asyncio.BufferedProtocol):
     def _group_put(self, request: Wire) -> Wire:
         self._store.catalog.group_put(cast("GroupConfig", request))
         return Empty()
+
+    def _snapshot_release(self, request: Wire) -> Wire:
+        snapshot_id = cast("SnapshotRelease", request).snapshot_id
+        was_held = self._store.retention.snapshots.release(snapshot_id)
+        return SnapshotReleaseReply(was_held=was_held)
 
     def _topic_delete(self, request: Wire) -> Wire:
         self._store.consumption.deletions.topic_delete(cast("TopicRef", request).topic)

@@ -54,6 +54,12 @@ from storage_engine.wire.reads import (
     OffsetAtTimeRequest,
     PullRequest,
 )
+from storage_engine.wire.snapshots import (
+    SnapshotRelease,
+    SnapshotReleaseReply,
+    SnapshotReply,
+    SnapshotRequest,
+)
 from storage_engine.wire.struct import Wire
 from storage_engine.wire.topics import TopicConfig, TopicList, TopicRef, TopicStats
 
@@ -89,9 +95,11 @@ class Op(enum.IntEnum):
     GROUP_STATS = 42
     GROUP_DELETE = 43
     CHECKPOINT = 48
+    STATS = 49
+    SNAPSHOT = 50
+    SNAPSHOT_RELEASE = 51
     REDRIVE = 56
     PURGE = 57
-    STATS = 49
 
 
 class HelloRequest(Wire, frozen=True, kw_only=True):
@@ -176,6 +184,8 @@ REQUEST_TYPES: Final[dict[Op, type[Wire]]] = {
     Op.LEAVE: LeaveRequest,
     Op.SUBSCRIBE: SubscribeRequest,
     Op.PURGE: PurgeRequest,
+    Op.SNAPSHOT: SnapshotRequest,
+    Op.SNAPSHOT_RELEASE: SnapshotRelease,
 }
 REPLY_TYPES: Final[dict[Op, type[Wire]]] = {
     Op.HELLO: HelloReply,
@@ -199,4 +209,6 @@ REPLY_TYPES: Final[dict[Op, type[Wire]]] = {
     Op.LEAVE: Empty,
     Op.SUBSCRIBE: Empty,
     Op.PURGE: PurgeReply,
+    Op.SNAPSHOT: SnapshotReply,
+    Op.SNAPSHOT_RELEASE: SnapshotReleaseReply,
 }

@@ -57,6 +57,12 @@ from storage_engine.wire.reads import (
     PullHead,
     PullRequest,
 )
+from storage_engine.wire.snapshots import (
+    SnapshotRelease,
+    SnapshotReleaseReply,
+    SnapshotReply,
+    SnapshotRequest,
+)
 from storage_engine.wire.struct import Wire
 from storage_engine.wire.topics import TopicConfig, TopicList, TopicRef, TopicStats
 
@@ -160,6 +166,13 @@ class StoreClient:
 
     def checkpoint(self) -> CheckpointReply:
         return self._ask(Op.CHECKPOINT, Empty(), CheckpointReply)
+
+    def snapshot(self, request: SnapshotRequest) -> SnapshotReply:
+        """Keep the log's files for a reader of them."""
+        return self._ask(Op.SNAPSHOT, request, SnapshotReply)
+
+    def snapshot_release(self, request: SnapshotRelease) -> SnapshotReleaseReply:
+        return self._ask(Op.SNAPSHOT_RELEASE, request, SnapshotReleaseReply)
 
     def stats(self) -> StatsReply:
         return self._ask(Op.STATS, Empty(), StatsReply)

@@ -67,7 +67,8 @@ def test_numbers_of_the_protocol_never_change() -> None:
             "LEAVE": 24, "SUBSCRIBE": 25,
         "TOPIC_PUT": 32, "TOPIC_LIST": 33, "TOPIC_STATS": 34, "TOPIC_DELETE": 35,
         "GROUP_PUT": 40, "GROUP_LIST": 41, "GROUP_STATS": 42, "GROUP_DELETE": 43,
-        "CHECKPOINT": 48, "STATS": 49, "REDRIVE": 56, "PURGE": 57,
+        "CHECKPOINT": 48, "STATS": 49, "SNAPSHOT": 50, "SNAPSHOT_RELEASE": 51,
+        "REDRIVE": 56, "PURGE": 57,
     }  # fmt: skip
     assert {cls.code: cls.__name__ for cls in ERRORS_BY_CODE.values()}.items() >= {
         1: "StoreUnavailable", 2: "OutcomeUnknown", 3: "BadFrame", 4: "BadRequest",
