@@ -1,0 +1,45 @@
+"""One Spark session for all tests of analytics; it takes some seconds to start."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import pytest
+
+from analytics.session import start_session, why_no_spark
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+# A busy machine takes a minute to start Java; the first test waits for that.
+_TIMEOUT_S: Final = 600
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    here = Path(__file__).parent
+    for item in items:
+        if item.path.is_relative_to(here):
+            item.add_marker(pytest.mark.timeout(_TIMEOUT_S))
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """On two cores of this machine."""
+    reason = why_no_spark()
+    if reason:
+        pytest.fail(f"analytics cannot be tested: {reason}")
+    place = str(tmp_path_factory.mktemp("spark"))
+    settings = {
+        "spark.sql.warehouse.dir": place,
+        "spark.local.dir": place,
+        "spark.sql.shuffle.partitions": "2",
+        # Plans of a few rows run once: compiling them well takes longer than running them.
+        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
+        "spark.sql.codegen.wholeStage": "false",
+    }
+    session = start_session("local[2]", driver_memory="512m", conf=settings)
+    yield session
+    session.stop()
