@@ -44,14 +44,18 @@ endef
 .PHONY: run analytics test lint stop bench torture clean lock
 
 run: $(VENV)/.run-ready
+	@if [ -f $(VENV)/.analytics-ready ]; then $(BIN)/python -m analytics.java; \
+	else echo "Nightly reports are off; make analytics adds what they need."; fi
 	@exec $(BIN)/python -m mqservice.cli.main up
 
 analytics: $(VENV)/.analytics-ready
+	@$(BIN)/python -m analytics.java
 	@$(BIN)/python -c "import sys; from analytics.session import why_no_spark; reason = why_no_spark(); \
 		print('Nightly reports are off: ' + reason if reason else 'Nightly reports are ready.'); sys.exit(bool(reason))"
 
 test: lint
-	$(BIN)/python -m pytest -n 2
+	@$(BIN)/python -m analytics.java
+	$(BIN)/python -m pytest -n 2 --dist loadgroup
 
 lint: $(VENV)/.test-ready
 	$(BIN)/ruff check .

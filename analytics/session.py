@@ -9,21 +9,16 @@ from __future__ import annotations
 
 import logging
 import os
-import re
-import shutil
-import subprocess
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from analytics.java import why_no_java
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-JAVA_VERSION_MIN: Final = 17
 _ROOT: Final = Path(__file__).resolve().parent.parent
-_VERSION: Final = re.compile(r'version "(?:1\.)?(\d+)')
-_JAVA_WAIT_S: Final = 20
-_HINT: Final = "on Debian: apt-get install openjdk-17-jre-headless"
 
 
 def why_no_spark() -> str:
@@ -33,28 +28,7 @@ def why_no_spark() -> str:
         import pyspark  # noqa: F401
     except ImportError as exc:
         return f"the Python package {exc.name} is not installed; make analytics installs it"
-    java = find_java()
-    if java is None:
-        return f"Java {JAVA_VERSION_MIN} or newer is needed and there is no java; {_HINT}"
-    try:
-        done = subprocess.run(
-            [java, "-version"], capture_output=True, text=True, check=True, timeout=_JAVA_WAIT_S
-        )
-    except (OSError, subprocess.SubprocessError) as exc:
-        return f"{java} cannot be run: {exc}"
-    found = _VERSION.search(done.stderr + done.stdout)
-    if found is None or int(found[1]) < JAVA_VERSION_MIN:
-        version = found[1] if found else "of unknown version"
-        return f"Java {JAVA_VERSION_MIN} or newer is needed, {java} is {version}; {_HINT}"
-    return ""
-
-
-def find_java() -> str | None:
-    """As Spark looks for it: ``JAVA_HOME``, else the path."""
-    home = os.environ.get("JAVA_HOME")
-    if home:
-        return str(Path(home, "bin", "java"))
-    return shutil.which("java")
+    return why_no_java()
 
 
 def start_session(

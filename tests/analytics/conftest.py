@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from analytics.session import start_session, why_no_spark
+from analytics.session import start_session
+from tests.storage_engine.faults.machine import need_java
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -23,22 +24,25 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.path.is_relative_to(here):
             item.add_marker(pytest.mark.timeout(_TIMEOUT_S))
+            # One process runs them all, so that Java is started once.
+            item.add_marker(pytest.mark.xdist_group("spark"))
 
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """On two cores of this machine."""
-    reason = why_no_spark()
-    if reason:
-        pytest.fail(f"analytics cannot be tested: {reason}")
+    need_java()
     place = str(tmp_path_factory.mktemp("spark"))
     settings = {
         "spark.sql.warehouse.dir": place,
         "spark.local.dir": place,
         "spark.sql.shuffle.partitions": "2",
-        # Plans of a few rows run once: compiling them well takes longer than running them.
-        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
+        # Plans of a few rows run once: compiling them, or changing them as they run, takes longer
+        # than running them. Only code that Spark generates is left out.
+        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
         "spark.sql.codegen.wholeStage": "false",
+        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+        "spark.sql.adaptive.enabled": "false",
     }
     session = start_session("local[2]", driver_memory="512m", conf=settings)
     yield session

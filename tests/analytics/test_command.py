@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
+from analytics import java
 from analytics.__main__ import EXIT_ARGUMENTS, EXIT_NO_SPARK, main
 from analytics.session import why_no_spark
 
@@ -42,6 +44,59 @@ def test_without_java_nothing_is_started_and_the_reason_is_told(
     monkeypatch.setenv("PATH", str(tmp_path))
     assert main([*RUN, "--to", "2026-01-06"]) == EXIT_NO_SPARK
     assert "there is no java" in capsys.readouterr().err
+
+
+def fake_apt(directory: Path, exit_code: int) -> Path:
+    """It notes what it was asked for, and installs a Java of its own."""
+    directory.mkdir()
+    program = directory / "apt-get"
+    program.write_text(
+        f"#!/bin/sh\necho $* >> {directory}/asked\n"
+        f"printf '#!/bin/sh\\necho version \\\"17.0.1\\\" >&2\\n' > {directory}/java\n"
+        f"/bin/chmod +x {directory}/java\necho no room >&2\nexit {exit_code}\n"
+    )
+    program.chmod(0o755)
+    return directory / "asked"
+
+
+def without_java(monkeypatch: pytest.MonkeyPatch, path: Path, *, user_id: int) -> None:
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setenv("PATH", str(path))
+    monkeypatch.setattr(os, "geteuid", lambda: user_id)
+
+
+def test_root_gets_java_from_the_system(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = fake_apt(tmp_path / "bin", 0)
+    without_java(monkeypatch, tmp_path / "bin", user_id=0)
+    assert java.main() == 0
+    assert asked.read_text().splitlines() == [
+        "-qq update", f"-qq install --yes --no-install-recommends {java.PACKAGE}",
+    ]  # fmt: skip
+    told = capsys.readouterr()
+    assert "Installing" in told.out
+    assert "Java for reports" in told.out
+    assert told.err == ""
+
+
+def test_who_is_not_root_is_told_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = fake_apt(tmp_path / "bin", 0)
+    without_java(monkeypatch, tmp_path / "bin", user_id=1_000)
+    assert java.main() == 0
+    assert not asked.exists()
+    assert f"apt-get install {java.PACKAGE}" in capsys.readouterr().err
+
+
+def test_an_installation_that_fails_says_why_and_stops_nobody(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fake_apt(tmp_path / "bin", 100)
+    without_java(monkeypatch, tmp_path / "bin", user_id=0)
+    assert java.main() == 0
+    assert "apt-get update failed: no room" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
