@@ -1,7 +1,8 @@
 """``python -m analytics run``: a range of dates into the lake and into every report.
 
 Exit codes: 0 done, 1 a job failed, 2 arguments that make no sense, 3 the store cannot be read,
-4 no Java or no PySpark here. One line of JSON on standard output says what was done.
+4 no Java or no PySpark here. The last line of standard output is JSON and says what was done; with
+``--progress`` there is one before each step: ``{"step", "done", "total"}``.
 """
 
 from __future__ import annotations
@@ -61,10 +62,14 @@ def _run(options: argparse.Namespace) -> int:
         jobs=jobs,
         lag_samples=options.lag_samples,
         settles=options.settles,
+        rows=options.rows,
     )
+    if options.rows:
+        open(options.rows, "w").close()  # of an earlier run
+    tell = _tell if options.progress else _keep_still
     spark = start_session(options.master, driver_memory=options.driver_memory, conf=conf)
     try:
-        outcome = run(spark, what, now_ms=int(time.time() * 1_000))
+        outcome = run(spark, what, now_ms=int(time.time() * 1_000), tell=tell)
     except StoreError as exc:
         print(f"the store cannot be read: {exc}", file=sys.stderr)
         return EXIT_STORE
@@ -95,12 +100,22 @@ def _parser() -> argparse.ArgumentParser:
     add("--jobs", default="", help="names, separated by commas; all of them")
     add("--lag-samples", default="", help="export of consumer offsets, .csv or Parquet")
     add("--settles", default="", help="export of settles, .csv or Parquet")
+    add("--rows", default="", help="a file for the rows of all reports, as lines of JSON")
+    add("--progress", action="store_true", help="a line of JSON before each step")
     add("--again", action="store_true", help="read days again that are complete in the lake")
     add("--no-crc", action="store_true", help="do not check CRCs, which reads every body")
     add("--master", default="local[*]", help="Spark's: local[2], spark://…, yarn, k8s://…")
     add("--driver-memory", default="1g")
     add("--conf", action="append", default=[], metavar="NAME=VALUE", help="any setting of Spark")
     return parser
+
+
+def _tell(step: str, done: int, total: int) -> None:
+    print(json.dumps({"step": step, "done": done, "total": total}), flush=True)
+
+
+def _keep_still(step: str, done: int, total: int) -> None:
+    """Nobody asked."""
 
 
 def _setting(text: str) -> tuple[str, str]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import datetime as dt
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final
@@ -30,6 +31,7 @@ from analytics.jobs import (
     usage_daily,
 )
 from analytics.jobs.frames import Frames
+from analytics.rows import write_rows
 from analytics.schemas import LAG_SAMPLES, SETTLES, Kind
 
 if TYPE_CHECKING:
@@ -63,7 +65,10 @@ _LATENCY_DAYS: Final = 7
 
 @dataclass(frozen=True, kw_only=True)
 class Run:
-    """What is to be done. ``lag_samples`` and ``settles`` are paths of exports, or empty."""
+    """What is to be done. ``lag_samples`` and ``settles`` are paths of exports, or empty.
+
+    ``rows``: a file of this machine that gets the rows of all reports as lines of JSON, or empty.
+    """
 
     scope: Scope
     lake: str
@@ -72,6 +77,12 @@ class Run:
     jobs: tuple[str, ...] = ()
     lag_samples: str = ""
     settles: str = ""
+    rows: str = ""
+
+    def reports(self) -> list[str]:
+        """The jobs that are to be done, in this order."""
+        wanted = self.jobs or tuple(JOBS)
+        return [name for name in wanted if name not in NEEDS or getattr(self, NEEDS[name])]
 
 
 @dataclass(frozen=True)
@@ -82,18 +93,32 @@ class Outcome:
     reports: dict[str, list[dict[str, Any]]]
 
 
-def run(spark: SparkSession, what: Run, *, now_ms: int) -> Outcome:
-    """See the module's docstring. Raises ``StoreError`` when the log cannot be read."""
+def run(
+    spark: SparkSession,
+    what: Run,
+    *,
+    now_ms: int,
+    tell: Callable[[str, int, int], None] = lambda step, done, total: None,
+) -> Outcome:
+    """See the module's docstring. Raises ``StoreError`` when the log cannot be read.
+
+    ``tell(step, done_count, total_count)`` is called before each step, and ends the run by raising.
+    """
     scope = what.scope
+    names = what.reports()
+    total = 1 + len(names)
+    tell("ingest", 0, total)
     ingested = ingest(spark, what.lake, scope.utc_dates(), what.ingest, now_ms=now_ms)
     log.info("ingested", extra={"action": "ingested", "day_count": len(ingested)})
     frames = read_frames(spark, what)
     reports = {}
-    for name in what.jobs or tuple(JOBS):
-        needed = NEEDS.get(name)
-        if needed is not None and not getattr(what, needed):
-            continue
+    for done, name in enumerate(names, 1):
+        tell(name, done, total)
         reports[name] = write_report(spark, what.out, name, frames, scope)
+        if what.rows:
+            table = report_table(spark, what.out, name, None)
+            with open(what.rows, "a", encoding="utf-8") as file:
+                write_rows(file, name, table.read(scope.dates()), scope.dates())
         log.info("report written", extra={"action": "report_written", "report": name})
     return Outcome(ingested, reports)
 
@@ -115,7 +140,7 @@ def read_frames(spark: SparkSession, what: Run) -> Frames:
     )
 
 
-def report_table(spark: SparkSession, out: str, name: str, schema: StructType) -> Dataset:
+def report_table(spark: SparkSession, out: str, name: str, schema: StructType | None) -> Dataset:
     return Dataset(spark, f"{out.rstrip('/')}/{name}", schema)
 
 

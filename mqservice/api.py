@@ -6,6 +6,7 @@
 /v1/ns/{ns}/alerts...   alerts.api
 /v1/ns/{ns}/tasks...    tasks.api, with dlq:redrive and dlq:purge of a group
 /v1/ns/{ns}/messages... traces.api
+/v1/ns/{ns}/reports...  reports.api
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from mqservice.groups.clients import router as clients_router
 from mqservice.groups.offset_api import router as offsets_router
 from mqservice.lib.middleware import problem_response
 from mqservice.lib.problem import Problem, ProblemItem
+from mqservice.reports.api import router as reports_router
 from mqservice.sampling.api import router as histories_router
 from mqservice.tasks.api import router as tasks_router
 from mqservice.topics.api import router as topics_router
@@ -51,6 +53,7 @@ api.add_router("", groups_router)
 api.add_router("", tasks_router)
 api.add_router("", traces_router)
 api.add_router("", alerts_router)
+api.add_router("", reports_router)
 
 
 @api.exception_handler(Problem)

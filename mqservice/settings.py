@@ -5,7 +5,9 @@ optional   VALKEY_URL MQ_DATA_DIR MQ_ENGINE_SOCKET MQ_PORT MQ_BASE_URL MQ_ALLOWE
            MQ_PROCESS MQ_KEY_PEPPER MQ_SECRET_KEY_FALLBACKS MQ_TRUST_PROXY MQ_LOG_LEVEL
            MQ_REDRIVE_RATE_DEFAULT MQ_REDRIVE_RATE_MAX MQ_TICK_MS
            MQ_EMAIL_URL MQ_EMAIL_FROM MQ_WEBHOOK_NETWORKS
-           MQ_SOCKETS_MAX MQ_TENANT_SOCKETS_MAX
+           MQ_SOCKETS_MAX MQ_TENANT_SOCKETS_MAX MQ_ENGINE_STORE_DIR
+           MQ_REPORTS_AT MQ_REPORTS_ZONE MQ_REPORTS_MASTER MQ_REPORTS_MEMORY MQ_REPORTS_LIMIT_S
+           MQ_REPORTS_CONF MQ_REPORTS_LAKE MQ_REPORTS_OUT
 """
 
 from __future__ import annotations
@@ -14,7 +16,17 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-from mqservice.env import envbool, envint, envlist, envnetworks, envsecret, envtext, envurl
+from mqservice.env import (
+    envbool,
+    envclock,
+    envint,
+    envlist,
+    envnetworks,
+    envsecret,
+    envtext,
+    envurl,
+    envzone,
+)
 from mqservice.lib.middleware import add_static_headers
 
 BASE_DIR: Final = Path(__file__).resolve().parent.parent
@@ -65,6 +77,7 @@ INSTALLED_APPS = [
     "mqservice.tasks",
     "mqservice.sampling",
     "mqservice.alerts",
+    "mqservice.reports",
     "mqservice.monitoring",
     "mqservice.console",
 ]
@@ -220,6 +233,22 @@ MQ_SOCKETS_MAX = envint("MQ_SOCKETS_MAX", 10_000, minimum=1, maximum=1_000_000)
 MQ_TENANT_SOCKETS_MAX = envint(
     "MQ_TENANT_SOCKETS_MAX", min(5_000, MQ_SOCKETS_MAX), minimum=1, maximum=MQ_SOCKETS_MAX
 )
+
+# ---- Reports -----------------------------------------------------------------------------------
+
+# When the day before is reported: a local time of the zone, or off.
+MQ_REPORTS_AT = envclock("MQ_REPORTS_AT", "02:30")
+MQ_REPORTS_ZONE = envzone("MQ_REPORTS_ZONE", "UTC")
+# Spark's: local[*], local[2], spark://HOST:7077, yarn, k8s://...; settings as NAME=VALUE, comma-
+# separated. On a cluster its executors must see the store, the lake and the reports by these paths.
+MQ_REPORTS_MASTER = envtext("MQ_REPORTS_MASTER", "local[*]")
+MQ_REPORTS_MEMORY = envtext("MQ_REPORTS_MEMORY", "1g")
+MQ_REPORTS_CONF = envlist("MQ_REPORTS_CONF", [])
+# Below the four hours after which Valkey hands a task out again.
+MQ_REPORTS_LIMIT_S = envint("MQ_REPORTS_LIMIT_S", 2 * 60 * 60, minimum=60, maximum=3 * 60 * 60)
+MQ_ENGINE_STORE_DIR = Path(envtext("MQ_ENGINE_STORE_DIR", str(MQ_DATA_DIR / "store"))).absolute()
+MQ_REPORTS_LAKE = envtext("MQ_REPORTS_LAKE", str(MQ_DATA_DIR / "lake"))
+MQ_REPORTS_OUT = envtext("MQ_REPORTS_OUT", str(MQ_DATA_DIR / "reports"))
 
 # ---- Logs --------------------------------------------------------------------------------------
 

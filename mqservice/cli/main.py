@@ -11,6 +11,7 @@ from mqservice.cli import (
     group_clients,
     group_settings,
     message,
+    report,
     scheduled,
     topic,
 )
@@ -41,6 +42,7 @@ app.add_typer(group.app, name="group")
 app.add_typer(message.app, name="message")
 app.add_typer(dlq.app, name="dlq")
 app.add_typer(scheduled.app, name="scheduled")
+app.add_typer(report.app, name="report")
 app.add_typer(engine.app, name="engine")
 
 if __name__ == "__main__":

@@ -43,6 +43,7 @@ CODES: Final[dict[str, tuple[int, str]]] = {
     "MESSAGE_NOT_FOUND": (404, "Message not found"),
     "TASK_NOT_FOUND": (404, "Task not found"),
     "ALERT_NOT_FOUND": (404, "Alert not found"),
+    "REPORT_NOT_FOUND": (404, "Report not found"),
     "METHOD_NOT_ALLOWED": (405, "Method not allowed"),
     "NOT_ACCEPTABLE": (406, "No acceptable representation"),
     "REQUEST_TIMEOUT": (408, "Request took too long to arrive"),

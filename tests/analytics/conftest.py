@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 import pytest
 
 from analytics.session import start_session
+from tests.analytics.small import SMALL
 from tests.storage_engine.faults.machine import need_java
 
 if TYPE_CHECKING:
@@ -36,13 +37,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     settings = {
         "spark.sql.warehouse.dir": place,
         "spark.local.dir": place,
-        "spark.sql.shuffle.partitions": "2",
-        # Plans of a few rows run once: compiling them, or changing them as they run, takes longer
-        # than running them. Only code that Spark generates is left out.
-        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
-        "spark.sql.codegen.wholeStage": "false",
-        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-        "spark.sql.adaptive.enabled": "false",
+        **SMALL,
     }
     session = start_session("local[2]", driver_memory="512m", conf=settings)
     yield session

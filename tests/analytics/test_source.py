@@ -74,6 +74,15 @@ async def test_time_and_topic_leave_out_rows_and_segments(
     assert filtered.rdd.getNumPartitions() < len(find_extent(tmp_path).segments)
 
 
+async def test_a_time_in_which_no_segment_has_anything_is_empty(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    await make_store(tmp_path)
+    before = {"fromMs": "0", "toMs": str(START_MS - HOUR_MS)}
+
+    assert log_of(spark, tmp_path, **before).count() == 0
+
+
 async def test_a_frame_that_was_filtered_once_has_all_its_rows_again(
     spark: SparkSession, tmp_path: Path
 ) -> None:
