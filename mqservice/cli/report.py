@@ -1,7 +1,7 @@
-"""``mqservice report``: what reports there are, rows and pages of them, and runs by hand.
+"""``mqservice report``: what reports there are, and runs by hand.
 
-run         POST reports:run ─▶ the run's id on stdout; --wait: asked for until it has ended
-list, show  GET reports ─▶ stdout: a table, a file of CSV, or a page of HTML
+run    POST reports:run ─▶ the run's id on stdout; --wait: asked for until it has ended
+list   GET reports ─▶ stdout: a table
 """
 
 from __future__ import annotations
@@ -75,15 +75,14 @@ def list_reports(
 
 
 async def _run(target: Target, from_date: str, to_date: str, *, is_waited_for: bool) -> int:
-    order = {"from": from_date, "to": to_date}
+    order = msgspec.json.encode({"from": from_date, "to": to_date})
     async with RestClient(target) as client:
-        made = await client.call("POST", f"/v1/ns/{target.namespace}/reports:run", Run, order)
+        made = await client.call("POST", "reports:run", Run, content=order)
         typer.echo(made.id)
         said = ""
         while is_waited_for and made.state in ACTIVE_STATES:
             await asyncio.sleep(ASK_PAUSE_S)
-            path = f"/v1/ns/{target.namespace}/reports/runs/{made.id}"
-            made = await client.call("GET", path, Run)
+            made = await client.call("GET", f"reports/runs/{made.id}", Run)
             state = f"{made.state} {made.done}/{made.total} {made.step}".strip()
             if state != said:
                 screen.notice(state)
@@ -96,7 +95,7 @@ async def _run(target: Target, from_date: str, to_date: str, *, is_waited_for: b
 
 async def _list(target: Target) -> int:
     async with RestClient(target) as client:
-        found = await client.call("GET", f"/v1/ns/{target.namespace}/reports", ReportList)
+        found = await client.call("GET", "reports", ReportList)
     table = Table("report", "says", "from", "to", "days")
     for each in found.reports:
         row = each.from_date or "-", each.to_date or "-", str(each.days)

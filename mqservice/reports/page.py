@@ -204,7 +204,7 @@ def _worst(rows: Rows) -> list[Line]:
         drain_s = last[name][1]
         notes = [f"oldest {_duration(age_ms[name])}", f"over 1,000 for {_duration(over_ms[name])}"]
         notes.append(
-            "did not shrink" if drain_s is None else f"drained in {_duration(drain_s * 1e3)}"
+            "did not shrink" if drain_s is None else f"would drain in {_duration(drain_s * 1e3)}"
         )
         share = lag / max(greatest.values())
         line = Line(name=name, drawing=bar(share), value=_count(lag), notes=", ".join(notes))
