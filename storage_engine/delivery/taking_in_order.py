@@ -75,8 +75,8 @@ def take_by_message_group(
 ) -> list[Taken]:
     """As ``ProcessQueue.take``: of each message group the next batch, once the last is settled.
 
-    Known ones first, then new ones; what comes in one batch stands in the order of the queue. ``look`` reads each new message
-    once. ``waiting_max``: see ``MessageGroups``.
+    Known ones first, then new ones; what comes in one batch stands in the order of the queue.
+    ``look`` reads each new message once. ``waiting_max``: see ``MessageGroups``.
     """
     assert look is not None
     if process_queue.progress.consumer_offset < process_queue.queue.min_offset:
