@@ -2,6 +2,7 @@
 #
 #   make run     set up, then start the whole service (MQ_PORT, MQ_DATA_DIR, MQ_WEB_WORKERS, DATABASE_URL, VALKEY_URL)
 #   make test    set up, check style, types and import rules, then run every test
+#   make analytics  add what nightly reports need (450 MB; Java 17 comes from the system); make run keeps it
 #   make stop    stop the service that owns the data directory
 #   make torture injure the engine at the size of a release, keep evidence/ and docs/reliability.md (long)
 #   make fuzz    5,000 requests made from the OpenAPI document against a service of its own (FUZZ_CASES, FUZZ_SEED)
@@ -41,13 +42,21 @@ define sync
 	@chmod +x $(BIN)/mqservice
 endef
 
-.PHONY: run test lint stop bench torture fuzz clean lock
+.PHONY: run analytics test lint stop bench torture fuzz clean lock
 
 run: $(VENV)/.run-ready
+	@if [ -f $(VENV)/.analytics-ready ]; then $(BIN)/python -m analytics.java; \
+	else echo "Nightly reports are off; make analytics adds what they need."; fi
 	@exec $(BIN)/python -m mqservice.cli.main up
 
+analytics: $(VENV)/.analytics-ready
+	@$(BIN)/python -m analytics.java
+	@$(BIN)/python -c "import sys; from analytics.session import why_no_spark; reason = why_no_spark(); \
+		print('Nightly reports are off: ' + reason if reason else 'Nightly reports are ready.'); sys.exit(bool(reason))"
+
 test: lint
-	$(BIN)/python -m pytest -n 2
+	@$(BIN)/python -m analytics.java
+	$(BIN)/python -m pytest -n 2 --dist loadgroup
 
 lint: $(VENV)/.test-ready
 	$(BIN)/ruff check .
@@ -82,17 +91,24 @@ lock: $(VENV)/.uv-ready
 	@$(UV_ENV) set -e; \
 	echo "uv==0.13.8" | $(COMPILE) - -o requirements-bootstrap.lock; \
 	$(COMPILE) pyproject.toml --extra embedded -o requirements.lock; \
-	$(COMPILE) pyproject.toml --extra embedded --group dev -c requirements.lock -o requirements-dev.lock; \
+	$(COMPILE) pyproject.toml --extra embedded --extra analytics -c requirements.lock -o requirements-analytics.lock; \
+	$(COMPILE) pyproject.toml --extra embedded --extra analytics --group dev \
+		-c requirements.lock -c requirements-analytics.lock -o requirements-dev.lock; \
 	touch $(VENV)/.uv-ready
 
-# The test lock contains the run lock, so an environment made for tests also runs the service.
+# Each lock contains the one before it: run, analytics, test. What was asked for once is kept.
 $(VENV)/.run-ready: requirements.lock $(VENV)/.uv-ready
-	$(if $(wildcard $(VENV)/.test-ready),$(call sync,requirements-dev.lock),$(call sync,requirements.lock))
+	$(if $(wildcard $(VENV)/.test-ready),$(call sync,requirements-dev.lock),$(if \
+		$(wildcard $(VENV)/.analytics-ready),$(call sync,requirements-analytics.lock),$(call sync,requirements.lock)))
 	@touch $@
+
+$(VENV)/.analytics-ready: requirements-analytics.lock $(VENV)/.uv-ready
+	$(if $(wildcard $(VENV)/.test-ready),$(call sync,requirements-dev.lock),$(call sync,requirements-analytics.lock))
+	@touch $@ $(VENV)/.run-ready
 
 $(VENV)/.test-ready: requirements-dev.lock $(VENV)/.uv-ready
 	$(call sync,requirements-dev.lock)
-	@touch $@ $(VENV)/.run-ready
+	@touch $@ $(VENV)/.run-ready $(VENV)/.analytics-ready
 
 $(VENV)/.uv-ready: requirements-bootstrap.lock
 	@for candidate in python3.11 python3 python; do \

@@ -10,6 +10,7 @@
 /v1/keys...             accounts.keys_api
 /v1/namespaces..., /v1/members..., /v1/invitations...   accounts.people_api
 /v1/audit               accounts.audit_api
+/v1/ns/{ns}/reports...  reports.api
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ from mqservice.groups.offset_api import router as offsets_router
 from mqservice.lib.middleware import problem_response
 from mqservice.lib.problem import Problem, ProblemItem
 from mqservice.quotas.api import router as quotas_router
+from mqservice.reports.api import router as reports_router
 from mqservice.sampling.api import router as histories_router
 from mqservice.tasks.api import router as tasks_router
 from mqservice.topics.api import router as topics_router
@@ -73,6 +75,7 @@ api.add_router("", quotas_router)
 api.add_router("", keys_router)
 api.add_router("", people_router)
 api.add_router("", audit_router)
+api.add_router("", reports_router)
 
 
 @api.exception_handler(Problem)

@@ -5,8 +5,8 @@
 Queues by duty: ``delay`` due messages, ``control`` short sweeps, both read by the clock process
 alone, so that nothing long stands before a tick; ``persist`` offsets and checkpoints, ``sampling``
 measurements, ``tasks`` turns of what tenants ordered, ``alerts`` rules and what they send,
-``analytics`` long jobs. Tasks carry ids, never message bodies, and may be lost: the next tick does
-what the lost one meant.
+``analytics`` runs of Spark, in a worker with one slot. Tasks carry ids, never message bodies, and
+may be lost: the next tick does what the lost one meant.
 """
 
 from __future__ import annotations
@@ -40,9 +40,15 @@ SCHEDULE: Final = {
     "alerts.sweep": ("alerts", 2.0),  # what is to be sent begins, or is tried again, that late
     "alerts.clean_up": ("alerts", 300.0),
     "idempotency.clean_up": ("sampling", 300.0),
+    "reports.sweep": ("control", 10.0),
+    "reports.clean_up": ("persist", 3_600.0),
 }
 # Turns and sendings, each asked for by a sweep.
-ASKED_FOR: Final = {"tasks.advance": "tasks", "alerts.send": "alerts"}
+ASKED_FOR: Final = {
+    "tasks.advance": "tasks",
+    "alerts.send": "alerts",
+    "reports.make": "analytics",
+}
 
 app = Celery("mqservice", broker=settings.MQ_VALKEY_URL)
 app.conf.update(
@@ -93,6 +99,7 @@ app.autodiscover_tasks(
         "mqservice.sampling",
         "mqservice.alerts",
         "mqservice.idempotency",
+        "mqservice.reports",
     ]
 )
 

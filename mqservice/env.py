@@ -7,10 +7,12 @@ envbool, envint, envlist   as their names say
 
 from __future__ import annotations
 
+import datetime as dt
 import os
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
 from urllib.parse import SplitResult, urlsplit
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from django.core.exceptions import ImproperlyConfigured
 
@@ -80,6 +82,32 @@ def envnetworks(name: str) -> list[IPv4Network | IPv6Network]:
         return [ip_network(text) for text in envlist(name, [])]
     except ValueError as exc:
         raise ImproperlyConfigured(f"{name} must be networks such as 10.1.0.0/16: {exc}") from exc
+
+
+def envclock(name: str, default: str) -> dt.time | None:
+    """A local time such as 02:30; None for off."""
+    text = envtext(name, default)
+    if text.lower() == "off":
+        return None
+    try:
+        if len(text) != len("02:30"):
+            raise ValueError(text)
+        return dt.time.fromisoformat(text)
+    except ValueError:
+        raise ImproperlyConfigured(
+            f"{name} must be a time such as 02:30, or off; found {text!r}"
+        ) from None
+
+
+def envzone(name: str, default: str) -> str:
+    """An IANA name such as Europe/Berlin."""
+    text = envtext(name, default)
+    try:
+        return ZoneInfo(text).key
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        raise ImproperlyConfigured(
+            f"{name} must be a time zone such as Europe/Berlin, found {text!r}"
+        ) from None
 
 
 def envsecret(name: str, *, chars_min: int, default: str | None = None) -> str:

@@ -5,7 +5,9 @@ optional   VALKEY_URL MQ_DATA_DIR MQ_ENGINE_SOCKET MQ_PORT MQ_BASE_URL MQ_ALLOWE
            MQ_PROCESS MQ_KEY_PEPPER MQ_SECRET_KEY_FALLBACKS MQ_TRUST_PROXY MQ_LOG_LEVEL
            MQ_REDRIVE_RATE_DEFAULT MQ_REDRIVE_RATE_MAX MQ_TICK_MS
            MQ_EMAIL_URL MQ_EMAIL_FROM MQ_WEBHOOK_NETWORKS
-           MQ_SOCKETS_MAX MQ_TENANT_SOCKETS_MAX MQ_SOCKET_ORIGINS MQ_WEB_WORKERS
+           MQ_SOCKETS_MAX MQ_TENANT_SOCKETS_MAX MQ_SOCKET_ORIGINS MQ_WEB_WORKERS MQ_ENGINE_STORE_DIR
+           MQ_REPORTS_AT MQ_REPORTS_ZONE MQ_REPORTS_MASTER MQ_REPORTS_MEMORY MQ_REPORTS_LIMIT_S
+           MQ_REPORTS_CONF MQ_REPORTS_LAKE MQ_REPORTS_OUT
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 from mqservice.env import (
     envbool,
+    envclock,
     envint,
     envlist,
     envnetworks,
@@ -23,6 +26,7 @@ from mqservice.env import (
     envsecret,
     envtext,
     envurl,
+    envzone,
 )
 from mqservice.lib.middleware import add_static_headers
 
@@ -76,6 +80,7 @@ INSTALLED_APPS = [
     "mqservice.tasks",
     "mqservice.sampling",
     "mqservice.alerts",
+    "mqservice.reports",
     "mqservice.monitoring",
     "mqservice.console",
 ]
@@ -247,6 +252,22 @@ MQ_TENANT_SOCKETS_MAX = envint(
 MQ_SOCKET_ORIGINS = [
     envorigin("MQ_SOCKET_ORIGINS", text) for text in envlist("MQ_SOCKET_ORIGINS", [])
 ]
+
+# ---- Reports -----------------------------------------------------------------------------------
+
+# When the day before is reported: a local time of the zone, or off.
+MQ_REPORTS_AT = envclock("MQ_REPORTS_AT", "02:30")
+MQ_REPORTS_ZONE = envzone("MQ_REPORTS_ZONE", "UTC")
+# Spark's: local[*], local[2], spark://HOST:7077, yarn, k8s://...; settings as NAME=VALUE, comma-
+# separated. On a cluster its executors must see the store, the lake and the reports by these paths.
+MQ_REPORTS_MASTER = envtext("MQ_REPORTS_MASTER", "local[*]")
+MQ_REPORTS_MEMORY = envtext("MQ_REPORTS_MEMORY", "1g")
+MQ_REPORTS_CONF = envlist("MQ_REPORTS_CONF", [])
+# Below the four hours after which Valkey hands a task out again.
+MQ_REPORTS_LIMIT_S = envint("MQ_REPORTS_LIMIT_S", 2 * 60 * 60, minimum=60, maximum=3 * 60 * 60)
+MQ_ENGINE_STORE_DIR = Path(envtext("MQ_ENGINE_STORE_DIR", str(MQ_DATA_DIR / "store"))).absolute()
+MQ_REPORTS_LAKE = envtext("MQ_REPORTS_LAKE", str(MQ_DATA_DIR / "lake"))
+MQ_REPORTS_OUT = envtext("MQ_REPORTS_OUT", str(MQ_DATA_DIR / "reports"))
 
 # ---- Logs --------------------------------------------------------------------------------------
 

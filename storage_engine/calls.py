@@ -25,6 +25,7 @@ from storage_engine.wire.offsets import OffsetCommitRequest, OffsetResetRequest
 from storage_engine.wire.protocol import Empty, HelloReply, Op
 from storage_engine.wire.reads import OffsetAtTimeRequest
 from storage_engine.wire.scheduled import ScheduledCancelRequest
+from storage_engine.wire.snapshots import SnapshotRelease, SnapshotReleaseReply, SnapshotRequest
 from storage_engine.wire.struct import Wire
 from storage_engine.wire.topics import TopicConfig, TopicList, TopicRef
 
@@ -82,6 +83,12 @@ def calls_of(store: Store) -> dict[int, Callable[[Wire], Wire]]:
             lambda request: consumption.group_delete(cast("GroupRef", request).group)
         ),
         Op.PURGE: lambda request: consumption.dead_letters.purge(cast("PurgeRequest", request)),
+        Op.SNAPSHOT: lambda request: store.retention.snapshots.take(
+            cast("SnapshotRequest", request)
+        ),
+        Op.SNAPSHOT_RELEASE: lambda request: SnapshotReleaseReply(
+            was_held=store.retention.snapshots.release(cast("SnapshotRelease", request).snapshot_id)
+        ),
         Op.DELIVER_DUE: done(lambda _: consumption.schedule.deliver_due()),
         Op.SCHEDULED_CANCEL: lambda request: store.scheduled.cancel(
             cast("ScheduledCancelRequest", request)

@@ -131,6 +131,12 @@ from storage_engine.wire.sessions import (
     SessionTakeReply,
     SessionTakeRequest,
 )
+from storage_engine.wire.snapshots import (
+    SnapshotRelease,
+    SnapshotReleaseReply,
+    SnapshotReply,
+    SnapshotRequest,
+)
 from storage_engine.wire.sync_client import StoreClient
 from storage_engine.wire.topics import (
     Durability,
@@ -246,6 +252,10 @@ __all__ = [
     "SettleReply",
     "SettleRequest",
     "ShuttingDown",
+    "SnapshotRelease",
+    "SnapshotReleaseReply",
+    "SnapshotReply",
+    "SnapshotRequest",
     "StartFrom",
     "StatsReply",
     "StoreBusy",

@@ -83,6 +83,8 @@ class StoreConfig(msgspec.Struct, frozen=True, kw_only=True):
     retention_ms: int = 72 * HOUR_MS  # of a topic that says nothing; RocketMQ's fileReservedTime
     retention_bytes: int = 0  # of the whole log; 0: as much as the disk has
     retention_interval_ms: int = 10 * SECOND_MS
+    snapshot_count_max: int = 4  # readers of the log's files that retention waits for
+    snapshot_lease_ms_max: int = 6 * HOUR_MS  # how long it waits for one at most
     retention_files_max: int = 10  # segments deleted in one pass; RocketMQ's deleteFileBatchMax
     disk_clean_percent: int = 75  # from here on expired segments go without waiting their turn
     disk_force_percent: int = 85  # from here on the oldest segments go though not expired

@@ -9,6 +9,8 @@ be read any more. Above the size limit, or above 85 % of the disk, the oldest se
 same, and what stands in them becomes unreadable first. Messages under a lease are kept until the
 disk is at 85 %. Scheduled messages still to come are appended again before their segment goes.
 
+Segments that a snapshot holds stay, until the disk is at 85 %: then snapshots end first.
+
 One pass deletes a few segments only. Messages grow old by a clock of their own, so that a wall
 clock that jumps ahead expires nothing at once, and what expires by age goes at most a tenth of the
 log a minute. Loop thread only.
@@ -38,6 +40,7 @@ from storage_engine.queues.min_offsets import MinOffsets
 from storage_engine.records.record_parts import store_timestamp_of
 from storage_engine.records.schedule_topic import SCHEDULE_TOPIC, SCHEDULE_TOPIC_BYTES
 from storage_engine.retention_clock import RetentionClock
+from storage_engine.snapshots import Snapshots
 
 log = logging.getLogger(__name__)
 
@@ -74,6 +77,7 @@ class Retention:
         delivery: Delivery,
         consumer_offsets: ConsumerOffsets,
         index: Derived,
+        snapshots: Snapshots,
         forward: Callable[[int], Awaitable[None]],
         purge: Callable[[int], None],
         visible_to: Callable[[], int],
@@ -90,6 +94,7 @@ class Retention:
         self._delivery = delivery
         self._consumer_offsets = consumer_offsets
         self._index = index
+        self.snapshots = snapshots
         self._forward = forward
         self._purge = purge
         self._visible_to = visible_to
@@ -108,6 +113,8 @@ class Retention:
         state = self._disk.look()
         # What is appended again in this pass goes in a later one at the earliest.
         began_offset = self._commit_log.append_offset
+        if state >= DiskState.FORCE:
+            self.snapshots.drop_all()
         await self.age.save()
         expired = await self._expired(self.age.now_ms())
         forced = self._forced_offset(state)
@@ -130,6 +137,8 @@ class Retention:
             )
         going = self._going(min(await self._keep_from(), began_offset), forced, state)
         end_offset = going[-1].base_offset + self._config.segment_bytes if going else 0
+        # Whoever takes a snapshot from here on is not promised what is about to go.
+        self.snapshots.going_to = end_offset
         if end_offset > forced:
             await self._forward(end_offset)
             for queue in self._schedule_queues():
@@ -194,6 +203,7 @@ class Retention:
         if state >= DiskState.FORCE:
             count = max(count, 1)
         count = min(count, self._config.retention_files_max, len(segments) - 1)
+        count = min(count, len(self._unheld(segments)))
         return segments[count].base_offset if segments and count > 0 else 0
 
     async def _keep_from(self) -> int:
@@ -214,7 +224,8 @@ class Retention:
         """The segments to delete in this pass, from the first one on."""
         segments = self._commit_log.segments()
         size_bytes = self._config.segment_bytes
-        free = [file for file in segments[:-1] if file.base_offset + size_bytes <= keep_from]
+        free = self._unheld(segments[:-1])
+        free = [file for file in free if file.base_offset + size_bytes <= keep_from]
         free = free[: self._config.retention_files_max]
         if state < DiskState.CLEAN:
             aged = [file for file in free if file.base_offset >= forced]
@@ -222,6 +233,14 @@ class Retention:
             free = free[: len(free) - len(aged) + may_go]
             self._aged_count += may_go
         return free
+
+    def _unheld(self, segments: list[MappedFile]) -> list[MappedFile]:
+        """Those of them that no snapshot holds."""
+        held_from = self.snapshots.held_from()
+        if held_from is None:
+            return segments
+        size_bytes = self._config.segment_bytes
+        return [file for file in segments if file.base_offset + size_bytes <= held_from]
 
     async def _delete(self, offset: int, count: int) -> None:
         await self._commit_log.delete_before(offset)

@@ -54,6 +54,7 @@ from storage_engine.retention import Retention
 from storage_engine.retention_clock import RetentionClock
 from storage_engine.schedule.level_offsets import LevelOffsets
 from storage_engine.schedule.scheduled_messages import ScheduledMessages
+from storage_engine.snapshots import Snapshots
 from storage_engine.wire.protocol import CheckpointReply, StatsReply
 from storage_engine.wire.reads import PullHead, PullRequest, PullStatus
 from storage_engine.wire.topics import TopicStats
@@ -249,6 +250,8 @@ class Store:
             self.consumption.delivery,
             self._consumer_offsets,
             self.indexer,
+            # An id of an earlier run must not end the lease of this one.
+            Snapshots(self.config, self._clock, self._commit_log, first_id=self.epoch * 1_000_000),
             forwarder.forward,
             consumption.deletions.purge,
             lambda: self._dispatcher.dispatched_offset,

@@ -14,7 +14,12 @@ ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("mqservice", "storage_engine", "analytics", "bench")
 LINES_MAX = 400
 MAY_SKIP = "tests/storage_engine/faults/machine.py"  # says what a machine lacks for real faults
-LOCKS = ("requirements.lock", "requirements-dev.lock", "requirements-bootstrap.lock")
+LOCKS = (
+    "requirements.lock",
+    "requirements-analytics.lock",
+    "requirements-dev.lock",
+    "requirements-bootstrap.lock",
+)
 
 
 def _sources(*folders: str) -> list[Path]:
@@ -125,17 +130,17 @@ def test_lock_pins_every_file_and_names_no_registry(lock: str) -> None:
     assert "--find-links" not in text
 
 
-def test_test_lock_contains_the_run_lock() -> None:
-    run, test = (
+def test_each_lock_contains_the_one_before_it() -> None:
+    run, analytics, test = (
         {
             line.split()[0]
             for line in (ROOT / name).read_text().splitlines()
             if "==" in line and not line.startswith("#")
         }
-        for name in ("requirements.lock", "requirements-dev.lock")
+        for name in LOCKS[:3]
     )
 
-    assert run <= test
+    assert run <= analytics <= test
 
 
 def test_no_committed_text_names_a_path_or_host_of_one_machine() -> None:

@@ -14,6 +14,7 @@ from mqservice.cli import (
     key,
     message,
     quota,
+    report,
     scheduled,
     topic,
 )
@@ -47,6 +48,7 @@ app.add_typer(scheduled.app, name="scheduled")
 app.add_typer(alert.app, name="alert")
 app.add_typer(quota.app, name="quota")
 app.add_typer(key.app, name="key")
+app.add_typer(report.app, name="report")
 app.add_typer(engine.app, name="engine")
 
 if __name__ == "__main__":

@@ -46,6 +46,7 @@ CODES: Final[dict[str, tuple[int, str]]] = {
     "KEY_NOT_FOUND": (404, "API key not found"),
     "MEMBER_NOT_FOUND": (404, "Member not found"),
     "INVITATION_NOT_FOUND": (404, "Invitation not found"),
+    "REPORT_NOT_FOUND": (404, "Report not found"),
     "METHOD_NOT_ALLOWED": (405, "Method not allowed"),
     "NOT_ACCEPTABLE": (406, "No acceptable representation"),
     "REQUEST_TIMEOUT": (408, "Request took too long to arrive"),

@@ -121,6 +121,10 @@ MEANINGS: Final[dict[str, Meaning]] = {
         "The namespace has no such task, or not any more.",
         "List the tasks to see which there are.",
     ),
+    "REPORT_NOT_FOUND": Meaning(
+        "There is no report of this name, no run of this id, or nothing reported yet.",
+        "List the reports and the runs to see which there are.",
+    ),
     "KEY_NOT_FOUND": Meaning(
         "The tenant has no such API key.",
         "List the keys to see which there are.",

@@ -141,6 +141,7 @@ _PARAMETER_TEXTS: Final = {
     "before": "Begin before this one: `next` of the page before.",
     "client_id": "Only this client of a broadcast group.",
     "cursor": "`next_cursor` of the page before.",
+    "date": "The day; the newest that there is where it is left out.",
     "from": "From this time on, RFC 3339; an hour before `to` where it is left out.",
     "group": "Only what concerns this group.",
     "limit": "How many at most.",

@@ -16,7 +16,9 @@ from mqservice.supervisor.secrets_file import Secrets
 METRICS_PORT_VARIABLE: Final = "MQ_ENGINE_METRICS_PORT"
 # Ticks and sweeps have a process of their own, so that nothing long ever stands before them.
 CLOCK_QUEUES: Final = "delay,control"
-WORKER_QUEUES: Final = "persist,sampling,tasks,alerts,analytics"
+WORKER_QUEUES: Final = "persist,sampling,tasks,alerts"
+# Spark runs for minutes or hours: one at a time, and nothing waits behind it.
+ANALYTICS_QUEUES: Final = "analytics"
 WORKER_CONCURRENCY: Final = 2
 # -P: the working directory is the data directory, and nothing in it may be imported.
 PYTHON: Final = (sys.executable, "-P", "-m")
@@ -110,6 +112,7 @@ def celery_specs(env: Mapping[str, str], data_dir: DataDir) -> list[ChildSpec]:
     programs = {
         "clock": _worker("clock", CLOCK_QUEUES, concurrency=1),
         "worker": _worker("worker", WORKER_QUEUES, concurrency=WORKER_CONCURRENCY),
+        "analytics": _worker("analytics", ANALYTICS_QUEUES, concurrency=1),
         "beat": ("beat", "--loglevel=WARNING"),
     }
     return [
@@ -119,6 +122,8 @@ def celery_specs(env: Mapping[str, str], data_dir: DataDir) -> list[ChildSpec]:
             env={**env, "MQ_PROCESS": name},
             gate=has_not_ended,
             cwd=data_dir.path,
+            # Its runs are repeated, and waiting for one may take hours.
+            stop_timeout_ms=4_000 if name == "analytics" else 10_000,
         )
         for name, arguments in programs.items()
     ]

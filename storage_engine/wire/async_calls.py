@@ -63,6 +63,12 @@ from storage_engine.wire.sessions import (
     SessionTakeReply,
     SessionTakeRequest,
 )
+from storage_engine.wire.snapshots import (
+    SnapshotRelease,
+    SnapshotReleaseReply,
+    SnapshotReply,
+    SnapshotRequest,
+)
 from storage_engine.wire.struct import Wire
 from storage_engine.wire.topics import TopicConfig, TopicList, TopicRef, TopicStats
 from storage_engine.wire.traces import TraceReply, TraceRequest
@@ -197,6 +203,13 @@ class AsyncCalls(abc.ABC):
 
     async def checkpoint(self) -> CheckpointReply:
         return await self._ask(Op.CHECKPOINT, Empty(), CheckpointReply)
+
+    async def snapshot(self, request: SnapshotRequest) -> SnapshotReply:
+        """Keep the log's files for a reader of them."""
+        return await self._ask(Op.SNAPSHOT, request, SnapshotReply)
+
+    async def snapshot_release(self, request: SnapshotRelease) -> SnapshotReleaseReply:
+        return await self._ask(Op.SNAPSHOT_RELEASE, request, SnapshotReleaseReply)
 
     async def stats(self) -> StatsReply:
         return await self._ask(Op.STATS, Empty(), StatsReply)

@@ -87,6 +87,12 @@ from storage_engine.wire.sessions import (
     SessionTakeReply,
     SessionTakeRequest,
 )
+from storage_engine.wire.snapshots import (
+    SnapshotRelease,
+    SnapshotReleaseReply,
+    SnapshotReply,
+    SnapshotRequest,
+)
 from storage_engine.wire.struct import Wire
 from storage_engine.wire.topics import TopicConfig, TopicList, TopicRef, TopicStats
 from storage_engine.wire.traces import TraceReply, TraceRequest
@@ -132,10 +138,12 @@ class Op(enum.IntEnum):
     OFFSETS_CHANGED = 44
     OBSERVE = 47
     CHECKPOINT = 48
+    STATS = 49
+    SNAPSHOT = 50
+    SNAPSHOT_RELEASE = 51
     PUT_ONCE = 52
     REDRIVE = 56
     PURGE = 57
-    STATS = 49
     DELIVER_DUE = 60
     SCHEDULED_LIST = 61
     SCHEDULED_CANCEL = 62
@@ -247,6 +255,8 @@ REQUEST_TYPES: Final[dict[Op, type[Wire]]] = {
     Op.SCHEDULED_LIST: ScheduledListRequest,
     Op.SCHEDULED_CANCEL: ScheduledCancelRequest,
     Op.SCHEDULED_SEND_NOW: ScheduledSendRequest,
+    Op.SNAPSHOT: SnapshotRequest,
+    Op.SNAPSHOT_RELEASE: SnapshotRelease,
 }
 REPLY_TYPES: Final[dict[Op, type[Wire]]] = {
     Op.HELLO: HelloReply,
@@ -283,4 +293,6 @@ REPLY_TYPES: Final[dict[Op, type[Wire]]] = {
     Op.DELIVER_DUE: Empty,
     Op.SCHEDULED_CANCEL: ScheduledReply,
     Op.SCHEDULED_SEND_NOW: ScheduledReply,
+    Op.SNAPSHOT: SnapshotReply,
+    Op.SNAPSHOT_RELEASE: SnapshotReleaseReply,
 }

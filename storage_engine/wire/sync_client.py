@@ -78,6 +78,12 @@ from storage_engine.wire.scheduled import (
     ScheduledReply,
     ScheduledSendRequest,
 )
+from storage_engine.wire.snapshots import (
+    SnapshotRelease,
+    SnapshotReleaseReply,
+    SnapshotReply,
+    SnapshotRequest,
+)
 from storage_engine.wire.struct import Wire
 from storage_engine.wire.topics import TopicConfig, TopicList, TopicRef, TopicStats
 from storage_engine.wire.traces import TraceReply, TraceRequest
@@ -217,6 +223,13 @@ class StoreClient:
 
     def observe(self) -> ObserveReply:
         return self._ask(Op.OBSERVE, Empty(), ObserveReply)
+
+    def snapshot(self, request: SnapshotRequest) -> SnapshotReply:
+        """Keep the log's files for a reader of them."""
+        return self._ask(Op.SNAPSHOT, request, SnapshotReply)
+
+    def snapshot_release(self, request: SnapshotRelease) -> SnapshotReleaseReply:
+        return self._ask(Op.SNAPSHOT_RELEASE, request, SnapshotReleaseReply)
 
     def stats(self) -> StatsReply:
         return self._ask(Op.STATS, Empty(), StatsReply)

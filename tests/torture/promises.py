@@ -295,6 +295,12 @@ STORE: Final = (
             *_of("retention_clock", "no_wall_clock_makes_it_run"),
         ),
     ),
+    Promise(
+        "T7",
+        "Files of the log that a snapshot holds stay until it is released, its lease ends or the "
+        "disk needs them; the release says whether they stayed.",
+        _of("snapshots", "held_segments_stay_though_expired_and_go_after_the_release"),
+    ),
 )
 PROMISES: Final = (*DURABILITY, *ORDER, *STORE, *SCHEDULE, *ONCE)
 

@@ -88,6 +88,8 @@ _TOPIC, _GROUP = "/topics/{topic}", "/groups/{group}"
 _LAG = {"kind": "lag", "group": "{group}", "threshold": 7}
 _SEEK = {"topic": "{topic}", "to": {"offset": 0, "queue": 0}}
 _COMMIT = {"topic": "{topic}", "queue": 0, "offset": 0}
+_DAYS = {"from": "2026-01-01", "to": "2026-01-02"}
+_REPORT = "usage_daily"  # of these each tenant has its own
 _SINCE = "from=2026-01-01T00:00:00Z&to=2026-01-02T00:00:00Z"
 
 # By the names of ``delivery.plane``.
@@ -152,6 +154,13 @@ CONTROL_ROWS: list[Row] = [
     _ns("GET", "/alerts/{alert}/history"),
     _ns("PUT", "/alerts/{alert}", Need.MANAGE_ALL, absent=(201,), body=_LAG),
     _ns("DELETE", "/alerts/{alert}", Need.MANAGE_ALL, done=(204,)),
+    _ns("GET", "/reports"),
+    _ns("GET", f"/reports/{_REPORT}"),
+    _ns("GET", f"/reports/{_REPORT}.csv"),
+    _ns("GET", "/reports/daily.html", done=(404,)),  # nobody has any yet
+    _ns("POST", "/reports:run", Need.MANAGE_ALL, done=(202,), body=_DAYS),
+    _ns("GET", "/reports/runs"),
+    _ns("GET", "/reports/runs/{run}"),
     _account("GET", "/keys", Need.ADMIN),
     _account("POST", "/keys", Need.ADMIN, done=(201,), body={"name": "k", "scopes": []}),
     _account("GET", "/keys/{key}", Need.ADMIN),
@@ -186,7 +195,7 @@ ROWS: list[Row] = [*DATA_ROWS.values(), *CONTROL_ROWS]
 # What routes call the names in their paths, where that is something else here.
 _OTHER_NAMES = {
     "task_id": "task", "message_id": "message", "key_id": "key", "username": "member",
-    "invitation_id": "invitation",
+    "invitation_id": "invitation", "run_id": "run",
 }  # fmt: skip
 
 
@@ -211,7 +220,7 @@ def framework_path(row: Row) -> str:
         path = path.replace(f"{{{ours}}}", f"{{{theirs}}}")
     for ours in ("alert", "namespace"):
         path = path.replace(f"{{{ours}}}", "{name}")
-    return path
+    return path.replace(_REPORT, "{name}")
 
 
 def data_routes() -> set[tuple[str, str]]:

@@ -9,7 +9,7 @@ import contextlib
 import itertools
 from collections.abc import AsyncIterator
 from dataclasses import replace
-from datetime import timedelta
+from datetime import date, timedelta
 from typing import Any
 
 import httpx
@@ -21,7 +21,7 @@ from django.utils import timezone
 from mqservice.accounts.access import Principal, find_principal
 from mqservice.accounts.invitation_services import invite
 from mqservice.accounts.key_services import rotate_key
-from mqservice.accounts.models import Role, Tenant, User
+from mqservice.accounts.models import Namespace, Role, Tenant, User
 from mqservice.accounts.scopes import Scope
 from mqservice.accounts.services import (
     create_api_key,
@@ -34,6 +34,7 @@ from mqservice.caches import Caches
 from mqservice.delivery.context import process_context
 from mqservice.groups.services import GroupChange, put_group
 from mqservice.lib.api_keys import generate_api_key, parse_api_key
+from mqservice.reports.models import ReportRun, RunState, Trigger
 from mqservice.store import AsyncStoreClient, close_store
 from mqservice.topics.services import TopicChange, put_topic
 from tests.people import People, bearer
@@ -152,13 +153,13 @@ class World:
             self.names[name] = {
                 "ns": name, "topic": topic, "group": f"{topic}-readers", "alert": f"{topic}-late",
                 "key": key.public_id, "member": user.username, "namespace": empty.name,
-                "invitation": invitation.public_id,
+                "invitation": invitation.public_id, "run": _report_run(namespace),
             }  # fmt: skip
         self.names[ABSENT] = {
             "ns": "nowhere", "topic": "nothing", "group": "nothing", "alert": "nothing",
             "key": "AAAAAAAA", "member": "nobody", "namespace": "nowhere",
-            "invitation": "AAAAAAAAAAAA", "task": "task_nothing", "message": "0" * 34,
-            "handle": "rc_nothing",
+            "invitation": "AAAAAAAAAAAA", "task": "task_nothing", "run": "run_nothing",
+            "message": "0" * 34, "handle": "rc_nothing",
         }  # fmt: skip
         self._put_engine()
 
@@ -192,6 +193,21 @@ class World:
 
 def _role_key(tenant: Tenant, role: Role) -> str:
     return create_api_key(tenant, name=role.value, scopes=Scope, role=role)[1]
+
+
+def _report_run(namespace: Namespace) -> str:
+    """One that has ended: a tenant may order one at a time."""
+    run = ReportRun.objects.create(
+        trigger=Trigger.BY_HAND.value,
+        namespace=namespace,
+        created_by="key:none",
+        from_date=date(2026, 1, 1),
+        to_date=date(2026, 1, 2),
+        zone="UTC",
+        next_try_ms=0,
+        state=RunState.DONE.value,
+    )
+    return run.public_id
 
 
 def _principal(key: str) -> Principal:

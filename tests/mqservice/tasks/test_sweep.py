@@ -6,7 +6,7 @@ import pytest
 
 from mqservice.celery import app
 from mqservice.lib.clock import SystemClock
-from mqservice.supervisor.processes import CLOCK_QUEUES, WORKER_QUEUES
+from mqservice.supervisor.processes import ANALYTICS_QUEUES, CLOCK_QUEUES, WORKER_QUEUES
 from mqservice.tasks import limits
 from mqservice.tasks.models import Task, TaskState
 from mqservice.tasks.tasks import advance, sweep
@@ -48,5 +48,5 @@ def test_turns_have_a_queue_that_a_worker_reads_and_end_before_their_claim() -> 
 
 
 def test_workers_of_the_service_read_every_queue() -> None:
-    read = CLOCK_QUEUES.split(",") + WORKER_QUEUES.split(",")
+    read = ",".join((CLOCK_QUEUES, WORKER_QUEUES, ANALYTICS_QUEUES)).split(",")
     assert sorted(read) == sorted(queue.name for queue in app.conf.task_queues)

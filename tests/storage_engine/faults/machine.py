@@ -1,7 +1,8 @@
-"""What this machine lets tests do: tracing, mounting, compiling. The only place that may skip.
+"""What this machine lets tests do: tracing, mounting, Java. The only place that may skip.
 
 Every promise that a test here checks with the real kernel is also checked with injected system
-calls (``crash``), which any machine can run.
+calls (``crash``), which any machine can run. Spark has no such double: without Java 17 reports are
+not tested, and the reason says how to get it.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ from typing import Final
 
 import pytest
 
+from analytics.session import why_no_spark
+
 _SHUTDOWN: Final = 0x8004587D  # FS_IOC_SHUTDOWN
 _NO_LOG_FLUSH: Final = struct.pack("I", 2)
 MIB: Final = 1024 * 1024
@@ -35,6 +38,12 @@ def need_mounts() -> None:
     """Skip where this user cannot mount file systems."""
     if reason := why_no_mounts():
         pytest.skip(reason)  # no mounts here; recorded crash states hold the same promises
+
+
+def need_java() -> None:
+    """Skip where Spark cannot run."""
+    if reason := why_no_spark():
+        pytest.skip(f"analytics is not tested: {reason}")
 
 
 @functools.cache

@@ -1,0 +1,134 @@
+"""``python -m analytics run``: a range of dates into the lake and into every report.
+
+Exit codes: 0 done, 1 a job failed, 2 arguments that make no sense, 3 the store cannot be read,
+4 no Java or no PySpark here. The last line of standard output is JSON and says what was done; with
+``--progress`` there is one before each step: ``{"step", "done", "total"}``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime as dt
+import json
+import sys
+import time
+from collections.abc import Sequence
+from typing import Final
+
+from analytics.session import start_session, why_no_spark
+
+EXIT_FAILED: Final = 1
+EXIT_ARGUMENTS: Final = 2
+EXIT_STORE: Final = 3
+EXIT_NO_SPARK: Final = 4
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    options = _parser().parse_args(arguments)
+    reason = why_no_spark()
+    if reason:
+        print(f"analytics is off: {reason}", file=sys.stderr)
+        return EXIT_NO_SPARK
+    return _run(options)
+
+
+def _run(options: argparse.Namespace) -> int:
+    from pyspark.errors import PySparkException
+
+    from analytics.days import Scope
+    from analytics.ingest import IngestOptions
+    from analytics.nightly import JOBS, Run, run
+    from analytics.source import StoreError
+
+    jobs = tuple(filter(None, options.jobs.split(",")))
+    unknown = [name for name in jobs if name not in JOBS]
+    if unknown:
+        return _refuse(f"there are no jobs {unknown}; there are {', '.join(JOBS)}")
+    try:
+        scope = Scope(options.from_date, options.to_date, options.zone).check()
+        conf = dict(_setting(text) for text in options.conf)
+    except ValueError as exc:
+        return _refuse(str(exc))
+    what = Run(
+        scope=scope,
+        lake=options.lake,
+        out=options.out,
+        ingest=IngestOptions(
+            store=options.store,
+            end_offset=options.end_offset,
+            again=options.again,
+            checks_crcs=not options.no_crc,
+        ),
+        jobs=jobs,
+        lag_samples=options.lag_samples,
+        settles=options.settles,
+        rows=options.rows,
+    )
+    if options.rows:
+        open(options.rows, "w").close()  # of an earlier run
+    tell = _tell if options.progress else _keep_still
+    spark = start_session(options.master, driver_memory=options.driver_memory, conf=conf)
+    try:
+        outcome = run(spark, what, now_ms=int(time.time() * 1_000), tell=tell)
+    except StoreError as exc:
+        print(f"the store cannot be read: {exc}", file=sys.stderr)
+        return EXIT_STORE
+    except (PySparkException, ValueError) as exc:
+        print(f"a job failed: {exc}", file=sys.stderr)
+        return EXIT_FAILED
+    finally:
+        spark.stop()
+    rows = {name: sum(day["row_count"] for day in days) for name, days in outcome.reports.items()}
+    records = {day["date"]: day["row_count"] for day in outcome.ingested}
+    incomplete = [day["date"] for day in outcome.ingested if not day["is_complete"]]
+    print(json.dumps({"records": records, "incomplete_days": incomplete, "report_rows": rows}))
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m analytics")
+    commands = parser.add_subparsers(required=True, metavar="run")
+    command = commands.add_parser("run", help="bring dates into the lake and make their reports")
+    add = command.add_argument
+    add("--store", required=True, help="directory of the engine's store")
+    add("--lake", required=True, help="where messages go: a path, s3a://… or hdfs://…")
+    add("--out", required=True, help="where reports go, likewise")
+    add("--from", dest="from_date", required=True, type=dt.date.fromisoformat, help="2026-01-31")
+    add("--to", dest="to_date", required=True, type=dt.date.fromisoformat, help="the day after")
+    add("--zone", default="UTC", help="in which days begin and end, such as Europe/Berlin")
+    add("--end-offset", type=int, help="end of a snapshot that is held for this run")
+    add("--jobs", default="", help="names, separated by commas; all of them")
+    add("--lag-samples", default="", help="export of consumer offsets, .csv or Parquet")
+    add("--settles", default="", help="export of settles, .csv or Parquet")
+    add("--rows", default="", help="a file for the rows of all reports, as lines of JSON")
+    add("--progress", action="store_true", help="a line of JSON before each step")
+    add("--again", action="store_true", help="read days again that are complete in the lake")
+    add("--no-crc", action="store_true", help="do not check CRCs, which reads every body")
+    add("--master", default="local[*]", help="Spark's: local[2], spark://…, yarn, k8s://…")
+    add("--driver-memory", default="1g")
+    add("--conf", action="append", default=[], metavar="NAME=VALUE", help="any setting of Spark")
+    return parser
+
+
+def _tell(step: str, done: int, total: int) -> None:
+    print(json.dumps({"step": step, "done": done, "total": total}), flush=True)
+
+
+def _keep_still(step: str, done: int, total: int) -> None:
+    """Nobody asked."""
+
+
+def _setting(text: str) -> tuple[str, str]:
+    name, sign, value = text.partition("=")
+    if not sign or not name:
+        raise ValueError(f"--conf {text!r} is not NAME=VALUE")
+    return name, value
+
+
+def _refuse(reason: str) -> int:
+    print(reason, file=sys.stderr)
+    return EXIT_ARGUMENTS
+
+
+if __name__ == "__main__":
+    sys.exit(main())

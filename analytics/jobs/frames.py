@@ -1,0 +1,20 @@
+"""What jobs are made of: frames that somebody else has read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pyspark.sql import DataFrame
+
+
+@dataclass(frozen=True, kw_only=True)
+class Frames:
+    """Tables of ``schemas``, of the days of a scope at least.
+
+    ``history``: dead letters of the days before the scope, as far as they shall count as known.
+    """
+
+    messages: DataFrame
+    history: DataFrame
+    lag_samples: DataFrame
+    settles: DataFrame

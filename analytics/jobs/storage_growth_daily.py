@@ -1,0 +1,44 @@
+"""How much room each topic took day by day, and how that compares with the day before.
+
+    date, tenant, topic, kind │ record_count, stored_bytes, stored_bytes_before, growth_ratio
+
+``stored_bytes_before`` is null on the first day of the range, and 0 after a day without any;
+``growth_ratio`` is null where there is nothing to compare with. Days without records are rows.
+"""
+
+from __future__ import annotations
+
+from pyspark.sql import DataFrame, Window
+from pyspark.sql import functions as F
+
+from analytics.days import Scope
+from analytics.jobs.frames import Frames
+from analytics.schemas import Kind
+
+NAME = "storage_growth_daily"
+_TOPIC = ("tenant", "topic", "kind")
+
+
+def transform(frames: Frames, scope: Scope) -> DataFrame:
+    rows = frames.messages.where(scope.covers(F.col("store_ms")))
+    rows = rows.where(F.col("kind") != Kind.DAMAGED)
+    counted = rows.groupBy(*_TOPIC, scope.date_of(F.col("store_ms")).alias("date")).agg(
+        F.count("*").alias("record_count"), F.sum("record_bytes").alias("stored_bytes")
+    )
+    days = F.explode(F.array(*(F.lit(date) for date in scope.dates())))
+    grid = counted.select(*_TOPIC).distinct().select(*_TOPIC, days.alias("date"))
+    same = [F.col(f"grid.{name}").eqNullSafe(F.col(f"counted.{name}")) for name in _TOPIC]
+    same.append(F.col("grid.date") == F.col("counted.date"))
+    dense = (
+        grid.alias("grid")
+        .join(counted.alias("counted"), same, "left")
+        .select(
+            *(F.col(f"grid.{name}") for name in ("date", *_TOPIC)),
+            F.coalesce("record_count", F.lit(0)).alias("record_count"),
+            F.coalesce("stored_bytes", F.lit(0)).alias("stored_bytes"),
+        )
+    )
+    before = F.lag("stored_bytes").over(Window.partitionBy(*_TOPIC).orderBy("date"))
+    return dense.withColumn("stored_bytes_before", before).withColumn(
+        "growth_ratio", F.try_divide("stored_bytes", "stored_bytes_before")
+    )

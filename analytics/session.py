@@ -1,0 +1,72 @@
+"""The only place that starts Spark; and says first why it cannot.
+
+    [why_no_spark] ──▶ "" or what is missing        [start_session] ──▶ SparkSession
+
+The session's time zone is UTC; days of another zone are made by the jobs.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from analytics.java import why_no_java
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_ROOT: Final = Path(__file__).resolve().parent.parent
+
+
+def why_no_spark() -> str:
+    """What is missing for analytics, for people to read; empty when all is there."""
+    try:
+        import pyarrow  # noqa: F401
+        import pyspark  # noqa: F401
+    except ImportError as exc:
+        return f"the Python package {exc.name} is not installed; make analytics installs it"
+    return why_no_java()
+
+
+def start_session(
+    master: str, *, driver_memory: str = "1g", conf: dict[str, str] | None = None
+) -> SparkSession:
+    """A session with the log's source; the one that runs already, if there is one.
+
+    ``conf`` comes last and wins: credentials of an object store, memory of executors, and so on.
+    """
+    from pyspark.sql import SparkSession
+
+    from analytics.source import LogSource
+
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    logging.getLogger("py4j").setLevel(logging.WARNING)  # it tells of every call
+    settings = {
+        "spark.driver.memory": driver_memory,
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.sql.session.timeZone": "UTC",
+        # A property that is there twice has the value of the last, as in Java's map.
+        "spark.sql.mapKeyDedupPolicy": "LAST_WIN",
+        # A tenant named 007 is a name, no number.
+        "spark.sql.sources.partitionColumnTypeInference.enabled": "false",
+        "spark.sql.parquet.compression.codec": "zstd",
+    }
+    if master.startswith("local"):
+        settings |= {
+            "spark.driver.host": "127.0.0.1",
+            "spark.driver.bindAddress": "127.0.0.1",
+            "spark.sql.shuffle.partitions": "8",
+            # Executors on other machines have the packages installed; here they find ours.
+            "spark.executorEnv.PYTHONPATH": str(_ROOT),
+        }
+    builder = SparkSession.builder.appName("mqservice analytics").master(master)
+    for name, value in (settings | (conf or {})).items():
+        builder = builder.config(name, value)
+    spark = builder.getOrCreate()
+    spark.sparkContext.setLogLevel("ERROR")
+    spark.dataSource.register(LogSource)
+    return spark

@@ -1,0 +1,56 @@
+"""Writes down for Spark what only PostgreSQL knows: how far each group was behind, and when.
+
+    group samples ──▶ [write_lag_samples] ──▶ CSV: sampled_at_ms, tenant, group, topic, …
+
+A row is a group on a topic over all its queues. Minutes are kept for a day; of hours before that
+one row tells the greatest lag, which is all that is left of them.
+"""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+from typing import Final
+
+from django.db.models import Min
+
+from mqservice.lib.durations import HOUR_MS, MINUTE_MS
+from mqservice.sampling.models import GroupSample
+
+COLUMNS: Final = (
+    "sampled_at_ms", "tenant", "group", "topic", "queue_id", "max_offset", "consumer_offset",
+    "lag_ms",
+)  # fmt: skip
+_ALL_QUEUES: Final = -1
+_CHUNK: Final = 5_000
+_FIELDS: Final = (
+    "at_ms", "namespace__name", "group_name", "topic", "settled_last", "lag_ms_max",
+)  # fmt: skip
+
+
+def write_lag_samples(path: Path, from_ms: int, to_ms: int) -> int:
+    """How many rows were written. Three queries; memory is that of one chunk."""
+    minutes = GroupSample.objects.filter(resolution_ms=MINUTE_MS)
+    oldest_ms = minutes.aggregate(at=Min("at_ms"))["at"]
+    # The first whole hour of minutes; all of the range when there are none.
+    minutes_from_ms = to_ms if oldest_ms is None else -(-oldest_ms // HOUR_MS) * HOUR_MS
+    border_ms = min(max(minutes_from_ms, from_ms), to_ms)
+    count = 0
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        writer.writerow(COLUMNS)
+        spans = (
+            (HOUR_MS, "lag_max", from_ms, border_ms),
+            (MINUTE_MS, "lag_last", border_ms, to_ms),
+        )
+        for resolution_ms, lag_field, begin_ms, end_ms in spans:
+            rows = GroupSample.objects.filter(
+                resolution_ms=resolution_ms, at_ms__gte=begin_ms, at_ms__lt=end_ms
+            ).exclude(topic="")
+            found = rows.values_list(*_FIELDS, lag_field).iterator(chunk_size=_CHUNK)
+            for at_ms, tenant, group, topic, settled, lag_ms, lag in found:
+                consumed = settled or 0
+                known = (consumed + lag, consumed) if lag is not None else (0, "")
+                writer.writerow((at_ms, tenant, group, topic, _ALL_QUEUES, *known, lag_ms))
+                count += 1
+    return count

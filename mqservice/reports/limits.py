@@ -1,0 +1,31 @@
+"""Limits of report runs, in one place."""
+
+from __future__ import annotations
+
+import datetime as dt
+from typing import Final
+
+from mqservice.lib.durations import DAY_MS, MINUTE_MS, SECOND_MS
+
+# Days that may be asked for: what is before or behind is a slip, and calendars end.
+DATE_MIN: Final = dt.date(2000, 1, 1)
+DATE_MAX: Final = dt.date(2200, 1, 1)
+NIGHTS_MAX: Final = 7  # missed ones that are caught up with, the newest
+RANGE_DAYS_MAX: Final = 31  # of a run by hand, and of one answer
+KEPT_RUNS_MAX: Final = 1_000
+KEPT_MS: Final = 400 * DAY_MS  # results; a year can be compared with the one before
+PAGE_MAX: Final = 100
+CSV_ROWS_MAX: Final = 200_000
+
+ATTEMPTS_MAX: Final = 3
+RETRY_MS: Final = MINUTE_MS  # after the first failure, then five times as long
+RETRY_FACTOR: Final = 5
+# A claim that was not renewed for so long belongs to a worker that is gone.
+CLAIM_MS: Final = MINUTE_MS
+RENEW_MS: Final = 10 * SECOND_MS
+QUEUED_MS: Final = MINUTE_MS  # a run that no worker has begun by then is asked for again
+
+STOP_WAIT_S: Final = 10.0  # from SIGTERM to SIGKILL
+TAIL_CHARS_MAX: Final = 4_000  # of what Spark said, kept for the log
+LINE_BYTES_MAX: Final = 1024 * 1024
+INSERTED_PARTS: Final = 50  # by one statement

@@ -1,0 +1,111 @@
+"""Reads of reports and runs, each bounded by a namespace."""
+
+from __future__ import annotations
+
+import csv
+import datetime as dt
+import io
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from django.db.models import Count, Max, Min, Q
+
+from mqservice.accounts.models import Namespace
+from mqservice.lib.problem import Problem
+from mqservice.reports.catalogue import REPORTS, Report
+from mqservice.reports.limits import CSV_ROWS_MAX
+from mqservice.reports.models import ReportPart, ReportRun, RunState, Trigger
+
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+
+
+def get_report(name: str) -> Report:
+    """Raises Problem REPORT_NOT_FOUND."""
+    report = REPORTS.get(name)
+    if report is None:
+        raise Problem.of("REPORT_NOT_FOUND", f"there is no report {name}; there are {_names()}")
+    return report
+
+
+def days_of(namespace: Namespace) -> dict[str, tuple[dt.date, dt.date, int]]:
+    """Of each report that has any: its first and last day, and how many there are. One query."""
+    rows = ReportPart.objects.filter(namespace=namespace).values("report")
+    counted = rows.annotate(first=Min("date"), last=Max("date"), count=Count("pk"))
+    return {row["report"]: (row["first"], row["last"], row["count"]) for row in counted}
+
+
+def parts_of(
+    namespace: Namespace, reports: list[str], from_date: dt.date, to_date: dt.date
+) -> list[ReportPart]:
+    """The days ``[from_date, to_date)``, by report and date. One query."""
+    rows = ReportPart.objects.filter(
+        namespace=namespace, report__in=reports, date__gte=from_date, date__lt=to_date
+    )
+    return list(rows.order_by("report", "date"))
+
+
+def last_day(namespace: Namespace) -> dt.date | None:
+    """The newest day of which there is any report. One query."""
+    rows = ReportPart.objects.filter(namespace=namespace)
+    found: dt.date | None = rows.aggregate(last=Max("date"))["last"]
+    return found
+
+
+def runs_of(namespace: Namespace, *, before: str, limit: int) -> list[ReportRun]:
+    """A page of nightly runs and of those the namespace has ordered, the newest first."""
+    rows = ReportRun.objects.filter(_seen_by(namespace))
+    if before:
+        rows = rows.filter(pk__lt=get_run(namespace, before).pk)
+    return list(rows.order_by("-pk")[:limit])
+
+
+def get_run(namespace: Namespace, public_id: str) -> ReportRun:
+    """Raises Problem TASK_NOT_FOUND for absent and foreign alike. One query."""
+    run = ReportRun.objects.filter(_seen_by(namespace), public_id=public_id).first()
+    if run is None:
+        raise Problem.of("TASK_NOT_FOUND", f"{public_id} does not exist in {namespace.name}")
+    return run
+
+
+def find_last_night() -> ReportRun | None:
+    """The newest nightly run that has ended, well or not. One query."""
+    ended = ReportRun.objects.filter(
+        trigger=Trigger.NIGHTLY.value, state__in=[RunState.DONE.value, RunState.FAILED.value]
+    )
+    return ended.order_by("-from_date").first()
+
+
+def csv_lines(report: Report, parts: list[ReportPart]) -> Iterator[str]:
+    """A header and a line a row, quoted so that no spreadsheet takes a text for a formula."""
+    names = ("date", *report.columns)
+    yield _csv_line(names)
+    count = 0
+    for part in parts:
+        for row in part.rows:
+            if count >= CSV_ROWS_MAX:
+                return
+            count += 1
+            yield _csv_line([part.date.isoformat(), *(_cell(row.get(n)) for n in report.columns)])
+
+
+def _csv_line(cells: Any) -> str:  # Any: texts and numbers
+    buffer = io.StringIO()
+    csv.writer(buffer).writerow(cells)
+    return buffer.getvalue()
+
+
+def _cell(value: Any) -> Any:  # Any: what JSON has
+    if isinstance(value, str):
+        return "'" + value if value.startswith(_FORMULA) else value
+    if isinstance(value, (list, dict)):
+        return json.dumps(value, ensure_ascii=False)
+    return value
+
+
+def _seen_by(namespace: Namespace) -> Q:
+    return Q(namespace=namespace) | Q(trigger=Trigger.NIGHTLY.value)
+
+
+def _names() -> str:
+    return ", ".join(REPORTS)

@@ -1,0 +1,108 @@
+"""Takes the rows of a run into PostgreSQL: each day of each report is replaced whole, all at once.
+
+    rows.jsonl ──▶ [load_rows] ── one transaction ──▶ ReportPart by namespace, report and date
+
+A tenant of the log is the namespace of that name; who came into being after the day does not get
+what somebody else of that name did.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterator
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from django.db import transaction
+
+from mqservice.accounts.models import Namespace
+from mqservice.lib.timestamps import datetime_ms
+from mqservice.reports.limits import INSERTED_PARTS, KEPT_MS
+from mqservice.reports.models import ReportPart, ReportRun
+from mqservice.reports.nights import Plan
+from mqservice.reports.spark import Outcome
+
+_DAY = dt.timedelta(days=1)
+
+
+class Line(msgspec.Struct, frozen=True):
+    """Lines of one report, date and tenant stand together. Any: values of columns."""
+
+    report: str
+    date: dt.date
+    tenant: str
+    rows_left_out: int
+    row: dict[str, Any]
+
+
+@transaction.atomic
+def load_rows(path: Path, run: ReportRun, outcome: Outcome, now_ms: int) -> int:
+    """How many rows there are now of the run's days. Two queries a namespace, and some inserts."""
+    old = ReportPart.objects.filter(
+        report__in=list(outcome.report_rows), date__gte=run.from_date, date__lt=run.to_date
+    )
+    old.delete()
+    plan = Plan(dt.time(), run.zone)
+    namespaces = _Namespaces(plan)
+    incomplete = {dt.date.fromisoformat(text) for text in outcome.incomplete_days}
+    parts: list[ReportPart] = []
+    row_count = 0
+    for (report, date, tenant), lines in groupby(_lines(path), key=_part_of):
+        found = list(lines)
+        namespace_id = namespaces.find(tenant, date)
+        if namespace_id is None:
+            continue
+        row_count += len(found)
+        parts.append(
+            ReportPart(
+                namespace_id=namespace_id,
+                report=report,
+                date=date,
+                zone=run.zone,
+                rows=[line.row for line in found],
+                rows_left_out=found[0].rows_left_out,
+                is_complete=incomplete.isdisjoint(plan.utc_dates(date)),
+                made_ms=now_ms,
+            )
+        )
+        if len(parts) >= INSERTED_PARTS:
+            ReportPart.objects.bulk_create(parts)
+            parts = []
+    ReportPart.objects.bulk_create(parts)
+    return row_count
+
+
+def drop_old(now_ms: int) -> None:
+    """Forget what is older than it is kept."""
+    oldest = dt.datetime.fromtimestamp((now_ms - KEPT_MS) / 1_000, dt.UTC).date()
+    ReportPart.objects.filter(date__lt=oldest).delete()
+
+
+class _Namespaces:
+    """Names to keys, each asked for once."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
+        self._found: dict[str, tuple[int, int] | None] = {}
+
+    def find(self, name: str, date: dt.date) -> int | None:
+        if name not in self._found:
+            row = Namespace.objects.filter(name=name).values_list("pk", "created_at").first()
+            self._found[name] = None if row is None else (row[0], datetime_ms(row[1]))
+        found = self._found[name]
+        if found is None or found[1] >= self._plan.day_start_ms(date + _DAY):
+            return None
+        return found[0]
+
+
+def _lines(path: Path) -> Iterator[Line]:
+    decoder = msgspec.json.Decoder(Line)
+    with path.open("rb") as file:
+        for line in file:
+            yield decoder.decode(line)
+
+
+def _part_of(line: Line) -> tuple[str, dt.date, str]:
+    return line.report, line.date, line.tenant

@@ -1,0 +1,150 @@
+"""Which segments a log has and how far it can be believed; only reads.
+
+    commitlog/, checkpoint ──▶ [find_extent] ──▶ Extent
+                 └── behind the checkpoint: as far as whole records follow each other
+
+Below the checkpoint's watermark the log is durable, and damage there is damage. Above it the log
+ends, for a reader, at the first place without a whole record: a torn tail, or where the engine is
+writing just now. What recovery will make of such a tail is not a reader's to say.
+"""
+
+from __future__ import annotations
+
+import mmap
+from itertools import pairwise
+from pathlib import Path
+from typing import NamedTuple
+
+from storage_engine.errors import OffsetOutOfRange, StoreCorrupt
+from storage_engine.layout import CHECKPOINT_FILE, COMMIT_LOG_DIR, base_offset_of
+from storage_engine.records.record import parse_head
+from storage_engine.records.record_check import is_blank, whole_record, whole_run
+from storage_engine.recovery.checkpoint import read_checkpoint
+
+
+class Segment(NamedTuple):
+    """One file of the log; holds ``[base_offset, base_offset + size_bytes)``."""
+
+    path: str
+    base_offset: int
+    size_bytes: int
+
+    @property
+    def end_offset(self) -> int:
+        return self.base_offset + self.size_bytes
+
+
+class Extent(NamedTuple):
+    """Records begin in ``[start_offset, end_offset)``; both are borders of records."""
+
+    segments: tuple[Segment, ...]
+    start_offset: int
+    end_offset: int
+
+
+def find_extent(store: Path, *, end_offset: int | None = None, with_tail: bool = True) -> Extent:
+    """The log of a store; ``end_offset`` is a snapshot's, without one the files decide.
+
+    Then it ends at the checkpoint's watermark, or ``with_tail`` behind the whole records that
+    follow there: a power cut may still take those. Costs one look into the directory, and a check
+    of the tail.
+
+    Raises:
+        OffsetOutOfRange: the log does not reach ``end_offset``.
+        StoreCorrupt: this is no store, a segment is missing, or its checkpoint is of a newer
+            format.
+    """
+    if not (store / COMMIT_LOG_DIR).is_dir() and not (store / CHECKPOINT_FILE).is_file():
+        raise StoreCorrupt(f"{store} has neither {COMMIT_LOG_DIR} nor {CHECKPOINT_FILE}: no store")
+    segments = _segments(store / COMMIT_LOG_DIR)
+    start_offset = segments[0].base_offset if segments else 0
+    last_offset = segments[-1].end_offset if segments else 0
+    if end_offset is None:
+        checkpoint = read_checkpoint(store / CHECKPOINT_FILE)
+        flushed_offset = checkpoint.flushed_offset if checkpoint is not None else 0
+        end_offset = min(max(start_offset, flushed_offset), last_offset)
+        if with_tail:
+            end_offset = _follow(segments, end_offset)
+    elif not start_offset <= end_offset <= last_offset:
+        raise OffsetOutOfRange(
+            f"{store} holds bytes {start_offset} to {last_offset} of its log, "
+            f"it should be read up to {end_offset}"
+        )
+    held = tuple(segment for segment in segments if segment.base_offset < end_offset)
+    return Extent(held, start_offset, end_offset)
+
+
+def first_store_ms(segment: Segment) -> int | None:
+    """When the segment's first record was stored; None when no record begins it."""
+    try:
+        return parse_head(memoryview(open_segment(segment))).store_timestamp_ms
+    except StoreCorrupt:
+        return None
+
+
+def store_ms_at(extent: Extent, offset: int) -> int | None:
+    """When the record at an offset of the log was stored; None when no whole record stands there.
+
+    At a BLANK: the first one of the next segment.
+    """
+    for segment in extent.segments:
+        if not segment.base_offset <= offset < segment.end_offset:
+            continue
+        view, at = memoryview(open_segment(segment)), offset - segment.base_offset
+        if is_blank(view, at):
+            offset = segment.end_offset
+            continue
+        try:
+            return whole_record(view, at, segment.base_offset).store_timestamp_ms
+        except StoreCorrupt:
+            return None
+    return None
+
+
+def open_segment(segment: Segment) -> mmap.mmap:
+    """The segment's bytes, read-only; closed when nobody uses them any more.
+
+    Raises:
+        OffsetOutOfRange: the file is gone.
+    """
+    try:
+        with open(segment.path, "rb") as file:
+            return mmap.mmap(file.fileno(), segment.size_bytes, prot=mmap.PROT_READ)
+    except FileNotFoundError as exc:
+        raise OffsetOutOfRange(
+            f"{segment.path} is gone: retention has deleted it; hold a snapshot while reading"
+        ) from exc
+
+
+def _segments(directory: Path) -> list[Segment]:
+    found = []
+    for path in sorted(directory.iterdir()) if directory.is_dir() else ():
+        base_offset = base_offset_of(path.name)
+        if base_offset is None:
+            continue
+        try:
+            size_bytes = path.stat().st_size
+        except FileNotFoundError:
+            continue  # retention took it since the directory was read
+        if size_bytes:  # else the machine stopped while it was being made
+            found.append(Segment(str(path), base_offset, size_bytes))
+    for before, after in pairwise(found):
+        if before.end_offset != after.base_offset:
+            raise StoreCorrupt(
+                f"bytes {before.end_offset} to {after.base_offset} of the log are in no file "
+                f"of {directory}"
+            )
+    return found
+
+
+def _follow(segments: list[Segment], offset: int) -> int:
+    """The offset behind the last of the whole records that follow each other from ``offset`` on."""
+    for segment in segments:
+        if not segment.base_offset <= offset < segment.end_offset:
+            continue
+        with memoryview(open_segment(segment)) as view:
+            at = whole_run(view, offset - segment.base_offset, segment.base_offset).end_at
+            if at < segment.size_bytes and not is_blank(view, at):
+                return segment.base_offset + at
+        offset = segment.end_offset
+    return offset

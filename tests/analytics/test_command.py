@@ -1,0 +1,122 @@
+"""What ``python -m analytics`` says when it cannot do what it is told."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from analytics import java
+from analytics.__main__ import EXIT_ARGUMENTS, EXIT_NO_SPARK, main
+from analytics.session import why_no_spark
+
+RUN = ["run", "--store", "s", "--lake", "l", "--out", "o", "--from", "2026-01-05"]
+
+
+def fake_java(directory: Path, version: str) -> None:
+    program = directory / "bin" / "java"
+    program.parent.mkdir(parents=True)
+    program.write_text(f"#!/bin/sh\necho 'openjdk version \"{version}\"' >&2\n")
+    program.chmod(0o755)
+
+
+@pytest.mark.parametrize(
+    ("version", "is_enough"),
+    [("17.0.15", True), ("21", True), ("25-ea", True), ("11.0.2", False), ("1.8.0_392", False)],
+)
+def test_java_is_taken_from_17_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str, is_enough: bool
+) -> None:
+    fake_java(tmp_path, version)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    reason = why_no_spark()
+    assert (reason == "") is is_enough
+    if not is_enough:
+        assert "Java 17 or newer is needed" in reason
+        assert "apt-get install" in reason
+
+
+def test_without_java_nothing_is_started_and_the_reason_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert main([*RUN, "--to", "2026-01-06"]) == EXIT_NO_SPARK
+    assert "there is no java" in capsys.readouterr().err
+
+
+def fake_apt(directory: Path, exit_code: int) -> Path:
+    """It notes what it was asked for, and installs a Java of its own."""
+    directory.mkdir()
+    program = directory / "apt-get"
+    program.write_text(
+        f"#!/bin/sh\necho $* >> {directory}/asked\n"
+        f"printf '#!/bin/sh\\necho version \\\"17.0.1\\\" >&2\\n' > {directory}/java\n"
+        f"/bin/chmod +x {directory}/java\necho no room >&2\nexit {exit_code}\n"
+    )
+    program.chmod(0o755)
+    return directory / "asked"
+
+
+def without_java(monkeypatch: pytest.MonkeyPatch, path: Path, *, user_id: int) -> None:
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setenv("PATH", str(path))
+    monkeypatch.setattr(os, "geteuid", lambda: user_id)
+
+
+def test_root_gets_java_from_the_system(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = fake_apt(tmp_path / "bin", 0)
+    without_java(monkeypatch, tmp_path / "bin", user_id=0)
+    assert java.main() == 0
+    assert asked.read_text().splitlines() == [
+        "-qq update", f"-qq install --yes --no-install-recommends {java.PACKAGE}",
+    ]  # fmt: skip
+    told = capsys.readouterr()
+    assert "Installing" in told.out
+    assert "Java for reports" in told.out
+    assert told.err == ""
+
+
+def test_who_is_not_root_is_told_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = fake_apt(tmp_path / "bin", 0)
+    without_java(monkeypatch, tmp_path / "bin", user_id=1_000)
+    assert java.main() == 0
+    assert not asked.exists()
+    assert f"apt-get install {java.PACKAGE}" in capsys.readouterr().err
+
+
+def test_an_installation_that_fails_says_why_and_stops_nobody(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fake_apt(tmp_path / "bin", 100)
+    without_java(monkeypatch, tmp_path / "bin", user_id=0)
+    assert java.main() == 0
+    assert "apt-get update failed: no room" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (["--to", "2026-01-05"], "no days"),
+        (["--to", "2026-01-06", "--zone", "Mars/Olympus"], "no time zone"),
+        (["--to", "2026-01-06", "--zone", "../etc/passwd"], "no time zone"),
+        (["--to", "2026-01-06", "--jobs", "usage_daily,nonsense"], "nonsense"),
+        (["--to", "2026-01-06", "--conf", "spark.x"], "NAME=VALUE"),
+    ],
+)
+def test_arguments_that_make_no_sense_are_refused_before_spark_starts(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    arguments: list[str],
+    reason: str,
+) -> None:
+    fake_java(tmp_path, "17.0.1")
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))  # it could start nothing
+    assert main([*RUN, *arguments]) == EXIT_ARGUMENTS
+    assert reason in capsys.readouterr().err

@@ -1,0 +1,188 @@
+"""Small frames in, exact rows out."""
+
+from __future__ import annotations
+
+import datetime as dt
+from typing import TYPE_CHECKING, Any
+
+from analytics.days import Scope
+from analytics.jobs import (
+    consumer_lag_hourly,
+    delivery_latency_daily,
+    dlq_daily,
+    key_skew_daily,
+    storage_growth_daily,
+)
+from analytics.jobs.frames import Frames
+from analytics.schemas import LAG_SAMPLES, MESSAGES, SETTLES, Kind
+from tests.analytics.stores import DAY_MS, HOUR_MS, at
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+DAY = dt.date(2026, 1, 5)
+START_MS = at("2026-01-05T00:00+00:00")
+SCOPE = Scope(DAY, dt.date(2026, 1, 7))
+Rows = list[dict[str, Any]]  # Any: values of columns
+
+
+def frames(
+    spark: SparkSession,
+    messages: Rows | None = None,
+    history: Rows | None = None,
+    lag_samples: Rows | None = None,
+    settles: Rows | None = None,
+) -> Frames:
+    """Columns that a test leaves out are null."""
+
+    def frame(rows: Rows | None, schema: Any) -> Any:
+        tuples = [tuple(row.get(name) for name in schema.names) for row in rows or ()]
+        return spark.createDataFrame(tuples, schema)
+
+    return Frames(
+        messages=frame(messages, MESSAGES),
+        history=frame(history, MESSAGES),
+        lag_samples=frame(lag_samples, LAG_SAMPLES),
+        settles=frame(settles, SETTLES),
+    )
+
+
+def stored(queue_offset: int, store_ms: int = START_MS, **more: Any) -> dict[str, Any]:
+    """A message as it was produced; Any: values of columns."""
+    return {
+        "tenant": "acme", "kind": Kind.MESSAGE, "topic": "orders", "log_topic": "acme%orders",
+        "queue_id": 0, "queue_offset": queue_offset, "physical_offset": queue_offset * 100,
+        "record_bytes": 100, "body_bytes": 10, "born_ms": store_ms - 5, "store_ms": store_ms,
+        "reconsume_times": 0, "is_produced": True, **more,
+    }  # fmt: skip
+
+
+def sample(minute: int, consumer_offset: int | None, **more: Any) -> dict[str, Any]:
+    """Any: values of columns."""
+    return {
+        "sampled_at_ms": START_MS + minute * 60_000, "tenant": "acme", "group": "billing",
+        "topic": "orders", "queue_id": 0, "max_offset": 10_000,
+        "consumer_offset": consumer_offset, **more,
+    }  # fmt: skip
+
+
+def test_lag_keeps_unknown_apart_from_nothing(spark: SparkSession) -> None:
+    samples = [
+        # Two queues: behind by 2,000 and 1,000 more, going down by 600 a minute.
+        *[sample(minute, 8_000 + 600 * minute, lag_ms=minute) for minute in range(3)],
+        *[sample(minute, 9_000, queue_id=1) for minute in range(3)],
+        # One queue unknown makes the moment unknown.
+        sample(3, None),
+        sample(3, 10_000, queue_id=1),
+        # Up to date, in the next hour.
+        sample(60, 10_000),
+        sample(60, 10_001, queue_id=1),  # ahead of a max_offset that was asked for before it
+    ]
+
+    rows = consumer_lag_hourly.transform(frames(spark, lag_samples=samples), SCOPE).collect()
+
+    first, second = sorted(rows, key=lambda row: row.hour)
+    assert (first.sample_count, first.unknown_count) == (4, 1)
+    assert (first.lag_max, first.lag_last, first.lag_ms_max) == (3_000, 1_800, 2)
+    assert first.over_threshold_ms == 3 * 60_000
+    assert (round(first.trend_per_s, 6), round(first.drain_s, 6)) == (-10.0, 180.0)
+    assert (second.sample_count, second.unknown_count, second.lag_max) == (1, 0, 0)
+    assert second.drain_s is None
+
+
+def test_lag_that_was_never_known_is_null(spark: SparkSession) -> None:
+    found = frames(spark, lag_samples=[sample(minute, None) for minute in range(3)])
+    (row,) = consumer_lag_hourly.transform(found, SCOPE).collect()
+    assert (row.sample_count, row.unknown_count) == (3, 3)
+    assert (row.lag_max, row.lag_p95, row.lag_last, row.trend_per_s) == (None,) * 4
+    assert row.over_threshold_ms == 0
+
+
+def test_latency_is_of_messages_that_were_settled_in_the_range(spark: SparkSession) -> None:
+    settles = [
+        {
+            "tenant": "acme", "group": "billing", "topic": "orders", "queue_id": 0,
+            "queue_offset": offset, "first_delivered_ms": START_MS + 100 * offset,
+            "settled_ms": START_MS + 100 * offset + 7, "outcome": "acked",
+        }
+        for offset in range(1, 5)
+    ]  # fmt: skip
+    late = {**settles[0], "queue_offset": 1, "settled_ms": START_MS + 3 * DAY_MS}
+    unknown = {**settles[0], "queue_offset": 999}
+    # The last producer's clock is ahead: born after it was stored.
+    messages = [stored(1), stored(2), stored(3), stored(4, born_ms=START_MS + 50)]
+    found = frames(spark, messages=messages, settles=[*settles, late, unknown])
+
+    (row,) = delivery_latency_daily.transform(found, SCOPE).collect()
+
+    assert (row.date, row.group, row.outcome, row.message_count) == (DAY, "billing", "acked", 4)
+    assert (row.store_ms_p50, row.store_ms_max) == (5, 5)
+    assert (row.wait_ms_p50, row.wait_ms_p99, row.wait_ms_max) == (200, 400, 400)
+    assert (row.settle_ms_p50, row.settle_ms_max) == (7, 7)
+    assert row.total_ms_max == 357
+
+
+def test_skew_names_the_frequent_keys_and_the_fullest_queue(spark: SparkSession) -> None:
+    messages = [stored(i, message_group="big", keys=["a", "b"]) for i in range(6)]
+    messages += [stored(i, message_group=f"small-{i}", queue_id=1) for i in range(2)]
+    messages.append(stored(9, message_group="big", is_produced=False))  # a redrive
+
+    rows = key_skew_daily.transform(frames(spark, messages), SCOPE).collect()
+
+    found = {(row.key_kind, row["rank"]): row for row in rows}
+    assert set(found) == {
+        ("message_group", 1), ("message_group", 2), ("message_group", 3), ("key", 1), ("key", 2),
+    }  # fmt: skip
+    big = found["message_group", 1]
+    assert (big.key, big.message_count, big.share, big.key_count) == ("big", 6, 0.75, 3)
+    assert (big.queue_count, big.fullest_queue_share) == (2, 0.75)
+    assert (found["key", 1].key, found["key", 2].key) == ("a", "b")
+
+
+def test_growth_compares_each_day_with_the_one_before(spark: SparkSession) -> None:
+    messages = [stored(0), stored(1), stored(2, START_MS + DAY_MS)]
+    messages += [stored(0, START_MS + DAY_MS, topic="late", tenant=None)]
+
+    rows = storage_growth_daily.transform(frames(spark, messages), SCOPE).collect()
+
+    found = {(row.topic, row.date.day): row for row in rows}
+    assert len(found) == 4
+    assert found["orders", 5].stored_bytes == 200
+    assert found["orders", 5].growth_ratio is None
+    assert (found["orders", 6].stored_bytes_before, found["orders", 6].growth_ratio) == (200, 0.5)
+    assert (found["late", 5].record_count, found["late", 6].record_count) == (0, 1)
+    assert found["late", 6].growth_ratio is None
+
+
+def test_a_reason_is_new_once_and_letters_tell_age_keys_and_redrives(spark: SparkSession) -> None:
+    def letter(offset: int, day: int, reason: str | None, **more: Any) -> dict[str, Any]:
+        stamp = START_MS + day * DAY_MS + HOUR_MS
+        return stored(
+            offset, stamp, kind=Kind.DEAD_LETTER, group="billing", reason=reason,
+            log_topic="%DLQ%acme%billing", is_produced=False, reconsume_times=3,
+            first_delivered_ms=stamp - 1_000 * (offset + 1), **more,
+        )  # fmt: skip
+
+    messages = [
+        letter(0, 0, "db down", keys=["k1", "k2"]),
+        letter(1, 0, "db down", keys=["k2"]),
+        letter(2, 0, "bad json"),
+        letter(3, 1, "db down"),
+        letter(4, 1, None),
+        stored(7, START_MS + DAY_MS, is_produced=False, settles_log_topic="%DLQ%acme%billing",
+               settles_queue_id=0, settles_queue_offset=1),
+    ]  # fmt: skip
+    history = [letter(90, -3, "bad json")]
+
+    rows = dlq_daily.transform(frames(spark, messages, history), SCOPE).collect()
+
+    found = {(row.date.day, row.reason): row for row in rows}
+    assert set(found) == {(5, "db down"), (5, "bad json"), (6, "db down"), (6, "")}
+    down = found[5, "db down"]
+    assert (down.message_count, down.attempts_max, down.redriven_count) == (2, 3, 1)
+    assert (down.age_ms_p50, down.age_ms_max) == (1_000, 2_000)
+    assert [tuple(pair) for pair in down.top_keys] == [("k2", 2), ("k1", 1)]
+    assert down.is_new_reason
+    assert not found[5, "bad json"].is_new_reason
+    assert not found[6, "db down"].is_new_reason
+    assert found[6, ""].is_new_reason
