@@ -16,6 +16,7 @@ from storage_engine.disk.files import Files
 from storage_engine.errors import StoreError, StoreInUse
 from storage_engine.records.record import CRC_PROPERTY_BYTES, Record
 from storage_engine.recovery.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
+from storage_engine.wire.deliveries import Nack, SettleRequest
 from tests.storage_engine.crash.explore import MEMORY
 from tests.storage_engine.crash.log_reader import LogRecord, read_log
 from tests.storage_engine.crash.violation import Violation
@@ -111,6 +112,29 @@ async def second_engine() -> None:
             raise Violation("two-writers", "a second engine was let in")
 
 
+async def moves_at_once() -> None:
+    """A message that fails is given up when what takes its place is on disk, which takes a turn of
+    the loop at least: a power cut in between would leave neither.
+    """
+    with tempfile.TemporaryDirectory(prefix="move", dir=MEMORY) as directory:
+        async with OpenStore(Path(directory)) as store:
+            store.topic()
+            store.group()
+            await store.put(message(b"one"))
+            leased = store.receive()
+            failed = Nack(
+                topic="t", queue_id=0, lease_generation=leased.generation, queue_offset=0,
+                delay_ms=0,
+            )  # fmt: skip
+            store.store.consumption.settle(SettleRequest(group="g", nacks=[failed]))
+            store.store.tick()
+            if store.consumer_offset():
+                raise Violation("lost-write", "given up before anything else was durable")
+            await store.settled()
+            if not store.consumer_offset():
+                raise Violation("doubled", "not given up when its next place was durable")
+
+
 async def wall_clock_jumps() -> None:
     """An hour back, a day ahead: leases last, and store times never decrease along the log."""
     with tempfile.TemporaryDirectory(prefix="clock", dir=MEMORY) as directory:
@@ -135,5 +159,6 @@ async def wall_clock_jumps() -> None:
 
 
 SCENARIOS: Final[dict[str, Callable[[], Awaitable[None]]]] = {
-    scenario.__name__: scenario for scenario in (flipped_bits, second_engine, wall_clock_jumps)
+    scenario.__name__: scenario
+    for scenario in (flipped_bits, second_engine, moves_at_once, wall_clock_jumps)
 }
