@@ -9,6 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import httpx
 import pytest
 
 from mqservice.supervisor.quickstart import curl_line
@@ -55,6 +56,19 @@ def _here(service: Service, text: str) -> str:
         .replace("ws://127.0.0.1:8000/v1/ws", service.facts.ws_url)
         .replace(".venv/bin/mqservice", program)
     )
+
+
+@pytest.fixture(autouse=True)
+def _nothing_waits(service: Service) -> None:
+    """Other tests of the same service may have left messages where the README's are looked for."""
+    facts = service.facts
+    root = f"{facts.base_url}/v1/ns/{facts.namespace}"
+    receive = f"{root}/topics/{facts.topic}/groups/{facts.group}:receive"
+    with httpx.Client(headers={"authorization": f"Bearer {facts.api_key}"}, timeout=20) as api:
+        while found := api.post(receive, json={"wait": "0s", "max": 64}).json()["messages"]:
+            receipts = [message["receipt"] for message in found]
+            settled = api.post(f"{root}/groups/{facts.group}:settle", json={"ack": receipts})
+            assert settled.json()["acked"] == len(receipts)
 
 
 def test_curl_line_of_the_panel_stores_a_message(service: Service) -> None:
