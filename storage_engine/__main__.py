@@ -47,8 +47,9 @@ async def run(config: StoreConfig) -> None:
     store = Store(config, SystemClock())
     store.open(loop)
     server = Server(store)
-    await server.start(config.socket)
+    # Before the socket: whoever sees that one may ask for metrics too.
     metrics = await _start_metrics(config, store, server)
+    await server.start(config.socket)
     duties = [
         asyncio.ensure_future(_every(config.tick_interval_ms, store.tick)),
         asyncio.ensure_future(_every(config.tick_interval_ms, server.resume_reading)),

@@ -22,6 +22,7 @@ def test_quickstart_names_every_process_and_is_private(service: Service) -> None
 
     assert set(facts.pids) == {
         "postgres", "valkey", "engine", "web-1", "clock", "worker", "beat", "supervisor",
+        "analytics",
     }  # fmt: skip
     assert all(Path(f"/proc/{pid}").exists() for pid in facts.pids.values())
     for name in ("quickstart.json", "secrets.toml"):
