@@ -16,6 +16,7 @@ from django.db import IntegrityError, transaction
 from django.db.models import Max, Q, QuerySet
 from django.utils import timezone
 
+from mqservice.accounts.models import Tenant
 from mqservice.reports.limits import (
     ATTEMPTS_MAX,
     CLAIM_MS,
@@ -40,13 +41,20 @@ def plan_of_settings() -> Plan | None:
 
 
 def make_nights(plan: Plan, now_ms: int) -> list[ReportRun]:
-    """Rows for the nights that are due and have none. One query when there is nothing to do."""
+    """Rows for the nights that are due and have none. Two queries when there is nothing to do.
+
+    The first one is that after the first day on which there was anybody: a service that was set up
+    a minute ago has nothing to report.
+    """
     nights = ReportRun.objects.filter(
         trigger=Trigger.NIGHTLY.value, from_date__lte=plan.last_due(now_ms)
     )
     last_made: dt.date | None = nights.aggregate(last=Max("from_date"))["last"]
+    missed = missed_nights(plan, now_ms, last_made)
+    if last_made is None and not _was_anybody_there(plan, missed[-1]):
+        return []
     made = []
-    for date in missed_nights(plan, now_ms, last_made):
+    for date in missed:
         run, is_new = ReportRun.objects.get_or_create(
             trigger=Trigger.NIGHTLY.value,
             from_date=date,
@@ -60,6 +68,12 @@ def make_nights(plan: Plan, now_ms: int) -> list[ReportRun]:
         if is_new:
             made.append(run)
     return made
+
+
+def _was_anybody_there(plan: Plan, date: dt.date) -> bool:
+    end_ms = plan.day_start_ms(date + _DAY)
+    end = dt.datetime.fromtimestamp(end_ms / 1_000, dt.UTC)
+    return Tenant.objects.filter(created_at__lt=end).exists()
 
 
 def find_due(now_ms: int) -> str | None:

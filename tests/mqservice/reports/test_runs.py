@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import datetime as dt
 
+from mqservice.accounts.models import Tenant
+from mqservice.accounts.services import get_or_create_tenant
 from mqservice.celery import app
 from mqservice.reports import limits, tasks
 from mqservice.reports.models import ReportRun, RunState
@@ -21,6 +23,7 @@ OUTCOME = Outcome(records={}, incomplete_days=[], report_rows={"usage_daily": 1}
 def test_nights_are_made_once_and_missed_ones_are_caught_up_with(
     db: None, clock: ManualClock
 ) -> None:
+    get_or_create_tenant("acme")
     (first,) = make_nights(PLAN, clock.now_ms())
     assert make_nights(PLAN, clock.now_ms()) == []
     clock.advance(3 * 24 * 3_600_000)
@@ -28,9 +31,21 @@ def test_nights_are_made_once_and_missed_ones_are_caught_up_with(
     assert found == [first.from_date + DAY * day for day in (1, 2, 3)]
 
 
+def test_a_service_that_was_just_set_up_has_no_night_to_catch_up_with(
+    db: None, clock: ManualClock
+) -> None:
+    now = dt.datetime.fromtimestamp(clock.now_ms() / 1_000, dt.UTC)
+    tenant = get_or_create_tenant("acme")
+    Tenant.objects.filter(pk=tenant.pk).update(created_at=now)
+    assert make_nights(PLAN, clock.now_ms()) == []
+    clock.advance(2 * 24 * 3_600_000)
+    assert make_nights(PLAN, clock.now_ms())[0].from_date >= now.date()
+
+
 def test_a_night_of_a_clock_that_was_far_ahead_stops_no_later_ones(
     make_run: MakeRun, clock: ManualClock
 ) -> None:
+    get_or_create_tenant("acme")
     make_run(PLAN.last_due(clock.now_ms()) + 300 * DAY)
     assert len(make_nights(PLAN, clock.now_ms())) == 1
 
