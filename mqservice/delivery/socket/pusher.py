@@ -123,6 +123,10 @@ class Pusher:
             # The next fetch is under way while this batch is encoded and sent.
             self._fetch = self._begin_fetch() if available.is_set() else None
             if received.records:
+                if self._fetch is not None:
+                    # Two turns of the loop: in the first the fetch is written, in the second sent.
+                    await asyncio.sleep(0)
+                    await asyncio.sleep(0)
                 tags = range(first_tag, first_tag + len(received.records))
                 shown = [shown_record(record) for record in received.records]
                 await self._send(tags, shown, received.head.attempts)
