@@ -25,6 +25,7 @@ from storage_engine.delivery.broadcast_clients import BroadcastClients
 from storage_engine.delivery.consumer_offsets import ConsumerOffsets
 from storage_engine.delivery.delivery import Delivery
 from storage_engine.delivery.failure import Failure
+from storage_engine.delivery.looking import ReadChecked
 from storage_engine.delivery.progress import Progress
 from storage_engine.delivery.receiving import Receiving
 from storage_engine.delivery.subscription import Delivered, Parked
@@ -80,9 +81,9 @@ def membership_of(request: SubscribeRequest | ReceiveRequest | LeaveRequest) -> 
 class Consumption:
     """See the module's docstring.
 
-    ``queues_of`` finds the queues of a topic, ``damaged`` says which of the records at given
-    places cannot be read as written, ``later`` has something done in the next turn of the loop.
-    Raises ``DiskFull``, ``SyncFailed`` when the schedule's first positions cannot be written.
+    ``queues_of`` finds the queues of a topic, ``read`` is ``CommitLog.read_checked``, ``later`` has
+    something done in the next turn of the loop. Raises ``DiskFull``, ``SyncFailed`` when the
+    schedule's first positions cannot be written.
     """
 
     def __init__(
@@ -99,7 +100,7 @@ class Consumption:
         puts: EnginePuts,
         epoch: int,
         queues_of: Callable[[str], list[ConsumeQueue]],
-        damaged: Callable[[list[tuple[int, int]]], list[int]],
+        read: ReadChecked,
         later: Callable[[Callable[[], None]], object],
     ) -> None:
         self.clock = clock
@@ -125,7 +126,7 @@ class Consumption:
             clock,
             consumer_offsets,
             epoch,
-            damaged,
+            read,
             self._retries_before,
             self._fail,
             at_time,

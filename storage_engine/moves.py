@@ -75,7 +75,7 @@ class Mover:
         def published() -> None:
             for (progress, queue_offsets), reset_count in zip(sources, reset_counts, strict=True):
                 if progress.reset_count == reset_count:
-                    runs = runs_of(sorted(queue_offsets))
+                    runs = runs_of(queue_offsets)
                     self._consumer_offsets.settle_moved(progress, runs)
             moved()
 

@@ -36,10 +36,11 @@ from storage_engine.wire.deliveries import (
 from storage_engine.wire.frames import (
     Frame,
     FrameDecoder,
+    RecordsHead,
     decode_request,
     encode_error,
     encode_frame,
-    encode_records_reply,
+    encode_records_frame,
     encode_struct,
 )
 from storage_engine.wire.once import PutOnceReply, PutOnceRequest
@@ -52,6 +53,7 @@ from storage_engine.wire.struct import Wire
 log = logging.getLogger(__name__)
 
 _BACKLOG_COUNT: Final = 1_024  # clients that come back all at once after a restart
+_JOINED_BYTES_MAX: Final = 16 * 1024  # of replies: copying them costs less than a list of them
 _MEMBERSHIPS_MAX: Final = 10_000  # that a connection remembers
 
 
@@ -203,17 +205,28 @@ class _Connection(asyncio.BufferedProtocol):
             self._transport.pause_reading()
 
     def _reply(self, op: int, request_id: int, payload: bytes, status: int = 0) -> None:
+        self._add_reply(encode_frame(op, request_id, payload, status))
+
+    def _reply_records(self, op: int, request_id: int, head: RecordsHead, records: bytes) -> None:
+        self._add_reply(*encode_records_frame(op, request_id, head, records))
+
+    def _add_reply(self, *pieces: bytes) -> None:
         if not self._replies:
             self._loop.call_soon(self._send_replies)
-        self._replies.append(encode_frame(op, request_id, payload, status))
-        self._reply_bytes += len(payload)
+        for piece in pieces:
+            self._replies.append(piece)
+            self._reply_bytes += len(piece)
 
     def _send_replies(self) -> None:
         """All replies of one loop tick in one write: a sync answers many requests together."""
         replies, self._replies = self._replies, []
-        self._reply_bytes = 0
-        if replies and not self._transport.is_closing():
+        reply_bytes, self._reply_bytes = self._reply_bytes, 0
+        if not replies or self._transport.is_closing():
+            return
+        if reply_bytes < _JOINED_BYTES_MAX:
             self._transport.write(b"".join(replies))
+        else:
+            self._transport.writelines(replies)
 
     # Requests -------------------------------------------------------------------------------
 
@@ -236,19 +249,16 @@ class _Connection(asyncio.BufferedProtocol):
             self._receive(request_id, request)
         elif isinstance(request, PullRequest):
             head, records = self._store.pull(request)
-            content = encode_records_reply(head, self._store.read_records(records))
-            self._reply(op, request_id, content)
+            self._reply_records(op, request_id, head, self._store.read_records(records))
         elif isinstance(request, LookUpRequest):
-            content = encode_records_reply(*self._store.queries.look_up(request))
-            self._reply(op, request_id, content)
+            self._reply_records(op, request_id, *self._store.queries.look_up(request))
         elif isinstance(request, RedriveRequest):
             answer = partial(self._answered, op, request_id)
             self._store.consumption.dead_letters.redrive(request, answer)
         elif isinstance(request, SessionTakeRequest):
             self._listening.take(request_id, request)
         elif isinstance(request, ScheduledListRequest):
-            content = encode_records_reply(*self._store.scheduled.page(request))
-            self._reply(op, request_id, content)
+            self._reply_records(op, request_id, *self._store.scheduled.page(request))
         elif isinstance(request, ScheduledSendRequest):
             self._store.scheduled.send(request, partial(self._answered, op, request_id))
         elif isinstance(request, PutOnceRequest):
@@ -284,8 +294,8 @@ class _Connection(asyncio.BufferedProtocol):
             attempts=delivered.attempts,
             first_until_ms=delivered.first_until_ms,
         )
-        records = self._store.read_records(delivered.records)
-        self._reply(Op.RECEIVE, request_id, encode_records_reply(head, records))
+        records = delivered.read(self._store.read_records)
+        self._reply_records(Op.RECEIVE, request_id, head, records)
 
     def _subscribe(self, request: Wire) -> Wire:
         assert isinstance(request, SubscribeRequest)

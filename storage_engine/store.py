@@ -39,7 +39,6 @@ from storage_engine.index.indexer import Indexer
 from storage_engine.layout import CHECKPOINT_FILE
 from storage_engine.log.commit_log import CommitLog
 from storage_engine.log.durability import Durability
-from storage_engine.log.log_scan import Damage
 from storage_engine.log.prefaulter import Prefaulter
 from storage_engine.log.quarantine import Quarantine
 from storage_engine.once_puts import OncePuts
@@ -197,7 +196,7 @@ class Store:
             self._engine_puts,
             self.epoch,
             self.queries.queues_of,
-            self._damaged,
+            self._read_checked,
             loop.call_soon,
         )
         self.scheduled = ScheduledMessages(
@@ -327,14 +326,11 @@ class Store:
 
     # Reading --------------------------------------------------------------------------------
 
-    def _damaged(self, records: list[tuple[int, int]]) -> list[int]:
-        """Which records cannot be read as written; they are put into quarantine."""
-        found = self._commit_log.damaged(records)
-        if found:
-            places = [records[at] for at in found]
-            reason = "does not verify when read"
-            self._quarantine.note([Damage(at, at + size, reason) for at, size in places])
-        return found
+    def _read_checked(self, records: list[tuple[int, int]]) -> tuple[bytes, list[int]]:
+        """See ``CommitLog.read_checked``; what is damaged is put into quarantine."""
+        content, damaged = self._commit_log.read_checked(records)
+        self._quarantine.note_unreadable([records[at] for at in damaged])
+        return content, damaged
 
     def read_records(self, records: list[tuple[int, int]]) -> bytes:
         """The bytes of records given by (physical_offset, record_bytes), back to back."""
@@ -347,7 +343,9 @@ class Store:
         as if none had matched.
         """
         head, records = self.queries.pull(request)
-        hidden = {*self._damaged(records), *self.queries.gone(request, records)}
+        damaged = self._commit_log.damaged(records)
+        self._quarantine.note_unreadable([records[at] for at in damaged])
+        hidden = {*damaged, *self.queries.gone(request, records)}
         if hidden:
             records = [record for at, record in enumerate(records) if at not in hidden]
             if not records:

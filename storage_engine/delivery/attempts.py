@@ -80,7 +80,7 @@ class Attempts:
 
         def remember(delivered: Delivered) -> None:
             if delivered.records:
-                self._begin(key).delivered = delivered
+                self._begin(key).delivered = delivered._replace(content=None)
                 self.message_count += len(delivered.records) - 1
             answer(delivered)
 

@@ -28,7 +28,7 @@ from storage_engine.delivery.due_heap import DueHeap
 from storage_engine.delivery.failure import Failure
 from storage_engine.delivery.lease import Lease
 from storage_engine.delivery.leasing import Leasing
-from storage_engine.delivery.looking import Looking
+from storage_engine.delivery.looking import Looking, ReadChecked
 from storage_engine.delivery.memberships import Memberships
 from storage_engine.delivery.process_queue import ProcessQueue
 from storage_engine.delivery.receive_limits import check_limits
@@ -64,7 +64,7 @@ class Delivery:
         clock: Clock,
         consumer_offsets: ConsumerOffsets,
         epoch: int,
-        damaged: Callable[[list[tuple[int, int]]], list[int]],
+        read: ReadChecked,
         retries_before: Callable[[tuple[int, int]], int],
         fail: Callable[[Failure], None],
         offset_at_time: OffsetAtTime,
@@ -87,7 +87,7 @@ class Delivery:
         self._memberships = Memberships(
             clock, self.serve, tell, self.new_floor, config.member_count_max
         )
-        reading = damaged, retries_before, self._generations, self._leases.push
+        reading = read, retries_before, self._generations, self._leases.push
         self._leasing = Leasing(config, clock, consumer_offsets, *reading)
         self._settling = Settling(
             config,
@@ -101,7 +101,7 @@ class Delivery:
         )
         self.settle = self._settling.settle
         skip = consumer_offsets.skip
-        self.looking = Looking(clock, properties, damaged, skip, later, self.serve)
+        self.looking = Looking(clock, properties, read, skip, later, self.serve)
         self.waiting = Waiting(config, clock, self._leasing, self.looking)
 
     # Receiving ------------------------------------------------------------------------------

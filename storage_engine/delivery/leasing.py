@@ -16,7 +16,7 @@ from storage_engine.clock import Clock
 from storage_engine.config import StoreConfig
 from storage_engine.delivery.consumer_offsets import ConsumerOffsets
 from storage_engine.delivery.lease import Lease
-from storage_engine.delivery.looking import SettlingLook
+from storage_engine.delivery.looking import ReadChecked, SettlingLook
 from storage_engine.delivery.process_queue import ProcessQueue, Taken
 from storage_engine.delivery.subscription import Delivered, Subscription
 from storage_engine.delivery.taking_in_order import take_by_message_group, take_in_order
@@ -29,8 +29,8 @@ log = logging.getLogger(__name__)
 class Leasing:
     """See the module's docstring.
 
-    ``damaged`` says which of some records cannot be read as written, ``retries_before`` how often
-    one was moved before it got its place; ``lease_until`` ends a lease at a time (monotonic, ms).
+    ``read`` is ``CommitLog.read_checked``; ``retries_before`` says how often a record was moved
+    before it got its place; ``lease_until`` ends a lease at a time (monotonic, ms).
     """
 
     def __init__(
@@ -38,7 +38,7 @@ class Leasing:
         config: StoreConfig,
         clock: Clock,
         consumer_offsets: ConsumerOffsets,
-        damaged: Callable[[list[tuple[int, int]]], list[int]],
+        read: ReadChecked,
         retries_before: Callable[[tuple[int, int]], int],
         generations: Iterator[int],
         lease_until: Callable[[int, Lease], None],
@@ -46,7 +46,7 @@ class Leasing:
         self._config = config
         self._clock = clock
         self._consumer_offsets = consumer_offsets
-        self._damaged = damaged
+        self._read = read
         self._retries_before = retries_before
         self._generations = generations
         self._lease_until = lease_until
@@ -63,7 +63,7 @@ class Leasing:
             return None
         while (delivered := self._lease(subscription, request, look)) is not None:
             lease, records, attempts = delivered
-            damaged = self._damaged(records)
+            content, damaged = self._read(records)
             subscription.count_retries(lease, records, attempts, damaged, self._retries_before)
             if damaged:
                 self._skip(lease, damaged)
@@ -72,7 +72,8 @@ class Leasing:
                 attempts = [entry for at, entry in enumerate(attempts) if at not in lost]
             if records:
                 self.delivered_count += len(records)
-                return Delivered(lease.generation, lease.until_ms, records, attempts, None, lease)
+                given = records, attempts, None, lease
+                return Delivered(lease.generation, lease.until_ms, *given, content=content)
         return None
 
     def _skip(self, lease: Lease, damaged: list[int]) -> None:
@@ -121,10 +122,11 @@ class Leasing:
                 process_queue, lease, now_ms, count, bytes_left, is_first=not records, look=own
             )
             if taken:
-                lease.parts.append((process_queue, [entry[0] for entry in taken]))
-                records += [(entry[1], entry[2]) for entry in taken]
-                attempts += [entry[3] for entry in taken]
-                bytes_left -= sum([entry[2] for entry in taken])
+                offsets, places, sizes, counts = zip(*taken, strict=True)
+                lease.parts.append((process_queue, list(offsets)))
+                records += zip(places, sizes, strict=True)
+                attempts += counts
+                bytes_left -= sum(sizes)
                 if len(records) >= request.messages_max:
                     break
         if queues and (records or (look is not None and look.is_spent)):

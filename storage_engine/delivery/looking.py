@@ -22,6 +22,9 @@ from storage_engine.queues.consume_queue import Unit
 if TYPE_CHECKING:
     from storage_engine.delivery.subscription import Subscription
 
+# (physical_offset, record_bytes) of records ─▶ their bytes, positions of those that are damaged
+ReadChecked = Callable[[list[tuple[int, int]]], tuple[bytes, list[int]]]
+
 _UNITS_MAX: Final = 10_000  # about 1 ms when the tag hash decides
 _RECORDS_MAX: Final = 1_000  # about 5 ms with a usual condition and small bodies
 LOOK_MS_MAX: Final = 5
@@ -112,11 +115,11 @@ class Look:
 class SettlingLook(Look):
     """One that settles what it passes over: ``skip`` does that for a run of messages.
 
-    ``damaged`` says which of some records cannot be read as written. What such a one says of itself
-    counts for nothing: it is taken, found damaged, and reported.
+    ``read_checked`` is ``CommitLog``'s. What a damaged record says of itself counts for nothing: it
+    is taken, found damaged, and reported.
     """
 
-    __slots__ = ("_damaged", "skip")
+    __slots__ = ("_read_checked", "skip")
 
     def __init__(
         self,
@@ -124,16 +127,16 @@ class SettlingLook(Look):
         clock: Clock,
         ms_left: float,
         read: Callable[[int, int], bytes | None],
-        damaged: Callable[[list[tuple[int, int]]], list[int]],
+        read_checked: ReadChecked,
         skip: Callable[[Progress, int, int], None],
     ) -> None:
         super().__init__(wanted, clock, ms_left, read)
-        self._damaged = damaged
+        self._read_checked = read_checked
         self.skip = skip
 
     def _wants(self, physical_offset: int, record_bytes: int) -> bool:
         is_wanted = super()._wants(physical_offset, record_bytes)
-        return is_wanted or bool(self._damaged([(physical_offset, record_bytes)]))
+        return is_wanted or bool(self._read_checked([(physical_offset, record_bytes)])[1])
 
 
 class Looking:
@@ -147,14 +150,14 @@ class Looking:
         self,
         clock: Clock,
         properties: Callable[[int, int], bytes | None],
-        damaged: Callable[[list[tuple[int, int]]], list[int]],
+        read_checked: ReadChecked,
         skip: Callable[[Progress, int, int], None],
         later: Callable[[Callable[[], None]], object],
         serve: Callable[[Subscription], None],
     ) -> None:
         self._clock = clock
         self._settle = skip
-        self._reading = properties, damaged, self._skip
+        self._reading = properties, read_checked, self._skip
         self._later = later
         self._serve = serve
         self._ms_left: float = _TICK_SHARE_MS

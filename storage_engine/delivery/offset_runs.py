@@ -83,16 +83,18 @@ class OffsetRuns:
 
 
 def runs_of(queue_offsets: Iterable[int]) -> list[Run]:
-    """Ascending offsets as (first, count) runs; ``[3, 4, 5, 9]`` gives ``[(3, 3), (9, 1)]``."""
+    """Offsets, in any order, as ascending (first, count) runs; ``[9, 3, 4, 5, 3]`` gives
+    ``[(3, 3), (9, 1)]``.
+    """
+    offsets = sorted(set(queue_offsets))
+    if not offsets or offsets[-1] - offsets[0] == len(offsets) - 1:
+        return [(offsets[0], len(offsets))] if offsets else []
     runs: list[Run] = []
-    first = end = -1
-    for queue_offset in queue_offsets:
-        if queue_offset == end:
-            end += 1
-        else:
-            if end > first:
-                runs.append((first, end - first))
-            first, end = queue_offset, queue_offset + 1
-    if end > first:
-        runs.append((first, end - first))
+    first = end = offsets[0]
+    for queue_offset in offsets:
+        if queue_offset != end:
+            runs.append((first, end - first))
+            first = queue_offset
+        end = queue_offset + 1
+    runs.append((first, end - first))
     return runs

@@ -32,8 +32,6 @@ if TYPE_CHECKING:
 Taken = tuple[int, int, int, int]  # queue offset, physical offset, bytes of the record, attempt
 
 NEVER: Final = (-1, -1)
-
-
 _AT_ONCE: Final = (0, 0)  # of ``again``: nobody has had it, in this run of the engine
 
 
@@ -149,9 +147,16 @@ class ProcessQueue:
                 # Before a restart, or a change of the filter, above the consumer offset.
                 queue_offset = passed.end_of(queue_offset)
                 stop = passed.first_from(queue_offset, max_offset)
-            for physical_offset, record_bytes, _ in self.queue.units(
-                queue_offset, min(end - len(taken), stop - queue_offset)
-            ):
+            units = list(self.queue.units(queue_offset, min(end - len(taken), stop - queue_offset)))
+            all_bytes = sum([record_bytes for _, record_bytes, _ in units])
+            if not settled and all_bytes <= bytes_max:  # nearly always
+                offsets = range(queue_offset, queue_offset + len(units))
+                inflight.update(dict.fromkeys(offsets, lease))
+                taken += [(at, unit[0], unit[1], 1) for at, unit in enumerate(units, queue_offset)]
+                bytes_max -= all_bytes
+                queue_offset += len(units)
+                continue
+            for physical_offset, record_bytes, _ in units:
                 if settled and queue_offset in settled:
                     # Settled before a restart, above the consumer offset.
                     queue_offset += 1
@@ -226,8 +231,8 @@ class ProcessQueue:
         if self.position >= self._seen_to:
             return skipped
         passed = OffsetRuns()
-        known = sorted({*self.inflight, *self.again})
-        for first, count in (*runs_of(known), *self.progress.settled.runs(), *skipped):
+        known = runs_of((*self.inflight, *self.again))
+        for first, count in (*known, *self.progress.settled.runs(), *skipped):
             passed.add(first, first + count)
         return passed
 

@@ -83,6 +83,9 @@ class Settling:
                 ]
                 continue
             own = good.setdefault(process_queue, [])
+            if _are_leased(process_queue, ack):
+                own += ack.queue_offsets
+                continue
             for queue_offset in ack.queue_offsets:
                 verdict = process_queue.can_settle(
                     queue_offset, ack.lease_generation, self._first_generation
@@ -97,7 +100,7 @@ class Settling:
                     failures.append(_failure(ack, queue_offset, LeaseExpired.code))
                 elif verdict is Verdict.SETTLED:
                     acked_count += 1
-        settled = [(each, runs_of(sorted(set(found)))) for each, found in good.items() if found]
+        settled = [(each, runs_of(found)) for each, found in good.items() if found]
         acked_count += sum([count for _, runs in settled for _, count in runs])
         if settled:
             self._consumer_offsets.settle([(each.progress, runs) for each, runs in settled])
@@ -179,6 +182,14 @@ class Settling:
             self._lease_until(longer.ends_ms, longer)
             extended.append(wall_ms + lease_ms)
         return extended
+
+
+def _are_leased(process_queue: ProcessQueue, ack: LeaseRef) -> bool:
+    """Whether all of them have that lease still: so it is of nearly all acks, which come by the
+    batch. ``ProcessQueue.can_settle`` says the same of each.
+    """
+    leases = set(map(process_queue.inflight.get, ack.queue_offsets))
+    return all(each is not None and each.generation == ack.lease_generation for each in leases)
 
 
 def _failure(of: LeaseRef | Nack | Extend, queue_offset: int, code: int) -> SettleFailure:

@@ -27,7 +27,7 @@ class Delivered(NamedTuple):
     """What a receive got. ``records`` are (physical_offset, record_bytes); attempts run along.
 
     ``refusal``: nothing, because what it waited for was deleted. ``first_until_ms``: as in
-    ``ReceiveHead``.
+    ``ReceiveHead``. ``content``: the records back to back, where they have been read already.
     """
 
     lease_generation: int
@@ -37,6 +37,11 @@ class Delivered(NamedTuple):
     refusal: StoreError | None = None
     lease: Lease | None = None
     first_until_ms: int = 0
+    content: bytes | None = None
+
+    def read(self, read_records: Callable[[list[tuple[int, int]]], bytes]) -> bytes:
+        """Its records, back to back."""
+        return read_records(self.records) if self.content is None else self.content
 
 
 class Parked:

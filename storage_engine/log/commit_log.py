@@ -46,7 +46,7 @@ from storage_engine.records.record import (
     QUEUE_OFFSET_AT,
     STORED_BY,
 )
-from storage_engine.records.record_check import find_whole, is_whole
+from storage_engine.records.record_check import are_whole, find_whole, is_whole
 from storage_engine.records.record_parts import properties_of
 
 log = logging.getLogger(__name__)
@@ -286,14 +286,27 @@ class CommitLog:
         Positions in ``records``; nearly always none.
         """
         found = []
-        find = self._run.find
         for index, (physical_offset, record_bytes) in enumerate(records):
-            segment = find(physical_offset)
+            segment = self._run.find(physical_offset)
             if segment is None or not is_whole(
                 segment.view, physical_offset - segment.base_offset, record_bytes, physical_offset
             ):
                 found.append(index)
         return found
+
+    def read_checked(self, records: list[tuple[int, int]]) -> tuple[bytes, list[int]]:
+        """The records given by (physical_offset, record_bytes), back to back, but for those that
+        cannot be read as written, whose positions in ``records`` come with them.
+        """
+        try:
+            content = self.read_many(records)
+        except StoreCorrupt:  # a segment is gone
+            content = b""
+        if are_whole(content, records):
+            return content, []
+        damaged = self.damaged(records)
+        lost = frozenset(damaged)
+        return self.read_many([each for at, each in enumerate(records) if at not in lost]), damaged
 
     def read_whole(self, records: list[tuple[int, int]]) -> list[bytes | None]:
         """Each of the records given by (physical_offset, record_bytes), verified; None for one that
@@ -325,24 +338,26 @@ class CommitLog:
         """Records given by (physical_offset, record_bytes), back to back; neighbours in one
         slice.
         """
-        parts: list[bytes | memoryview] = []
-        start = end = -1
+        parts: list[memoryview] = []
+        view = memoryview(b"")
+        base_offset = end_offset = -1  # of the segment at hand
+        start = end = -1  # of the slice in the making
         for physical_offset, record_bytes in records:
-            if physical_offset == end and self._run.find(start) is self._run.find(end):
+            if physical_offset == end < end_offset:
                 end += record_bytes
                 continue
             if end > start:
-                parts.append(self._slice(start, end))
+                parts.append(view[start - base_offset : end - base_offset])
+            if not base_offset <= physical_offset < end_offset:
+                segment = self._run.find(physical_offset)
+                if segment is None:
+                    raise StoreCorrupt(f"no segment holds physical offset {physical_offset}")
+                base_offset, view = segment.base_offset, segment.view
+                end_offset = base_offset + segment.size_bytes
             start, end = physical_offset, physical_offset + record_bytes
         if end > start:
-            parts.append(self._slice(start, end))
+            parts.append(view[start - base_offset : end - base_offset])
         return b"".join(parts)
-
-    def _slice(self, start: int, end: int) -> memoryview:
-        segment = self._run.find(start)
-        if segment is None:
-            raise StoreCorrupt(f"no segment holds physical offset {start}")
-        return segment.view[start - segment.base_offset : end - segment.base_offset]
 
     def segments(self) -> list[MappedFile]:
         return self._run.files

@@ -92,10 +92,16 @@ class Quarantine:
             self.count = len(known)
             self._save()
 
-    def note(self, damaged: list[Damage]) -> None:
-        """As ``add``, but what cannot be written is tried again later: the reader goes on."""
+    def note_unreadable(self, records: list[tuple[int, int]]) -> None:
+        """As ``add`` for records, by (physical_offset, record_bytes), that a reader came to.
+
+        What cannot be written is tried again later: the reader goes on.
+        """
+        if not records:
+            return
+        reason = "does not verify when read"
         try:
-            self.add(damaged)
+            self.add([Damage(at, at + record_bytes, reason) for at, record_bytes in records])
         except (StoreError, OSError) as exc:
             log.error(
                 "quarantine not written",

@@ -37,6 +37,8 @@ _SPACE_BYTES_MIN: Final = 16 * 1024
 _SPACE_BYTES_MAX: Final = 256 * 1024
 _ONE_PLACE = struct.Struct(">qqq")
 
+RecordsHead = ReceiveHead | PullHead | LookUpHead | ScheduledListHead
+
 
 class Frame(NamedTuple):
     """One frame as it arrived. ``payload`` is a copy and may be kept."""
@@ -198,14 +200,26 @@ def decode_put_reply(payload: bytes) -> tuple[int, list[tuple[int, int]]]:
     return store_timestamp_ms, list(zip(offsets[::2], offsets[1::2], strict=True))
 
 
-def encode_records_reply(
-    head: ReceiveHead | PullHead | LookUpHead | ScheduledListHead, records: bytes
-) -> bytes:
-    """Reply of RECEIVE, PULL, LOOK_UP and SCHEDULED_LIST: the head, its length before it, and the
-    records as they are stored.
+def encode_records_frame(
+    op: int,
+    request_id: int,
+    head: RecordsHead,
+    records: bytes,
+) -> tuple[bytes, bytes]:
+    """Whole frame of a reply of RECEIVE, PULL, LOOK_UP and SCHEDULED_LIST, in two pieces: the
+    head, its length before it, and the records as they are stored, which are not copied.
     """
     encoded = _encoder.encode(head)
-    return b"".join((len(encoded).to_bytes(4), encoded, records))
+    start = len(encoded).to_bytes(4) + encoded
+    frame_head = FRAME_HEAD.pack(
+        FRAME_HEAD_BYTES - LENGTH_BYTES + len(start) + len(records),
+        PROTOCOL_VERSION,
+        op,
+        0,
+        request_id,
+        crc32(records, crc32(start)),
+    )
+    return frame_head + start, records
 
 
 def decode_receive_reply(payload: bytes) -> tuple[ReceiveHead, int]:

@@ -298,7 +298,7 @@ class OpenStore:
         answers: list[Leased] = []
 
         def answered(delivered: Delivered) -> None:
-            records = decode_records(self.store.read_records(delivered.records))
+            records = decode_records(delivered.read(self.store.read_records))
             answers.append(Leased(delivered.lease_generation, delivered.attempts, records))
 
         request = ReceiveRequest(

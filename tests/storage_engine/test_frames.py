@@ -31,7 +31,7 @@ from storage_engine.wire.frames import (
     encode_error,
     encode_frame,
     encode_put_reply,
-    encode_records_reply,
+    encode_records_frame,
     encode_struct,
 )
 from storage_engine.wire.protocol import REPLY_TYPES, REQUEST_TYPES, HelloRequest, Op
@@ -209,14 +209,19 @@ def test_errors_keep_their_kind_and_text_over_the_wire() -> None:
 
 def test_records_replies_say_where_their_records_begin() -> None:
     head = ReceiveHead(lease_generation=1 << 62, lease_until_ms=5, attempts=[1, 2])
-    payload = encode_records_reply(head, b"records")
+    payload = payload_of(Op.RECEIVE, encode_records_frame(Op.RECEIVE, 7, head, b"records"))
     decoded, at = decode_receive_reply(payload)
     assert (decoded, payload[at:]) == (head, b"records")
     pull = PullHead(status=PullStatus.FOUND, next_offset=1, min_offset=0, max_offset=2)
-    assert decode_pull_reply(encode_records_reply(pull, b"")) == (
-        pull,
-        len(encode_records_reply(pull, b"")),
-    )
+    payload = payload_of(Op.PULL, encode_records_frame(Op.PULL, 7, pull, b""))
+    assert decode_pull_reply(payload) == (pull, len(payload))
+
+
+def payload_of(op: Op, pieces: tuple[bytes, bytes]) -> bytes:
+    """What a client finds in a frame of request 7."""
+    (frame,) = FrameDecoder(LIMIT).feed(b"".join(pieces))
+    assert (frame.op, frame.status, frame.request_id) == (op, 0, 7)
+    return frame.payload
 
 
 def test_a_frame_that_only_claims_to_be_large_takes_no_memory() -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storage_engine.delivery.offset_runs import OffsetRuns
+from storage_engine.delivery.offset_runs import OffsetRuns, runs_of
 from storage_engine.delivery.progress import Progress
 
 SPANS = st.tuples(st.integers(0, 40), st.integers(1, 9)).map(lambda at: (at[0], at[0] + at[1]))
@@ -92,3 +94,12 @@ def test_what_was_skipped_is_forgotten_once_the_consumer_offset_has_passed_it() 
         [(8, 2)],
         2,
     )
+
+
+@given(st.lists(st.integers(0, 30)))
+def test_offsets_in_any_order_make_the_fewest_runs(offsets: list[int]) -> None:
+    runs = runs_of(offsets)
+    assert [at for first, count in runs for at in range(first, first + count)] == sorted(
+        set(offsets)
+    )
+    assert all(first + count < later for (first, count), (later, _) in pairwise(runs))
