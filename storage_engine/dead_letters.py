@@ -25,7 +25,8 @@ from storage_engine.log.commit_log import CommitLog
 from storage_engine.moves import Move, Mover, settling
 from storage_engine.queues.consume_queue import ConsumeQueue
 from storage_engine.queues.consume_queues import ConsumeQueues
-from storage_engine.records.record import Record, decode_records
+from storage_engine.records.record import Record
+from storage_engine.records.record_run import decode_records
 from storage_engine.topic_names import DLQ_PREFIX, dlq_topic_of
 from storage_engine.wire.dead_letters import (
     PurgeReply,

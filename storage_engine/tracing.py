@@ -31,7 +31,8 @@ from storage_engine.groups.retry_record import (
     RETRY_TOPIC,
 )
 from storage_engine.queries import Queries
-from storage_engine.records.record import Record, decode_records
+from storage_engine.records.record import Record
+from storage_engine.records.record_run import decode_records
 from storage_engine.records.schedule_topic import (
     PROPERTY_DELIVER_AT,
     REAL_TOPIC,

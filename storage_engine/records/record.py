@@ -288,6 +288,23 @@ def decode_record(buffer: bytes | memoryview, at: int = 0) -> Record:
     properties_at = topic_end + 2
     properties_end = properties_at + properties_bytes - CRC_PROPERTY_BYTES
     text = str(buffer[properties_at:properties_end], "utf-8", "replace")
+    return Record(
+        topic,
+        queue_id,
+        queue_offset,
+        physical_offset,
+        born_timestamp_ms,
+        store_timestamp_ms,
+        reconsume_times,
+        body,
+        *split_properties(text),
+    )
+
+
+def split_properties(
+    text: str,
+) -> tuple[str | None, list[str], str | None, str, dict[str, str]]:
+    """Tag, keys, message group, id, and the producer's own, of an encoded property list."""
     tag = group = None
     keys: list[str] = []
     message_id = ""
@@ -304,31 +321,7 @@ def decode_record(buffer: bytes | memoryview, at: int = 0) -> Record:
             group = value
         elif name:
             properties[name] = value
-    return Record(
-        topic,
-        queue_id,
-        queue_offset,
-        physical_offset,
-        born_timestamp_ms,
-        store_timestamp_ms,
-        reconsume_times,
-        body,
-        tag,
-        keys,
-        group,
-        message_id,
-        properties,
-    )
-
-
-def decode_records(buffer: bytes, at: int = 0) -> list[Record]:
-    """All records that stand back to back in ``buffer`` from ``at`` to its end."""
-    records = []
-    end = len(buffer)
-    while at < end:
-        records.append(decode_record(buffer, at))
-        at += LENGTH_4.unpack_from(buffer, at)[0]
-    return records
+    return tag, keys, group, message_id, properties
 
 
 def parse_head(buffer: bytes | memoryview, at: int = 0) -> RecordHead:

@@ -21,7 +21,8 @@ from storage_engine.errors import BadRequest, StoreBusy, TopicNotFound
 from storage_engine.groups.retry_record import scheduled_queue_of
 from storage_engine.log.commit_log import CommitLog
 from storage_engine.queries import Queries
-from storage_engine.records.record import Record, decode_records
+from storage_engine.records.record import Record
+from storage_engine.records.record_run import decode_records
 from storage_engine.records.schedule_topic import (
     MOMENT_QUEUE,
     REAL_TOPIC,

@@ -10,7 +10,8 @@ from __future__ import annotations
 import abc
 from typing import TypeVar
 
-from storage_engine.records.record import Record, decode_records
+from storage_engine.records.record import Record
+from storage_engine.records.record_run import decode_records
 from storage_engine.wire.dead_letters import PurgeReply, PurgeRequest, RedriveReply, RedriveRequest
 from storage_engine.wire.deliveries import (
     LeaveRequest,

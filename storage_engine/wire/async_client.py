@@ -29,7 +29,7 @@ from storage_engine.errors import (
     StoreError,
     StoreUnavailable,
 )
-from storage_engine.records.record import decode_records
+from storage_engine.records.record_run import decode_records
 from storage_engine.wire.async_calls import AsyncCalls
 from storage_engine.wire.client_connection import ClientConnection
 from storage_engine.wire.client_types import (

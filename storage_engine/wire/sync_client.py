@@ -18,7 +18,8 @@ from storage_engine.errors import (
     RecordRefused,
     StoreUnavailable,
 )
-from storage_engine.records.record import Record, decode_records
+from storage_engine.records.record import Record
+from storage_engine.records.record_run import decode_records
 from storage_engine.wire.client_types import PutResult, Received, put_bytes_max, put_results
 from storage_engine.wire.dead_letters import PurgeReply, PurgeRequest, RedriveReply, RedriveRequest
 from storage_engine.wire.deliveries import ReceiveRequest, SettleReply, SettleRequest

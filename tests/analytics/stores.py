@@ -10,7 +10,8 @@ from typing import Final
 import msgspec
 
 from storage_engine.delivery.subscription import Delivered
-from storage_engine.records.record import Record, StoreMessage, decode_records
+from storage_engine.records.record import Record, StoreMessage
+from storage_engine.records.record_run import decode_records
 from storage_engine.records.schedule_topic import SCHEDULE_TOPIC
 from storage_engine.wire.dead_letters import RedriveReply, RedriveRequest
 from storage_engine.wire.deliveries import LeaseRef, Nack, ReceiveRequest, SettleRequest

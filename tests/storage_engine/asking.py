@@ -6,7 +6,8 @@ import contextlib
 from collections.abc import AsyncIterator
 
 from storage_engine.delivery.subscription import Delivered, Parked
-from storage_engine.records.record import Record, decode_records
+from storage_engine.records.record import Record
+from storage_engine.records.record_run import decode_records
 from storage_engine.wire.deliveries import (
     AckUpTo,
     LeaseRef,

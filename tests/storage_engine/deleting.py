@@ -9,7 +9,8 @@ import msgspec
 
 from storage_engine.delivery.subscription import Delivered
 from storage_engine.errors import StoreError
-from storage_engine.records.record import StoreMessage, decode_records
+from storage_engine.records.record import StoreMessage
+from storage_engine.records.record_run import decode_records
 from storage_engine.records.schedule_topic import SCHEDULE_TOPIC
 from storage_engine.wire.deliveries import Nack, ReceiveRequest, SettleRequest
 from storage_engine.wire.reads import PullRequest

@@ -24,7 +24,8 @@ from storage_engine.disk.files import Files, Mapping
 from storage_engine.errors import DiskFull, StoreError, SyncFailed
 from storage_engine.filters.message_filter import FilterKind
 from storage_engine.put_path import Appended
-from storage_engine.records.record import Record, StoreMessage, decode_records, encode_record
+from storage_engine.records.record import Record, StoreMessage, encode_record
+from storage_engine.records.record_run import decode_records
 from storage_engine.store import Store
 from storage_engine.wire.deliveries import LeaseRef, ReceiveRequest, SettleReply, SettleRequest
 from storage_engine.wire.groups import GroupConfig, StartFrom

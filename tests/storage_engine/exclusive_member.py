@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from storage_engine.delivery.subscription import Delivered, Parked
-from storage_engine.records.record import decode_records
+from storage_engine.records.record_run import decode_records
 from storage_engine.wire.deliveries import ReceiveRequest
 from tests.storage_engine.doubles import OpenStore
 

@@ -9,7 +9,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from storage_engine.records.record import Record, StoreMessage, decode_records
+from storage_engine.records.record import Record, StoreMessage
+from storage_engine.records.record_run import decode_records
 from storage_engine.wire.reads import LookUpHead, LookUpRequest
 from tests.storage_engine.doubles import OpenStore, message
 

@@ -6,7 +6,7 @@ listener = Listener(store, "a") ──▶ receive, park, ack, nack, extend ─�
 from __future__ import annotations
 
 from storage_engine.delivery.subscription import Delivered, Parked
-from storage_engine.records.record import decode_records
+from storage_engine.records.record_run import decode_records
 from storage_engine.wire.deliveries import (
     LeaseRef,
     Nack,

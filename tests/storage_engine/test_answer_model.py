@@ -10,7 +10,7 @@ from hypothesis.stateful import precondition, rule
 from storage_engine.delivery.attempts import KEPT_MS
 from storage_engine.delivery.subscription import Delivered
 from storage_engine.errors import BatchUnknown, LeaseExpired
-from storage_engine.records.record import decode_records
+from storage_engine.records.record_run import decode_records
 from storage_engine.wire.deliveries import AckUpTo, ReceiveRequest, SettleRequest
 from tests.storage_engine.model.message_model import Answer, Place, Receipt
 from tests.storage_engine.test_delivery_model import INFLIGHT_MAX, LEASE_MS, QUEUES, DeliveryMachine

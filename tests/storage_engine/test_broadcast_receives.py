@@ -9,7 +9,7 @@ from storage_engine.group_members import members_of
 from storage_engine.groups.retry_record import find_dead_letter
 from storage_engine.inspections import inspections
 from storage_engine.offset_feed import OffsetFeed
-from storage_engine.records.record import decode_records
+from storage_engine.records.record_run import decode_records
 from storage_engine.wire.deliveries import LeaseRef, SettleRequest
 from storage_engine.wire.groups import GroupConfig
 from storage_engine.wire.notices import Notice, NoticeKind

@@ -9,13 +9,8 @@ from pathlib import Path
 import pytest
 
 from storage_engine.errors import OutcomeUnknown, RecordRefused, StoreUnavailable
-from storage_engine.records.record import (
-    LENGTH_4,
-    StoreMessage,
-    decode_record,
-    decode_records,
-    encode_record,
-)
+from storage_engine.records.record import LENGTH_4, StoreMessage, decode_record, encode_record
+from storage_engine.records.record_run import decode_records
 from storage_engine.wire.async_client import AsyncStoreClient
 from storage_engine.wire.client_types import ClientConfig
 from storage_engine.wire.frames import (

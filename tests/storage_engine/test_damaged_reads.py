@@ -11,7 +11,7 @@ import pytest
 
 from storage_engine.disk.files import Files
 from storage_engine.errors import DiskFull, StoreError, SyncFailed
-from storage_engine.records.record import decode_records
+from storage_engine.records.record_run import decode_records
 from storage_engine.wire.reads import PullRequest, PullStatus
 from tests.storage_engine.doubles import OpenStore
 

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from storage_engine.errors import BadRequest, DiskFull, TopicNotFound
-from storage_engine.records.record import decode_records
+from storage_engine.records.record_run import decode_records
 from storage_engine.wire.dead_letters import (
     PurgeRequest,
     RedriveOutcome,

@@ -17,7 +17,8 @@ from storage_engine.errors import LeaseExpired
 from storage_engine.groups.retry_policy import LevelDelays, ListDelays
 from storage_engine.groups.retry_record import DeadLetter, find_dead_letter, shown_record
 from storage_engine.records.delay_levels import DAY_MS, DELAY_LEVELS_MS, HOUR_MS
-from storage_engine.records.record import Record, decode_records
+from storage_engine.records.record import Record
+from storage_engine.records.record_run import decode_records
 from storage_engine.records.schedule_topic import DELAY_QUEUE, PROPERTY_DELIVER_AT, SCHEDULE_TOPIC
 from storage_engine.wire.deliveries import (
     Extend,

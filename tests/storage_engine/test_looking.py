@@ -11,7 +11,7 @@ from storage_engine.clock import SystemClock
 from storage_engine.config import MIB
 from storage_engine.errors import BadRequest
 from storage_engine.filters.limits import DEPTH_MAX, NODES_MAX, TEXT_BYTES_MAX
-from storage_engine.records.record import decode_records
+from storage_engine.records.record_run import decode_records
 from storage_engine.wire.reads import PullRequest, PullStatus
 from storage_engine.wire.topics import Durability
 from tests.storage_engine.doubles import Leased, ManualClock, OpenStore, message

@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from storage_engine.delivery.progress import Progress
 from storage_engine.errors import DiskFull
 from storage_engine.moves import Move, Mover, settling
-from storage_engine.records.record import StoreMessage, decode_records, encode_record
+from storage_engine.records.record import StoreMessage, encode_record
 from storage_engine.records.record_parts import parts_of
+from storage_engine.records.record_run import decode_records
 from storage_engine.records.settles import (
     PROPERTY_SETTLES,
     Settles,

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from storage_engine.errors import BadRequest
-from storage_engine.records.record import decode_records
+from storage_engine.records.record_run import decode_records
 from storage_engine.wire.reads import PullHead, PullRequest, PullStatus
 from tests.storage_engine.doubles import OpenStore, message
 

@@ -16,7 +16,7 @@ from storage_engine.errors import (
     TopicNotFound,
 )
 from storage_engine.records.delay_levels import DELAY_LEVELS_MS, DELAY_MS_MAX
-from storage_engine.records.record import decode_records
+from storage_engine.records.record_run import decode_records
 from storage_engine.records.schedule_topic import SCHEDULE_QUEUES, SCHEDULE_TOPIC
 from storage_engine.records.scheduled_message import Wait
 from storage_engine.schedule.schedule import SILENCE_MS_MAX

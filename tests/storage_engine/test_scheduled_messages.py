@@ -12,7 +12,7 @@ from storage_engine.errors import (
     DiskFull,
     TopicNotFound,
 )
-from storage_engine.records.record import decode_records
+from storage_engine.records.record_run import decode_records
 from storage_engine.records.schedule_topic import SCHEDULE_TOPIC
 from storage_engine.schedule import scheduled_messages
 from storage_engine.schedule.topic_blocks import TopicBlocks

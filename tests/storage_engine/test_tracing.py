@@ -13,7 +13,7 @@ from storage_engine.delivery.subscription import Delivered
 from storage_engine.errors import BadRequest
 from storage_engine.inspections import inspections
 from storage_engine.records.message_id import new_message_id
-from storage_engine.records.record import decode_records
+from storage_engine.records.record_run import decode_records
 from storage_engine.records.schedule_topic import SCHEDULE_TOPIC
 from storage_engine.wire.dead_letters import PurgeRequest, RedriveRequest
 from storage_engine.wire.deliveries import Nack, ReceiveRequest, SettleRequest

@@ -36,7 +36,8 @@ from storage_engine.errors import StoreError
 from storage_engine.groups.clients import split_reader
 from storage_engine.groups.retry_record import RETRY_TOPIC
 from storage_engine.records.delay_levels import DELAY_MS_MAX
-from storage_engine.records.record import Record, decode_records, verify_record
+from storage_engine.records.record import Record, verify_record
+from storage_engine.records.record_run import decode_records
 from storage_engine.records.schedule_topic import (
     REAL_TOPIC,
     SCHEDULE_TOPIC,

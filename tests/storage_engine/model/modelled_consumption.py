@@ -11,7 +11,7 @@ from typing import Final
 
 from storage_engine.delivery.subscription import Delivered
 from storage_engine.errors import DiskFull, LeaseExpired
-from storage_engine.records.record import decode_records
+from storage_engine.records.record_run import decode_records
 from storage_engine.records.schedule_topic import SCHEDULE_TOPIC
 from storage_engine.wire.deliveries import (
     Extend,

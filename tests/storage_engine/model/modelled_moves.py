@@ -18,8 +18,9 @@ from storage_engine.groups.retry_record import (
     DeadLetter,
     find_dead_letter,
 )
-from storage_engine.records.record import Record, decode_records
+from storage_engine.records.record import Record
 from storage_engine.records.record_parts import parts_of
+from storage_engine.records.record_run import decode_records
 from storage_engine.records.schedule_topic import (
     PROPERTY_DELIVER_AT,
     REAL_QUEUE_ID,

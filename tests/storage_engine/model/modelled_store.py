@@ -19,7 +19,8 @@ from typing import Final, NamedTuple, TypeVar
 import msgspec
 
 from storage_engine import errors
-from storage_engine.records.record import StoreMessage, decode_records, encode_record
+from storage_engine.records.record import StoreMessage, encode_record
+from storage_engine.records.record_run import decode_records
 from storage_engine.records.schedule_topic import (
     PROPERTY_DELIVER_AT,
     REAL_QUEUE_ID,
