@@ -14,6 +14,7 @@ not over a restart: then the receipt is in ``failed``, and each message can be a
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Final
 
 import msgspec
@@ -164,7 +165,8 @@ class _Plan:
         self._expires_ms: dict[int, int] = {}  # of the receipts of a delivery acked up to one
         self._nacks: list[Nack] = []
         self._extends: list[Extend] = []
-        self._texts: dict[tuple[str, int, int, int], str] = {}
+        self._read_receipt = context.receipts.reader(group=self._group, now_ms=self._now_ms)
+        self._receipts: list[tuple[Receipt, str]] = []  # with their texts
         # Of each lease: receipts say for which client they settle, "" unless the group broadcasts.
         self._client_ids: dict[int, str] = {}
         self._heard = heard
@@ -289,6 +291,14 @@ class _Plan:
             member_id=self._member_id,
         )
 
+    @cached_property
+    def _texts(self) -> dict[tuple[str, int, int, int], str]:
+        """Of what each receipt stands for; once all have been read."""
+        return {
+            (read.topic, read.queue_id, read.lease_generation, read.queue_offset): text
+            for read, text in self._receipts
+        }
+
     def _text_of(self, failure: SettleFailure, client_id: str) -> str:
         """The receipt of a failure; one that an ``ack_upto`` stood for is written again."""
         topic, queue_id, queue_offset = failure.topic, failure.queue_id, failure.queue_offset
@@ -305,13 +315,11 @@ class _Plan:
         return text
 
     def _read(self, text: str) -> Receipt | None:
-        receipt = self._context.receipts.read(text, group=self._group, now_ms=self._now_ms)
+        receipt = self._read_receipt(text)
         if receipt is None:
             self._failed.append(Failed(text, _INVALID_CODE, CODES[_INVALID_CODE][1], False))
             return None
-        self._texts[
-            receipt.topic, receipt.queue_id, receipt.lease_generation, receipt.queue_offset
-        ] = text
+        self._receipts.append((receipt, text))
         self._client_ids[receipt.lease_generation] = receipt.client_id
         return receipt
 

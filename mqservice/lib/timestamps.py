@@ -20,6 +20,7 @@ def _second(epoch_seconds: int) -> str:
     return moment.isoformat(timespec="seconds")[:19]
 
 
+@lru_cache(maxsize=4096)
 def rfc3339(ms: int) -> str:
     """``2026-11-21T09:00:00.123Z``. Cheap enough for several calls a message."""
     return f"{_second(ms // 1000)}.{ms % 1000:03d}Z"
