@@ -97,4 +97,6 @@ TAKE_OVER_MS_MAX: Final = 2 * SECOND_MS  # for another process to hand a session
 HAVE_TAG_COUNT_MAX: Final = 1_000  # of one subscription, beside those up to a tag
 # The engine takes a member that is silent for 120 s for gone.
 ANNOUNCE_MS: Final = 40 * SECOND_MS
+# The engine says every second that too much is in flight; once it no longer does, it is over.
+HELD_UP_MS: Final = 2_500
 RECONNECT_MS: Final = 500

@@ -32,7 +32,7 @@ def settle_expired(subscriptions: Iterable[Subscription], consumer_offsets: Cons
                 behind.append(process_queue)
     if not settled:
         return 0
-    lost_count = sum([process_queue.unsettled_below_min() for process_queue in behind])
+    lost_count = sum([each.progress.unsettled_below(each.queue.min_offset) for each in behind])
     consumer_offsets.settle(settled)
     for process_queue in behind:
         process_queue.forget_below_min()

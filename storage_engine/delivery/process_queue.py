@@ -140,8 +140,7 @@ class ProcessQueue:
         inflight = self.inflight
         settled, passed = self.progress.settled, self._passed()
         end = len(taken) + count
-        span_end = self.progress.consumer_offset + self._span_max + self.progress.skipped.count
-        max_offset = stop = min(self.queue.max_offset, span_end)
+        max_offset = stop = min(self.queue.max_offset, self.span_end)
         while queue_offset < max_offset and len(taken) < end:
             if passed.count:
                 # Before a restart, or a change of the filter, above the consumer offset.
@@ -186,13 +185,12 @@ class ProcessQueue:
         ``order`` says which of the others must wait.
         """
         progress = self.progress
-        settled, skipped, passed = progress.settled, progress.skipped, self._passed()
+        settled, passed = progress.settled, self._passed()
         queue_offset = self.position
         end = len(taken) + count
         while len(taken) < end and not look.is_spent:
             queue_offset = passed.end_of(max(queue_offset, progress.consumer_offset))
-            span_end = progress.consumer_offset + self._span_max + skipped.count
-            stop = passed.first_from(queue_offset, min(self.queue.max_offset, span_end))
+            stop = passed.first_from(queue_offset, min(self.queue.max_offset, self.span_end))
             if queue_offset >= stop:
                 break
             units = self.queue.units(queue_offset, min(stop - queue_offset, look.units_left))
@@ -302,6 +300,11 @@ class ProcessQueue:
         is_settled = retry.progress.is_settled(retry_offset)
         return Verdict.SETTLED if is_settled else Verdict.SETTLE, retry, retry_offset
 
+    @property
+    def span_end(self) -> int:
+        """What has been taken stays below it, whatever is settled above the consumer offset."""
+        return self.progress.consumer_offset + self._span_max + self.progress.skipped.count
+
     def is_leased_beside(self, member_id: str) -> bool:
         """Whether anybody but this member holds messages; costs a look at all in flight."""
         leases = self.inflight.values()
@@ -321,13 +324,6 @@ class ProcessQueue:
         if self.message_groups is not None:
             for queue_offset in range(first, first + count):
                 self.message_groups.forget(queue_offset)
-
-    def unsettled_below_min(self) -> int:
-        """How many messages below the queue's min_offset the group has not settled."""
-        progress = self.progress
-        span = range(progress.consumer_offset, self.queue.min_offset)
-        settled_count = progress.settled.count_in(span.start, span.stop)
-        return len(span) - settled_count - progress.skipped.count_below(span.stop)
 
     def forget_below_min(self) -> None:
         """Drop what is known about messages that retention has made unreadable."""

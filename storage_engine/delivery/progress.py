@@ -53,6 +53,12 @@ class Progress:
             or queue_offset in self.skipped
         )
 
+    def unsettled_below(self, offset: int) -> int:
+        """How many offsets from ``consumer_offset`` on, below ``offset``, are not settled."""
+        span = range(self.consumer_offset, offset)
+        settled_count = self.settled.count_in(span.start, span.stop)
+        return len(span) - settled_count - self.skipped.count_below(span.stop)
+
     def apply(self, runs: Iterable[Run]) -> None:
         """Settle runs of offsets; those settled before change nothing."""
         has_moved = False

@@ -15,8 +15,9 @@ from storage_engine.wire.struct import Wire
 
 class NoticeKind(enum.StrEnum):
     """RESET: offsets were set, deliveries of before are void. REVOKED: others read these queues of
-    an exclusive group now. DELETED: topic or group are gone. PAUSED, UNPAUSED: the group. WANTED:
-    somebody asks for this session (``sessions.py``).
+    an exclusive group now. DELETED: topic or group are gone. PAUSED, UNPAUSED: the group. HELD_UP:
+    as many messages are in flight as may be, while others are there and somebody waits for them;
+    said every second. WANTED: somebody asks for this session (``sessions.py``).
     """
 
     RESET = "reset"
@@ -24,6 +25,7 @@ class NoticeKind(enum.StrEnum):
     DELETED = "deleted"
     PAUSED = "paused"
     UNPAUSED = "unpaused"
+    HELD_UP = "held_up"
     WANTED = "wanted"
 
 

@@ -37,8 +37,8 @@ class Ear:
         return heard
 
 
-async def exclusive(store: OpenStore, *, is_ordered: bool = False) -> Ear:
-    await filled(store, 2, queues=QUEUES)
+async def exclusive(store: OpenStore, *, count: int = 2, is_ordered: bool = False) -> Ear:
+    await filled(store, count, queues=QUEUES)
     config = GroupConfig(group="g", dispatch=Dispatch.EXCLUSIVE, is_ordered=is_ordered)
     store.store.catalog.group_put(config)
     return Ear(store)
@@ -216,3 +216,38 @@ async def test_clients_send_no_notices() -> None:
         writer.close()
 
     assert [(frame.op, frame.status) for frame in frames] == [(Op.NOTICE, 4)]
+
+
+async def test_whoever_waits_beside_a_full_queue_is_told_each_second(tmp_path: Path) -> None:
+    async with OpenStore(tmp_path, limits={"inflight_count_max": 2}) as store:
+        await filled(store, 3)
+        ear = Ear(store)
+        leased = store.receive(2, lease_ms=60_000)
+        await store.pass_time(1_000)
+        assert ear.take() == [], "nobody waits"
+
+        answers, _ = store.park()
+        for _ in range(2):
+            await store.pass_time(1_000)
+            (notice,) = ear.take()
+            assert (notice.kind, notice.group, notice.topic) == (NoticeKind.HELD_UP, "g", "t")
+            assert notice.member_id == ""
+
+        store.ack(leased, *[record.queue_offset for record in leased.records])
+        assert [each.bodies for each in answers] == [[b"2"]]
+        store.park()
+        await store.pass_time(1_000)
+        assert ear.take() == [], "there is nothing to wait for"
+
+
+async def test_in_an_exclusive_group_those_are_told_whose_queues_are_full(tmp_path: Path) -> None:
+    async with OpenStore(tmp_path, limits={"inflight_span_max": 1}) as store:
+        ear = await exclusive(store, count=1)
+        await store.put_bodies(b"more", queue_id=0)
+        first, second = Member(store, "a"), Member(store, "b")
+        for member in (first, second, *[first, second] * 2):
+            member.poll(1, lease_ms=60_000)
+        for member in (first, second):
+            assert member.poll(wait_ms=10_000) is not None
+        await store.pass_time(1_000)
+        assert [(each.kind, each.member_id) for each in ear.take()] == [(NoticeKind.HELD_UP, "a")]

@@ -3,7 +3,8 @@
     sub, credit ──▶ [Credits] ── spend: fetched ──▶ ... settled, lost: ``restore`` ──▶ [Credits]
 
 States for the client: open ──used up──▶ credit ──more──▶ open; paused while the group is; quota
-while the tenant has used up what it may read a second. A state that has passed within a second is
+while the tenant has used up what it may read a second; inflight while its group has as many
+messages in flight as may be. A state that has passed within a second is
 not told: credit is used up all the time.
 """
 
@@ -18,7 +19,8 @@ from mqservice.delivery.socket.frames import Credit
 class Credits:
     """``available`` is set while a fetch may begin; bytes fall below zero after one large message.
 
-    ``is_stopped``: nothing is fetched any more, whatever there is.
+    ``is_stopped``: nothing is fetched any more, whatever there is. ``held_up_ms``: for how long
+    the engine's last word that too much is in flight still counts; 0: not at all.
     """
 
     __slots__ = (
@@ -28,6 +30,7 @@ class Credits:
         "_msgs",
         "_told",
         "available",
+        "held_up_ms",
         "is_over_quota",
         "is_paused",
     )
@@ -38,6 +41,7 @@ class Credits:
         self._is_stopped = False
         self.is_paused = False
         self.is_over_quota = False
+        self.held_up_ms = 0
         self.available = asyncio.Event()
         self._last_state = self._told = "open"
         self._changed()
@@ -90,13 +94,14 @@ class Credits:
             return "paused"
         if self.is_over_quota:
             return "quota"
-        return "open" if self.available.is_set() else "credit"
+        if not self.available.is_set():
+            return "credit"
+        return "inflight" if self.held_up_ms > 0 else "open"
 
     @property
     def is_told_open(self) -> bool:
         """Whether there is nothing to tell, as mostly."""
-        is_open = self.available.is_set() and not (self.is_paused or self.is_over_quota)
-        return is_open and self._told == self._last_state == "open"
+        return self._told == self._last_state == self._state == "open"
 
     def flow_change(self, *, is_sure: bool = False) -> str | None:
         """What the client is to be told of why it gets messages or not; once each second.

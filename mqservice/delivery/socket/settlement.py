@@ -154,7 +154,7 @@ class Settlement:
         except StoreError as exc:
             for part in batch.parts:
                 if part.command.outcome != "extended":
-                    subscription.remember_late(part.deliveries)
+                    subscription.held.remember_late(part.deliveries)
             self._forget(batch)
             await self._answer_failed(batch, exc)
             return
@@ -163,7 +163,7 @@ class Settlement:
             command.failures += [
                 pushes.TagFailure(tag, "OUTCOME_UNKNOWN")
                 for tag in tags
-                if subscription.is_late(tag)
+                if subscription.held.is_late(tag)
             ]
         await self._answer(batch)
 

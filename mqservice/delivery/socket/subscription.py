@@ -17,7 +17,7 @@ from typing import Final
 
 from mqservice.delivery.consumers import Consumer
 from mqservice.delivery.filters import WantedFilter
-from mqservice.delivery.limits import ANNOUNCE_MS
+from mqservice.delivery.limits import ANNOUNCE_MS, HELD_UP_MS
 from mqservice.delivery.socket import frames, pushes
 from mqservice.delivery.socket.credit import Credits
 from mqservice.delivery.socket.held import Delivery, Held, nack_of
@@ -144,6 +144,7 @@ class Subscription:
             extend_ms = min(self._auto_extend_ms, self.group.consume_timeout_ms)
             extend_until_ms = self._session.context.clock.now_ms() + extend_ms
         added = self.held.add(received, extend_until_ms)
+        self.credits.held_up_ms = 0
         self.credits.spend(added.msgs, added.body_bytes)
         return first_tag
 
@@ -177,6 +178,12 @@ class Subscription:
         elif notice.kind in (NoticeKind.PAUSED, NoticeKind.UNPAUSED):
             self.credits.is_paused = notice.kind is NoticeKind.PAUSED
             self.tell_flow(is_sure=True)
+        elif (
+            notice.kind is NoticeKind.HELD_UP
+            and notice.topic == self.membership.topic
+            and notice.member_id in ("", self.membership.member_id)
+        ):
+            self.credits.held_up_ms = HELD_UP_MS
 
     def take_missed(self) -> list[Notice]:
         """Those that concern messages which came by the fetch that was under way; to ``apply``."""
@@ -240,10 +247,6 @@ class Subscription:
         outstanding = [tag for tag in self.held.outstanding if tag <= upto]
         return outstanding + [tag for tag in self._settlement.settling if tag <= upto]
 
-    def is_late(self, tag: int) -> bool:
-        """Whether ``tag`` can still be settled although its credit has been returned."""
-        return self.held.is_late(tag)
-
     def _pending(self, tags: list[int]) -> list[int]:
         settling = self._settlement.settling
         return [tag for tag in tags if tag in settling] if settling else []
@@ -298,10 +301,6 @@ class Subscription:
         """The engine has moved the end of a lease."""
         self.held.extended(tag, until_ms)
 
-    def remember_late(self, deliveries: list[tuple[int, Delivery]]) -> None:
-        """Keep what may still be settled although its credit has been returned."""
-        self.held.remember_late(deliveries)
-
     def _take(self, tags: Iterable[int], command: Command) -> list[tuple[int, Delivery]]:
         """Take ``tags`` out of the outstanding ones and return their credit."""
         taken = self.held.take(tags, command.failures)
@@ -317,6 +316,7 @@ class Subscription:
             self.lose(self.held.ended(wall_ms), "lease_expired")
         if not self.credits.is_told_open:
             self.tell_flow()
+            self.credits.held_up_ms -= self._session.context.times.tick_ms
         if self.pusher.is_fetching:
             self._announced_ms = now_ms
         elif now_ms - self._announced_ms >= ANNOUNCE_MS and not self._is_over:

@@ -1,0 +1,63 @@
+"""Tells who waits although there are messages: as many are in flight as may be.
+
+    receives that wait, queues that are full ──▶ [Holdups] ── every second ──▶ HELD_UP notices
+
+Said again each second while it lasts, so that those who come later hear it too; that it is over
+shows by messages that come, or by silence. Loop thread only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from storage_engine.clock import Clock
+from storage_engine.config import SECOND_MS, StoreConfig
+from storage_engine.delivery.process_queue import ProcessQueue
+from storage_engine.delivery.subscription import Subscription
+from storage_engine.wire.notices import Notice, NoticeKind
+
+
+class Holdups:
+    """See the module's docstring."""
+
+    def __init__(self, config: StoreConfig, clock: Clock, tell: Callable[[Notice], None]) -> None:
+        self._inflight_count_max = config.inflight_count_max
+        self._tell = tell
+        self._next_ms = clock.monotonic_ms() + SECOND_MS
+
+    def tick(self, now_ms: int, subscriptions: Iterable[Subscription]) -> None:
+        """Every tick; looks once a second, at those alone for whom somebody waits."""
+        if now_ms < self._next_ms:
+            return
+        self._next_ms = now_ms + SECOND_MS
+        for subscription in subscriptions:
+            if subscription.parked and self._has_full(subscription.sources):
+                self._say(subscription)
+
+    def _has_full(self, queues: Iterable[ProcessQueue]) -> bool:
+        """Whether one has new messages that must wait until some in flight are settled."""
+        return any(
+            each.position < each.queue.max_offset
+            and (len(each.inflight) >= self._inflight_count_max or each.position >= each.span_end)
+            for each in queues
+        )
+
+    def _say(self, subscription: Subscription) -> None:
+        """To all, or in an exclusive group to those whose own queues are full."""
+        members = [""]
+        if subscription.is_exclusive:
+            waiting = dict.fromkeys(each.request.member_id for each in subscription.parked)
+            members = [
+                member_id
+                for member_id in waiting
+                if self._has_full(subscription.sources_of(member_id))
+            ]
+        for member_id in members:
+            self._tell(
+                Notice(
+                    kind=NoticeKind.HELD_UP,
+                    group=subscription.group,
+                    topic=subscription.topic,
+                    member_id=member_id,
+                )
+            )
