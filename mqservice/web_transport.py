@@ -20,6 +20,7 @@ from mqservice.lib.request_ids import new_request_id
 
 CORK_BYTES_MAX: Final = 32 * 1024
 HEAD_BYTES_MAX: Final = 64 * 1024
+_JOINED_BYTES_MAX: Final = 16 * 1024  # below it, copying costs less than a list of pieces
 
 
 def _bare_answer(code: str) -> bytes:
@@ -120,10 +121,14 @@ class CorkedTransport(asyncio.Transport):
         parts = self._parts
         if not parts:
             return
-        data = parts[0] if len(parts) == 1 else b"".join(parts)
-        parts.clear()
+        if len(parts) == 1:
+            self._below.write(parts[0])
+        elif self._waiting_bytes > _JOINED_BYTES_MAX:
+            self._below.writelines(parts)
+        else:
+            self._below.write(b"".join(parts))
+        self._parts = []
         self._waiting_bytes = 0
-        self._below.write(data)
 
 
 class CorkedHttpProtocol(HttpToolsProtocol):
