@@ -137,7 +137,17 @@ def read_frames(spark: SparkSession, what: Run) -> Frames:
         history=history.where(F.col("store_ms") < what.scope.from_ms),
         lag_samples=_export(spark, what.lag_samples, LAG_SAMPLES),
         settles=_export(spark, what.settles, SETTLES),
+        growth_before=_growth_before(spark, what),
     )
+
+
+def _growth_before(spark: SparkSession, what: Run) -> DataFrame | None:
+    date = what.scope.from_date - dt.timedelta(days=1)
+    table = report_table(spark, what.out, storage_growth_daily.NAME, None) if what.out else None
+    facts = None if table is None else table.facts(date)
+    if table is None or facts is None or not facts["row_count"]:
+        return None
+    return table.read([date])
 
 
 def report_table(spark: SparkSession, out: str, name: str, schema: StructType | None) -> Dataset:
