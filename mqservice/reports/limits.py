@@ -11,7 +11,9 @@ from mqservice.lib.durations import DAY_MS, MINUTE_MS, SECOND_MS
 DATE_MIN: Final = dt.date(2000, 1, 1)
 DATE_MAX: Final = dt.date(2200, 1, 1)
 NIGHTS_MAX: Final = 7  # missed ones that are caught up with, the newest
-RANGE_DAYS_MAX: Final = 31  # of a run by hand, and of one answer
+RANGE_DAYS_MAX: Final = 31  # of one answer
+ORDERED_DAYS_MAX: Final = 7  # of a run by hand: as many as nights are caught up with
+WAITING_RUNS_MAX: Final = 20  # ordered by all tenants, one of which is running
 KEPT_RUNS_MAX: Final = 1_000
 KEPT_MS: Final = 400 * DAY_MS  # results; a year can be compared with the one before
 PAGE_MAX: Final = 100
