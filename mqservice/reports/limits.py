@@ -31,3 +31,15 @@ STOP_WAIT_S: Final = 10.0  # from SIGTERM to SIGKILL
 TAIL_CHARS_MAX: Final = 4_000  # of what Spark said, kept for the log
 LINE_BYTES_MAX: Final = 1024 * 1024
 INSERTED_PARTS: Final = 50  # by one statement
+
+# The summary by e-mail.
+RECIPIENTS_MAX: Final = 10  # of a namespace
+EMAIL_CHARS_MAX: Final = 254
+MAIL_ATTEMPTS_MAX: Final = 5
+MAIL_RETRY_MS: Final = 5 * MINUTE_MS  # after the first failure, then twice as long each time
+MAIL_CLAIM_MS: Final = 2 * MINUTE_MS
+MAIL_LIMIT_S: Final = 60
+MAILS_SWEPT_MAX: Final = 50
+MAIL_KEPT_DAYS: Final = 30  # rows; a night that is made later than that tells nobody again
+MAIL_PAGE_BYTES_MAX: Final = 1024 * 1024  # of the page that is attached
+MAIL_LINES_MAX: Final = 5

@@ -22,6 +22,7 @@ from mqservice.lib.clock import Clock
 from mqservice.lib.durations import MINUTE_MS, SECOND_MS
 from mqservice.reports.exports import write_lag_samples
 from mqservice.reports.limits import RENEW_MS
+from mqservice.reports.mails import note_mails
 from mqservice.reports.models import ReportRun
 from mqservice.reports.nights import Plan
 from mqservice.reports.results import load_rows
@@ -89,6 +90,7 @@ def _load(run: ReportRun, path: Path, outcome: Outcome, now_ms: int) -> None:
         row_count = load_rows(path, run, outcome, now_ms)
         if not finish(run, outcome, row_count):
             raise Unwanted
+        note_mails(run, now_ms)
 
 
 def _arguments(run: ReportRun, work: Path, end_offset: int) -> list[str]:

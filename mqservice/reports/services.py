@@ -1,10 +1,12 @@
-"""Verbs of tenants: to order a run for days of their choice."""
+"""Verbs of tenants: to order a run for days of their choice, and who gets the summary of nights."""
 
 from __future__ import annotations
 
 import datetime as dt
 
 from django.conf import settings
+from django.core.exceptions import ValidationError
+from django.core.validators import validate_email
 from django.db import transaction
 
 from mqservice.accounts.access import Principal
@@ -16,7 +18,8 @@ from mqservice.lib.problem import Problem
 from mqservice.lib.timestamps import datetime_ms
 from mqservice.lib.wire import refused
 from mqservice.reports.limits import ORDERED_DAYS_MAX, RANGE_DAYS_MAX, WAITING_RUNS_MAX
-from mqservice.reports.models import ACTIVE_STATES, ReportRun, Trigger
+from mqservice.reports.mails import recipients_of
+from mqservice.reports.models import ACTIVE_STATES, ReportRecipients, ReportRun, Trigger
 
 
 def order_run(
@@ -52,6 +55,29 @@ def order_run(
         days = {"from": from_date.isoformat(), "to": to_date.isoformat()}
         record(principal, namespace, "report.run", f"reports/runs/{run.public_id}", days)
     return run
+
+
+@transaction.atomic
+def set_recipients(
+    principal: Principal, namespace: Namespace, emails: list[str] | None
+) -> list[str]:
+    """Who gets the summary of each night from now on, audited; None: the owners. Who that is.
+
+    Raises Problem BAD_REQUEST.
+    """
+    for index, address in enumerate(emails or ()):
+        try:
+            validate_email(address)
+        except ValidationError:
+            raise refused(f"/emails/{index}", f"{address!r} is no e-mail address") from None
+    if emails is None:
+        ReportRecipients.objects.filter(namespace=namespace).delete()
+    else:
+        unique = list(dict.fromkeys(emails))
+        ReportRecipients.objects.update_or_create(namespace=namespace, defaults={"emails": unique})
+    found = recipients_of(namespace)
+    record(principal, namespace, "report.recipients", "reports/recipients", {"emails": emails})
+    return found
 
 
 def _check_room(tenant_id: int, now_ms: int) -> None:
