@@ -128,13 +128,18 @@ def read_day(namespace: Namespace, date: dt.date) -> Day:
     daily = ["delivery_latency_daily", "storage_growth_daily"]
     parts = two_weeks + parts_of(namespace, hourly + daily, date, date + _DAY)
     parts += parts_of(namespace, hourly, date - _WEEK, date - _WEEK + _DAY)
+    return day_of(namespace.name, date, parts)
+
+
+def day_of(namespace: str, date: dt.date, parts: list[ReportPart]) -> Day:
+    """The same, of parts of the day and of the two weeks up to it that somebody has read."""
     today = [part for part in parts if part.date == date]
     zone = today[0].zone if today else "UTC"
     days = _Days({(part.report, part.date): part for part in parts}, zone)
     hours = hours_of(date, zone)
     lags = days.rows("consumer_lag_hourly", date)
     return Day(
-        namespace=namespace.name,
+        namespace=namespace,
         date=date,
         zone=zone,
         is_there=bool(today),

@@ -62,7 +62,7 @@ def write_settles(path: Path, from_ms: int, to_ms: int) -> int:
         for (tenant, group, topic), marks in groupby(_marks(from_ms, to_ms), key=lambda m: m[:3]):
             # Each group has retry queues of its own; they are queues of no topic of the tenant.
             name = topic + group if topic == RETRY_TOPIC else topic
-            for row in _ranges(marks, from_ms):
+            for row in ranges_of(marks, from_ms):
                 writer.writerow((tenant, group, name, *row))
                 count += 1
     return count
@@ -76,7 +76,7 @@ def _marks(from_ms: int, to_ms: int) -> Iterator[tuple[Any, ...]]:
             yield from rows
 
 
-def _ranges(marks: Iterator[tuple[Any, ...]], from_ms: int) -> Iterator[tuple[Any, ...]]:
+def ranges_of(marks: Iterator[tuple[Any, ...]], from_ms: int) -> Iterator[tuple[Any, ...]]:
     """(queue_id, what, from_offset, to_offset, after_ms, before_ms); Any: texts and numbers."""
     known: dict[int, Place] = {}
     highest: dict[tuple[int, str], int] = {}

@@ -63,7 +63,12 @@ def keep_marks(broker: str, standings: Iterable[Standing], now_ms: int) -> int:
     Two queries and an insert. Nothing when so many groups move that a day would have too many rows
     and the last marks are not old enough.
     """
-    moved = {key: blob for key, blob in _marks(standings) if _written.get(key) != blob}
+    marks = {
+        (each.namespace_id, each.group, topic): blob
+        for each in standings
+        for topic, blob in places_of(each)
+    }
+    moved = {key: blob for key, blob in marks.items() if _written.get(key) != blob}
     last = MarkRound.objects.filter(broker=broker).values_list("at_ms", flat=True).first()
     pause_ms = mark_pause_ms(len(moved))
     # Rounds do not come to the millisecond; a clock that was set back waits for nothing.
@@ -106,15 +111,15 @@ def clean_marks(now_ms: int) -> int:
         return count
 
 
-def _marks(standings: Iterable[Standing]) -> Iterable[tuple[tuple[int, str, str], bytes]]:
-    for standing in standings:
-        by_topic: dict[str, list[Place]] = {}
-        for queue in standing.queues:
-            # Retry queues of all topics are queues of one topic, which has the group's name.
-            topic = RETRY_TOPIC if queue.retry_of else queue.topic.partition(ENGINE_SEPARATOR)[2]
-            by_topic.setdefault(topic, []).append(_place(queue))
-        for topic, places in by_topic.items():
-            yield (standing.namespace_id, standing.group, topic), encode_places(places)
+def places_of(standing: Standing) -> Iterable[tuple[str, bytes]]:
+    """(topic, encoded places) of each topic that the group reads, and of its retries."""
+    by_topic: dict[str, list[Place]] = {}
+    for queue in standing.queues:
+        # Retry queues of all topics are queues of one topic, which has the group's name.
+        topic = RETRY_TOPIC if queue.retry_of else queue.topic.partition(ENGINE_SEPARATOR)[2]
+        by_topic.setdefault(topic, []).append(_place(queue))
+    for topic, places in by_topic.items():
+        yield topic, encode_places(places)
 
 
 def _place(queue: GroupQueueStats) -> Place:
