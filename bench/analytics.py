@@ -63,7 +63,7 @@ async def measure(plan: Plan, base: Path) -> list[Row]:
     reason = why_no_spark()
     if reason:
         raise Skipped(reason)
-    sizes = QUICK_SIZES if plan == QUICK else SIZES
+    sizes: tuple[float, ...] = QUICK_SIZES if plan == QUICK else SIZES
     if SIZES_ENV in os.environ:
         sizes = tuple(float(text) for text in os.environ[SIZES_ENV].split(","))
     rows: list[Row] = []

@@ -42,6 +42,7 @@ MINUTE_MS: Final = 60_000
 DAY_MS: Final = 24 * 60 * MINUTE_MS
 DAYS: Final = 14
 COARSE_MINUTES: Final = 30
+CONSUMED_AFTER_MS: Final = 2_000
 LEASE_MS: Final = 4 * 60 * MINUTE_MS
 RECEIVED_MAX: Final = 256
 RETRY_MS: Final = 5 * MINUTE_MS
@@ -118,7 +119,7 @@ class Load:
 
     async def pass_minutes(self, minutes: int, *, has_poison: bool) -> None:
         """Produce, consume and fail as much as in so many minutes, at their end."""
-        self.clock.wall_ms += minutes * MINUTE_MS
+        self.clock.wall_ms += minutes * MINUTE_MS - CONSUMED_AFTER_MS
         minute = self.clock.wall_ms % DAY_MS // MINUTE_MS
         is_weekend = dt.datetime.fromtimestamp(self.clock.wall_ms / 1e3, dt.UTC).weekday() >= 5
         for topic in TOPICS:
@@ -128,6 +129,7 @@ class Load:
             if has_poison and first <= minute < last:
                 count *= times
             await self._put(topic, round(count * self.random.uniform(0.8, 1.2)))
+        self.clock.wall_ms += CONSUMED_AFTER_MS
         for group in GROUPS:
             self._consume(group, group.capacity * minutes, has_poison=has_poison)
         await self.rest()
@@ -281,7 +283,7 @@ def main(directory: Path, last: str = "2026-01-14") -> None:
 async def _live(directory: Path, date: dt.date) -> None:
     day_ms = round(dt.datetime.combine(date, dt.time(), dt.UTC).timestamp() * 1_000)
     clock = SteppedClock(day_ms - (DAYS - 1) * DAY_MS)
-    store = Store(StoreConfig(store_dir=directory / "store"), clock)
+    store = Store(StoreConfig(store_dir=str(directory / "store")), clock)
     store.open(asyncio.get_running_loop())
     load, observer = Load(store, clock), Observer()
     for topic in TOPICS:

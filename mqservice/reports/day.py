@@ -47,11 +47,14 @@ class GroupHours:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Behind:
-    """``drain_s``: how long the rest would have taken at the end; None: it did not shrink."""
+    """``lag_last``: of the end of the day; ``drain_s``: how long that would have taken at the last
+    hour's pace, None where it did not shrink.
+    """
 
     group: str
     topic: str
     lag_max: int
+    lag_last: int | None
     lag_ms_max: int
     over_threshold_ms: int
     drain_s: float | None
@@ -229,19 +232,25 @@ def _behind(rows: Rows) -> list[Behind]:
     for row in rows:
         if row["lag_max"] is not None:
             by_pair[row["group"], row["topic"]].append(row)
+    ends = {pair: max(hours, key=_hour_of) for pair, hours in by_pair.items()}
     found = [
         Behind(
             group=group,
             topic=topic,
             lag_max=max(row["lag_max"] for row in hours),
+            lag_last=ends[group, topic]["lag_last"],
             lag_ms_max=max(row["lag_ms_max"] or 0 for row in hours),
             over_threshold_ms=sum(row["over_threshold_ms"] or 0 for row in hours),
-            drain_s=max(hours, key=lambda row: _instant(row["hour"]))["drain_s"],
+            drain_s=ends[group, topic]["drain_s"],
         )
         for (group, topic), hours in by_pair.items()
     ]
     found = sorted((each for each in found if each.lag_max), key=lambda each: -each.lag_max)
     return found[:GROUPS_MAX]
+
+
+def _hour_of(row: dict[str, Any]) -> dt.datetime:  # Any: values of columns
+    return _instant(row["hour"])
 
 
 def _reasons(rows: Rows) -> list[DeadLetters]:

@@ -16,7 +16,13 @@ from mqservice.accounts.models import Namespace
 from mqservice.lib.timestamps import rfc3339
 from mqservice.reports.charts import LEVELS, UNKNOWN, bar, columns, strip
 from mqservice.reports.day import Behind, Compared, Day, GroupHours, read_day
-from mqservice.reports.words import bytes_text, change_text, count_text, duration_text
+from mqservice.reports.words import (
+    bytes_text,
+    change_text,
+    count_text,
+    duration_text,
+    percent_text,
+)
 
 # Classes of the style sheet, and what they mean; levels as in ``charts.LEVELS``.
 _LEVELS: Final = (
@@ -113,10 +119,12 @@ def behind_text(each: Behind) -> str:
         f"oldest {duration_text(each.lag_ms_max)}",
         f"over 1,000 for {duration_text(each.over_threshold_ms)}",
     ]
-    drain_s = each.drain_s
-    notes.append(
-        "did not shrink" if drain_s is None else f"would drain in {duration_text(drain_s * 1e3)}"
-    )
+    if each.lag_last == 0:
+        notes.append("caught up")
+    elif each.drain_s is None:
+        notes.append("did not shrink")
+    else:
+        notes.append(f"would drain in {duration_text(each.drain_s * 1e3)}")
     return ", ".join(notes)
 
 
@@ -189,7 +197,7 @@ def _by_day(day: Day) -> dict[str, Any]:
             "date": date,
             "now": "-" if what.now is None else count_text(what.now),
             "before": "-" if what.before is None else count_text(what.before),
-            "change": change_text(what),
+            "change": percent_text(what),
         }
         for date, what in day.produced_by_day
     ]

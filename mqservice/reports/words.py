@@ -25,7 +25,9 @@ def duration_text(ms: float) -> str:
     for unit, length in pairs:
         if seconds >= length:
             return f"{seconds / length:,.1f} {unit}"
-    return f"{seconds:,.0f} s" if seconds >= 10 else f"{seconds:,.1f} s"
+    if seconds >= 1 or not ms:
+        return f"{seconds:,.0f} s" if seconds >= 10 or not ms else f"{seconds:,.1f} s"
+    return f"{ms:,.0f} ms"
 
 
 def change_text(what: Compared, span: str = "a week") -> str:
@@ -34,5 +36,13 @@ def change_text(what: Compared, span: str = "a week") -> str:
         return ""
     if what.before == 0:
         return f"none {span} before" if what.now else f"as {span} before"
+    percent = percent_text(what)
+    return f"{percent} in {span}" if percent != "0 %" else f"as {span} before"
+
+
+def percent_text(what: Compared) -> str:
+    """The change alone; a dash where there is nothing to compare with."""
+    if what.now is None or not what.before:
+        return "-"
     percent = round(100 * (what.now - what.before) / what.before)
-    return f"{percent:+,d} % in {span}" if percent else f"as {span} before"
+    return f"{percent:+,d} %" if percent else "0 %"
