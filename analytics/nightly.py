@@ -111,6 +111,8 @@ def run(
     ingested = ingest(spark, what.lake, scope.utc_dates(), what.ingest, now_ms=now_ms)
     log.info("ingested", extra={"action": "ingested", "day_count": len(ingested)})
     frames = read_frames(spark, what)
+    # A day has millions of spans, and one report asks for them three times.
+    frames.settles.persist()
     reports = {}
     for done, name in enumerate(names, 1):
         tell(name, done, total)
@@ -120,6 +122,7 @@ def run(
             with open(what.rows, "a", encoding="utf-8") as file:
                 write_rows(file, name, table.read(scope.dates()), scope.dates())
         log.info("report written", extra={"action": "report_written", "report": name})
+    frames.settles.unpersist()
     return Outcome(ingested, reports)
 
 
