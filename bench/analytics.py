@@ -23,7 +23,17 @@ from pathlib import Path
 from typing import Any, Final
 
 from analytics.session import why_no_spark
-from bench.measure import QUICK, MeasureFailed, Plan, Row, Run, Skipped, row_of
+from bench.measure import (
+    CLOCK_TICKS_PER_S,
+    QUICK,
+    USER_TICKS_AT,
+    MeasureFailed,
+    Plan,
+    Row,
+    Run,
+    Skipped,
+    row_of,
+)
 from bench.payloads import BORN_HOST, make_body
 from bench.processes import engine_on, scratch_directory
 from storage_engine.client import (
@@ -186,39 +196,47 @@ def _night(directory: Path, count: int) -> Run:
         raise MeasureFailed(f"the run ended with {process.returncode}: {log.read_text()[-1_000:]}")
     if sum(said["records"].values()) != count:
         raise MeasureFailed(f"{said['records']} were ingested, {count} put")
-    extra = {"memory_mib": most_mib} | {f"{name}_s": round(took, 1) for name, took in steps.items()}
+    extra = {"memory_mib": most_mib} | {
+        f"{name}_cpu_s": round(took, 1) for name, took in steps.items()
+    }
     return Run(rate=seconds, extra=extra)
 
 
 def _follow(process: subprocess.Popen[bytes]) -> tuple[dict[str, float], float, dict[str, Any]]:
-    """Seconds of each step, the most memory of all its processes, its last line. Any: JSON."""
+    """CPU seconds of each step, the most memory of all its processes, its last line. Any: JSON."""
     assert process.stdout is not None
     os.set_blocking(process.stdout.fileno(), False)
     steps: dict[str, float] = {}
     most_mib, text, said = 0.0, b"", {}
-    step, since = "start", time.perf_counter()
+    step, since_s, cpu_s = "start", 0.0, 0.0
     while True:
         is_over = process.poll() is not None
+        used = list(_used_by_session(process.pid))
+        most_mib = max(most_mib, sum(resident for resident, _ in used) / MIB)
+        cpu_s = max(cpu_s, sum(ticks for _, ticks in used) / CLOCK_TICKS_PER_S)
         text += process.stdout.read() or b""
         *lines, text = text.split(b"\n")
         for line in lines:
             with contextlib.suppress(json.JSONDecodeError):
                 said = json.loads(line)
-                now = time.perf_counter()
-                steps[step], step, since = now - since, said.get("step", "end"), now
+                steps[step] = cpu_s - since_s
+                step, since_s = said.get("step", "end"), cpu_s
         if is_over:
             return steps, round(most_mib), said
-        most_mib = max(most_mib, sum(_resident_of_session(process.pid)) / MIB)
         time.sleep(_POLL_S)
 
 
-def _resident_of_session(session: int) -> Iterator[int]:
-    """Bytes of each process of a session. Pages that they share count once each."""
+def _used_by_session(session: int) -> Iterator[tuple[int, int]]:
+    """(resident bytes, ticks of CPU) of each process of a session with its children that ended.
+
+    Pages that processes share count once each.
+    """
     for stat in Path("/proc").glob("[0-9]*/stat"):
         with contextlib.suppress(OSError):
             fields = stat.read_text().rpartition(")")[2].split()
             if int(fields[3]) == session:
-                yield int(fields[21]) * os.sysconf("SC_PAGE_SIZE")
+                ticks = sum(map(int, fields[USER_TICKS_AT : USER_TICKS_AT + 4]))
+                yield int(fields[21]) * os.sysconf("SC_PAGE_SIZE"), ticks
 
 
 def _groups() -> Iterator[tuple[str, str, str]]:
