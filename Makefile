@@ -2,7 +2,8 @@
 #
 #   make run     set up, then start the whole service (MQ_PORT, MQ_DATA_DIR, MQ_WEB_WORKERS, DATABASE_URL, VALKEY_URL)
 #   make test    set up, check style, types and import rules, then run every test
-#   make analytics  add what nightly reports need (450 MB; Java 17 comes from the system); make run keeps it
+#   make analytics  add what nightly reports need (450 MB); make run keeps it
+#                All three find Java 17 or newer, or install it by apt where they may; none fails without it.
 #   make stop    stop the service that owns the data directory
 #   make torture injure the engine at the size of a release, keep evidence/ and docs/reliability.md (long)
 #   make fuzz    5,000 requests made from the OpenAPI document against a service of its own (FUZZ_CASES, FUZZ_SEED)
@@ -45,8 +46,9 @@ endef
 .PHONY: run analytics test lint stop bench torture fuzz clean lock
 
 run: $(VENV)/.run-ready
-	@if [ -f $(VENV)/.analytics-ready ]; then $(BIN)/python -m analytics.java; \
-	else echo "Nightly reports are off; make analytics adds what they need."; fi
+	@$(BIN)/python -m analytics.java --background $(VENV)/java.log
+	@if [ ! -f $(VENV)/.analytics-ready ]; then \
+		echo "Nightly reports are off; make analytics adds what they need (450 MB)."; fi
 	@exec $(BIN)/python -m mqservice.cli.main up
 
 analytics: $(VENV)/.analytics-ready

@@ -2,7 +2,7 @@
 
     [why_no_java] ──▶ "" or what is missing        python -m analytics.java ──▶ apt-get, when root
 
-``make test``, ``make analytics`` and, where reports were asked for, ``make run`` call it. It never
+``make test`` and ``make analytics`` call it and wait; ``make run`` calls it and does not. It never
 fails them: the service and all other tests run without Java.
 """
 
@@ -13,15 +13,19 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
 JAVA_VERSION_MIN: Final = 17
-PACKAGE: Final = "openjdk-17-jre-headless"
-HINT: Final = f"on Debian: apt-get install {PACKAGE}"
+# Debian 12 and Ubuntu have the first, Debian 13 the second.
+PACKAGES: Final = ("openjdk-17-jre-headless", "openjdk-21-jre-headless")
+HINT: Final = f"on Debian: apt-get install {PACKAGES[0]} (or {PACKAGES[1]})"
 _VERSION: Final = re.compile(r'version "(?:1\.)?(\d+)')
 _JAVA_WAIT_S: Final = 20
-_INSTALL_WAIT_S: Final = 15 * 60
+_UPDATE_WAIT_S: Final = 2 * 60
+_INSTALL_WAIT_S: Final = 10 * 60
+_IMPATIENT: Final = ("-o", "Acquire::Retries=0", "-o", "Acquire::http::Timeout=15")
 
 
 def why_no_java() -> str:
@@ -50,10 +54,16 @@ def find_java() -> str | None:
     return shutil.which("java")
 
 
-def main() -> int:
-    """Say what there is, after trying to get it. Always 0."""
+def main(arguments: Sequence[str] = ()) -> int:
+    """Say what there is, after trying to get it. Always 0.
+
+    ``--background LOG``: whoever asks does not wait; a process of its own tries, and writes LOG.
+    """
     reason = why_no_java()
-    if reason:
+    if reason and may_install():
+        if list(arguments[:1]) == ["--background"]:
+            _install_aside(Path(arguments[1]))
+            return 0
         reason = _install(reason)
     if reason:
         print(f"Reports are off, all else runs: {reason}", file=sys.stderr)
@@ -62,30 +72,57 @@ def main() -> int:
     return 0
 
 
+def may_install() -> bool:
+    """A Java that somebody named is not ours to change."""
+    has_apt = shutil.which("apt-get") is not None
+    return not os.environ.get("JAVA_HOME") and has_apt and os.geteuid() == 0
+
+
+def _install_aside(log: Path) -> None:
+    with log.open("wb") as file:
+        subprocess.Popen(
+            [sys.executable, "-m", "analytics.java"],
+            stdin=subprocess.DEVNULL,
+            stdout=file,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+    print(f"There is no Java {JAVA_VERSION_MIN}; it is being installed for reports, see {log}")
+
+
 def _install(reason: str) -> str:
     """Why there is still none; empty when there is one now."""
+    said = _apt(_UPDATE_WAIT_S, "update")
+    if said:
+        return f"{said}; {reason}"
+    for package in PACKAGES:
+        print(f"Installing {package} for reports ...", flush=True)
+        said = _apt(_INSTALL_WAIT_S, "install", "--yes", "--no-install-recommends", package)
+        if not said:
+            return why_no_java()
+    return f"{said}; {reason}"
+
+
+def _apt(wait_s: int, *arguments: str) -> str:
+    """What went wrong; empty for nothing."""
     apt_get = shutil.which("apt-get")
-    if os.environ.get("JAVA_HOME") or apt_get is None or os.geteuid() != 0:
-        return reason  # not ours to change
-    print(f"Installing {PACKAGE} for reports ...")
-    quiet = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-    for arguments in (["update"], ["install", "--yes", "--no-install-recommends", PACKAGE]):
-        try:
-            subprocess.run(
-                [apt_get, "-qq", *arguments],
-                env=quiet,
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                check=True,
-                timeout=_INSTALL_WAIT_S,
-            )
-        except subprocess.CalledProcessError as exc:
-            said = exc.stderr.decode("utf-8", "replace").strip()[-300:]
-            return f"apt-get {arguments[0]} failed: {said}; {reason}"
-        except (OSError, subprocess.TimeoutExpired) as exc:
-            return f"apt-get {arguments[0]} failed: {exc}; {reason}"
-    return why_no_java()
+    assert apt_get is not None
+    try:
+        subprocess.run(
+            [apt_get, "-qq", *_IMPATIENT, *arguments],
+            env={**os.environ, "DEBIAN_FRONTEND": "noninteractive"},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            check=True,
+            timeout=wait_s,
+        )
+    except subprocess.CalledProcessError as exc:
+        said = exc.stderr.decode("utf-8", "replace").strip()[-300:]
+        return f"apt-get {arguments[0]} failed: {said}"
+    except (OSError, subprocess.TimeoutExpired) as exc:
+        return f"apt-get {arguments[0]} failed: {exc}"
+    return ""
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

@@ -111,6 +111,8 @@ def run(
     ingested = ingest(spark, what.lake, scope.utc_dates(), what.ingest, now_ms=now_ms)
     log.info("ingested", extra={"action": "ingested", "day_count": len(ingested)})
     frames = read_frames(spark, what)
+    # A day has millions of spans, and one report asks for them three times.
+    frames.settles.persist()
     reports = {}
     for done, name in enumerate(names, 1):
         tell(name, done, total)
@@ -120,6 +122,7 @@ def run(
             with open(what.rows, "a", encoding="utf-8") as file:
                 write_rows(file, name, table.read(scope.dates()), scope.dates())
         log.info("report written", extra={"action": "report_written", "report": name})
+    frames.settles.unpersist()
     return Outcome(ingested, reports)
 
 
@@ -137,7 +140,17 @@ def read_frames(spark: SparkSession, what: Run) -> Frames:
         history=history.where(F.col("store_ms") < what.scope.from_ms),
         lag_samples=_export(spark, what.lag_samples, LAG_SAMPLES),
         settles=_export(spark, what.settles, SETTLES),
+        growth_before=_growth_before(spark, what),
     )
+
+
+def _growth_before(spark: SparkSession, what: Run) -> DataFrame | None:
+    date = what.scope.from_date - dt.timedelta(days=1)
+    table = report_table(spark, what.out, storage_growth_daily.NAME, None) if what.out else None
+    facts = None if table is None else table.facts(date)
+    if table is None or facts is None or not facts["row_count"]:
+        return None
+    return table.read([date])
 
 
 def report_table(spark: SparkSession, out: str, name: str, schema: StructType | None) -> Dataset:

@@ -3,7 +3,7 @@
 RECORDS       what the source gives of each record of the log
 MESSAGES      the lake: one row a record, its properties taken apart
 LAG_SAMPLES   from PostgreSQL: how far each group had got, at moments
-SETTLES       from PostgreSQL: what became of each delivered message
+SETTLES       from PostgreSQL: what was delivered and settled between which moments
 """
 
 from __future__ import annotations
@@ -91,16 +91,18 @@ LAG_SAMPLES: Final = _table(
     ("lag_ms", _LONG),
 )
 
-# One row a message and group, when it was settled. outcome: acked, dead_lettered, passed_over.
+# Ranges of a queue's offsets that were delivered or settled (``what``) between two moments. Those
+# of one queue and group do not overlap; a group's retry queues have the topic %RETRY%group.
 SETTLES: Final = _table(
     ("tenant", _TEXT),
     ("group", _TEXT),
     ("topic", _TEXT),
     ("queue_id", _INT),
-    ("queue_offset", _LONG),
-    ("first_delivered_ms", _LONG),
-    ("settled_ms", _LONG),
-    ("outcome", _TEXT),
+    ("what", _TEXT),
+    ("from_offset", _LONG),
+    ("to_offset", _LONG),
+    ("after_ms", _LONG),
+    ("before_ms", _LONG),
 )
 
 

@@ -54,6 +54,8 @@ def start_session(
         # A tenant named 007 is a name, no number.
         "spark.sql.sources.partitionColumnTypeInference.enabled": "false",
         "spark.sql.parquet.compression.codec": "zstd",
+        # Messages that were spread for one join need not be spread again for a narrower one.
+        "spark.sql.requireAllClusterKeysForCoPartition": "false",
     }
     if master.startswith("local"):
         settings |= {

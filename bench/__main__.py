@@ -11,6 +11,7 @@ import typer
 import uvloop
 
 from bench import (
+    analytics,
     backlog,
     disk,
     engine,
@@ -47,6 +48,7 @@ LARGE: Final = {
     "backlog": backlog.measure,
     "offsets": offsets.measure,
     "schedule": schedule.measure,
+    "analytics": analytics.measure,
 }
 
 

@@ -1,6 +1,6 @@
 """``python -m bench.plot RESULT.json...``: results as SVG charts and a table in ``docs/``.
 
-results of runs ──▶ newest row of each name ──▶ docs/bench-WORKLOAD.svg, bench-memory.svg
+results of runs ──▶ newest row of each name ──▶ docs/bench-WORKLOAD.svg, courses of their own
                                           └──▶ the table between the marks of docs/benchmarks.md
 
 Charts are plain SVG that follow the reader's dark or light setting; each bar has its number, and a
@@ -22,6 +22,7 @@ from bench.report import Report, number
 
 DOCS: Final = Path(__file__).parent.parent / "docs"
 PAGE: Final = DOCS / "benchmarks.md"
+COURSES: Final = {"analytics": "bench-analytics-growth.svg"}  # of others there is one
 MARKS: Final = ("<!-- figures:begin -->", "<!-- figures:end -->")
 WIDTH: Final = 760
 BAR_LEFT: Final = 290
@@ -57,11 +58,12 @@ def main(
         of_workload = [row for row in rows.values() if row.workload == workload]
         for unit in dict.fromkeys(row.unit for row in of_workload):
             same = [row for row in of_workload if row.unit == unit]
-            if unit == "msg/s":
+            if unit in ("msg/s", "records/s"):
                 written.append(_write(f"bench-{workload}.svg", bars(workload, same)))
     for row in rows.values():
         if row.course:
-            written.append(_write("bench-memory.svg", course(row)))
+            name = COURSES.get(row.workload, "bench-memory.svg")
+            written.append(_write(name, course(row)))
     before, _, rest = PAGE.read_text().partition(MARKS[0])
     _, _, after = rest.partition(MARKS[1])
     table = "\n".join(_table(reports, list(rows.values()), written))

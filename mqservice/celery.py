@@ -48,6 +48,7 @@ ASKED_FOR: Final = {
     "tasks.advance": "tasks",
     "alerts.send": "alerts",
     "reports.make": "analytics",
+    "reports.mail": "alerts",
 }
 
 app = Celery("mqservice", broker=settings.MQ_VALKEY_URL)

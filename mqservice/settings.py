@@ -7,7 +7,7 @@ optional   VALKEY_URL MQ_DATA_DIR MQ_ENGINE_SOCKET MQ_PORT MQ_BASE_URL MQ_ALLOWE
            MQ_EMAIL_URL MQ_EMAIL_FROM MQ_WEBHOOK_NETWORKS
            MQ_SOCKETS_MAX MQ_TENANT_SOCKETS_MAX MQ_SOCKET_ORIGINS MQ_WEB_WORKERS MQ_ENGINE_STORE_DIR
            MQ_REPORTS_AT MQ_REPORTS_ZONE MQ_REPORTS_MASTER MQ_REPORTS_MEMORY MQ_REPORTS_LIMIT_S
-           MQ_REPORTS_CONF MQ_REPORTS_LAKE MQ_REPORTS_OUT
+           MQ_REPORTS_CONF MQ_REPORTS_LAKE MQ_REPORTS_OUT MQ_REPORTS_BY_HAND_MAX
 """
 
 from __future__ import annotations
@@ -258,6 +258,8 @@ MQ_SOCKET_ORIGINS = [
 # When the day before is reported: a local time of the zone, or off.
 MQ_REPORTS_AT = envclock("MQ_REPORTS_AT", "02:30")
 MQ_REPORTS_ZONE = envzone("MQ_REPORTS_ZONE", "UTC")
+# Runs that a tenant may order within 24 hours, each over the whole installation; 0: only nights.
+MQ_REPORTS_BY_HAND_MAX = envint("MQ_REPORTS_BY_HAND_MAX", 4, minimum=0, maximum=1_000)
 # Spark's: local[*], local[2], spark://HOST:7077, yarn, k8s://...; settings as NAME=VALUE, comma-
 # separated. On a cluster its executors must see the store, the lake and the reports by these paths.
 MQ_REPORTS_MASTER = envtext("MQ_REPORTS_MASTER", "local[*]")

@@ -73,6 +73,7 @@ class GroupProgress:
             min_offset=queue.min_offset,
             max_offset=queue.max_offset,
             consumer_offset=process_queue.progress.consumer_offset,
+            reset_count=process_queue.progress.reset_count,
             inflight_count=inflight_count,
             ready_count=max(unsettled_count(process_queue) - inflight_count, 0),
             oldest_stored_ms=self._oldest_stored_ms(process_queue),

@@ -10,7 +10,6 @@ answered, ``AnswerMissing`` nobody knows. Nothing is sent twice here; repeating 
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Final, Self, TypeVar, overload
@@ -19,7 +18,7 @@ from urllib.parse import quote, urlencode
 import httpx
 import msgspec
 
-from mqservice.cli.errors import AnswerMalformed, AnswerMissing, Refused, Unreachable
+from mqservice.cli.errors import AnswerMalformed, AnswerMissing, Refused, Unreachable, os_cause
 from mqservice.cli.messages import (
     BrowsedPage,
     Delivered,
@@ -290,6 +289,11 @@ class RestClient:
         answer = await self._request(method, whole, content=content)
         return None if kind is None else _decode(answer, kind)
 
+    async def download(self, path: str) -> bytes:
+        """A file below the namespace's path, as it is."""
+        answer = await self._request("GET", f"{self._root}/{path}")
+        return answer.content
+
     async def seek(
         self, group: str, topic: str, wanted: Mapping[str, object], *, is_dry_run: bool
     ) -> Sought:
@@ -385,15 +389,3 @@ def _outcome(item: _BatchItem) -> Stored | Failed:
         stored=item.stored,
         retry_after_ms=item.retry_after_ms,
     )
-
-
-def os_cause(exc: Exception) -> str:
-    """What the operating system said, where a library wrapped it."""
-    inner: BaseException | None = exc
-    while inner is not None:
-        if isinstance(inner, OSError) and inner.strerror:
-            # asyncio puts the address into strerror; name look-ups have errno of their own kind.
-            number = inner.errno or 0
-            return (os.strerror(number) if number > 0 else inner.strerror).lower()
-        inner = inner.__cause__ or inner.__context__
-    return str(exc) or type(exc).__name__

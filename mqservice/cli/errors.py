@@ -15,6 +15,7 @@ of the request will ever be delivered, None that nobody knows.
 
 from __future__ import annotations
 
+import os
 from typing import ClassVar
 
 
@@ -95,3 +96,15 @@ class ConnectionEnded(ClientError):
 
 class AnswerMalformed(ClientError):
     stored = None
+
+
+def os_cause(exc: Exception) -> str:
+    """What the operating system said, where a library wrapped it."""
+    inner: BaseException | None = exc
+    while inner is not None:
+        if isinstance(inner, OSError) and inner.strerror:
+            # asyncio puts the address into strerror; name look-ups have errno of their own kind.
+            number = inner.errno or 0
+            return (os.strerror(number) if number > 0 else inner.strerror).lower()
+        inner = inner.__cause__ or inner.__context__
+    return str(exc) or type(exc).__name__

@@ -24,8 +24,8 @@ from websockets.exceptions import (
 from websockets.typing import Subprotocol as SubprotocolName
 
 from mqservice.cli import frames
-from mqservice.cli.client import USER_AGENT, os_cause, refusal_from
-from mqservice.cli.errors import AnswerMalformed, ConnectionEnded, Refused, Unreachable
+from mqservice.cli.client import USER_AGENT, refusal_from
+from mqservice.cli.errors import AnswerMalformed, ConnectionEnded, Refused, Unreachable, os_cause
 from mqservice.cli.frames import Subprotocol
 from mqservice.cli.target import Target
 

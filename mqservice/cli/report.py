@@ -1,13 +1,18 @@
-"""``mqservice report``: what reports there are, and runs by hand.
+"""``mqservice report``: what reports there are, their files, and runs by hand.
 
-run    POST reports:run ─▶ the run's id on stdout; --wait: asked for until it has ended
-list   GET reports ─▶ stdout: a table
+run        POST reports:run ─▶ the run's id on stdout; --wait: asked for until it has ended
+list       GET reports ─▶ stdout: a table
+download   GET reports/NAME.csv, daily.html ─▶ stdout, or a file that is there whole or not at all
+recipients GET, PUT reports/recipients ─▶ stdout: an address a line
 """
 
 from __future__ import annotations
 
 import asyncio
+import sys
+from pathlib import Path
 from typing import Annotated, Final
+from urllib.parse import quote, urlencode
 
 import msgspec
 import typer
@@ -15,12 +20,14 @@ from rich.table import Table
 
 from mqservice.cli import screen
 from mqservice.cli.client import RestClient
+from mqservice.cli.errors import UsageRefused
 from mqservice.cli.target import BaseUrlOption, KeyOption, NamespaceOption, Target
 
 app = typer.Typer(no_args_is_help=True, help="Reports that Spark makes each night.")
 
 FAILED: Final = 1
 ASK_PAUSE_S: Final = 1.0
+PAGE: Final = "page"
 ACTIVE_STATES: Final = frozenset({"pending", "running"})
 
 
@@ -50,6 +57,12 @@ class ReportList(msgspec.Struct, frozen=True, kw_only=True):
     why_none: str | None
 
 
+class Recipients(msgspec.Struct, frozen=True, kw_only=True):
+    emails: list[str]
+    are_owners: bool
+    is_mail_on: bool
+
+
 @app.command("run")
 def run(
     from_date: Annotated[str, typer.Option("--from", metavar="DATE", help="First day.")],
@@ -72,6 +85,59 @@ def list_reports(
 ) -> None:
     """Show which reports there are, and of which days."""
     screen.run(_list(screen.target_of(base_url, key, namespace)))
+
+
+@app.command("download")
+def download(
+    name: Annotated[
+        str, typer.Argument(help="A report, such as dlq_daily, as CSV; or page: a day as HTML.")
+    ],
+    from_date: Annotated[
+        str | None, typer.Option("--from", metavar="DATE", help="First day; the newest there is.")
+    ] = None,
+    to_date: Annotated[
+        str | None, typer.Option("--to", metavar="DATE", help="The day after the last.")
+    ] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="File; standard output without.")
+    ] = None,
+    base_url: BaseUrlOption = None,
+    key: KeyOption = None,
+    namespace: NamespaceOption = None,
+) -> None:
+    """Get a report as a file: rows of a range of days, or a day as a page."""
+    target = screen.target_of(base_url, key, namespace)
+    if name == PAGE:
+        if to_date is not None:
+            screen.fail(UsageRefused("a page is of one day: --from alone"))
+        path, given = "reports/daily.html", {"date": from_date}
+    else:
+        path, given = f"reports/{quote(name, safe='')}.csv", {"from": from_date, "to": to_date}
+    query = urlencode({field: value for field, value in given.items() if value is not None})
+    screen.run(_download(target, f"{path}?{query}" if query else path, output))
+
+
+@app.command("recipients")
+def recipients(
+    emails: Annotated[
+        list[str] | None, typer.Argument(help="Addresses from now on; without: who it is.")
+    ] = None,
+    are_owners: Annotated[
+        bool, typer.Option("--owners", help="Again the owners of the tenant.")
+    ] = False,
+    is_nobody: Annotated[bool, typer.Option("--nobody", help="Nobody.")] = False,
+    base_url: BaseUrlOption = None,
+    key: KeyOption = None,
+    namespace: NamespaceOption = None,
+) -> None:
+    """Show or say who gets the summary of each night by e-mail."""
+    if bool(emails) + are_owners + is_nobody > 1:
+        screen.fail(UsageRefused("addresses, --owners or --nobody: only one of these"))
+    target = screen.target_of(base_url, key, namespace)
+    order: bytes | None = None
+    if emails or are_owners or is_nobody:
+        order = msgspec.json.encode({"emails": None if are_owners else emails or []})
+    screen.run(_recipients(target, order))
 
 
 async def _run(target: Target, from_date: str, to_date: str, *, is_waited_for: bool) -> int:
@@ -104,4 +170,35 @@ async def _list(target: Target) -> int:
     screen.notice(f"made at {found.at} ({found.zone})" if found.at else "nightly reports are off")
     if found.why_none:
         screen.warn(f"the last night has none: {found.why_none}")
+    return 0
+
+
+async def _download(target: Target, path: str, output: Path | None) -> int:
+    async with RestClient(target) as client:
+        content = await client.download(path)
+    if output is None:
+        sys.stdout.buffer.write(content)
+        sys.stdout.buffer.flush()
+        return 0
+    aside = output.with_name(f"{output.name}.part")
+    try:
+        aside.write_bytes(content)
+        aside.replace(output)
+    except OSError as exc:
+        screen.warn(f"{output} cannot be written: {exc.strerror}")
+        return FAILED
+    screen.notice(f"{output}: {len(content):,} bytes")
+    return 0
+
+
+async def _recipients(target: Target, order: bytes | None) -> int:
+    async with RestClient(target) as client:
+        method = "GET" if order is None else "PUT"
+        found = await client.call(method, "reports/recipients", Recipients, content=order)
+    for address in found.emails:
+        typer.echo(address)
+    if found.are_owners:
+        screen.notice("these are the owners of the tenant")
+    if not found.is_mail_on:
+        screen.warn("this service sends no e-mail: MQ_EMAIL_URL is not set")
     return 0

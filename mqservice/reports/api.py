@@ -5,6 +5,7 @@ GET  /v1/ns/{ns}/reports/daily.html           a day as one page that needs nothi
 GET  /v1/ns/{ns}/reports/{name}, {name}.csv   rows of a range of days
 POST /v1/ns/{ns}/reports:run                  make the reports of a range of days
 GET  /v1/ns/{ns}/reports/runs, runs/{run}
+GET, PUT /v1/ns/{ns}/reports/recipients       who gets the summary of each night
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ from mqservice.accounts.scopes import Scope
 from mqservice.lib.problem import Problem
 from mqservice.reports.catalogue import REPORTS
 from mqservice.reports.limits import DATE_MAX, DATE_MIN, PAGE_MAX
-from mqservice.reports.models import RunState
+from mqservice.reports.mails import recipients_of
+from mqservice.reports.models import ReportRecipients, RunState
 from mqservice.reports.page import daily_page
 from mqservice.reports.queries import (
     csv_lines,
@@ -38,6 +40,8 @@ from mqservice.reports.queries import (
 )
 from mqservice.reports.schemas import (
     DayOut,
+    RecipientsIn,
+    RecipientsOut,
     ReportDaysOut,
     ReportListOut,
     ReportOut,
@@ -45,7 +49,7 @@ from mqservice.reports.schemas import (
     RunListOut,
     RunOut,
 )
-from mqservice.reports.services import check_range, order_run
+from mqservice.reports.services import check_range, order_run, set_recipients
 
 router = Router(tags=["reports"])
 
@@ -116,6 +120,22 @@ def read_run(request: AuthedRequest, ns: str, run_id: str) -> RunOut:
     return RunOut.of(get_run(get_namespace(request.auth, ns), run_id))
 
 
+@router.get("/ns/{ns}/reports/recipients", response=RecipientsOut)
+def read_recipients(request: AuthedRequest, ns: str) -> RecipientsOut:
+    """Who gets the summary of each night. Three queries."""
+    namespace = get_namespace(request.auth, ns)
+    request.auth.require(Scope.MANAGE)
+    return _recipients(namespace, recipients_of(namespace))
+
+
+@router.put("/ns/{ns}/reports/recipients", response=RecipientsOut)
+def put_recipients(request: AuthedRequest, ns: str, wanted: RecipientsIn) -> RecipientsOut:
+    """Say who gets the summary of each night: addresses, nobody, or again the owners."""
+    namespace = get_namespace(request.auth, ns)
+    request.auth.require(Scope.MANAGE)
+    return _recipients(namespace, set_recipients(request.auth, namespace, wanted.emails))
+
+
 @router.get("/ns/{ns}/reports/daily.html")
 def read_page(request: AuthedRequest, ns: str, date: OneDate = None) -> HttpResponse:
     """A day as a page; the newest one that there is. Three queries."""
@@ -162,6 +182,14 @@ def read_report(
     first, end = _range(namespace, from_date, to_date)
     parts = parts_of(namespace, [report.name], first, end)
     return ReportDaysOut(report=report.name, days=[DayOut.of(part) for part in parts])
+
+
+def _recipients(namespace: Namespace, emails: list[str]) -> RecipientsOut:
+    return RecipientsOut(
+        emails=emails,
+        are_owners=not ReportRecipients.objects.filter(namespace=namespace).exists(),
+        is_mail_on=bool(settings.MQ_EMAIL_URL),
+    )
 
 
 def _range(

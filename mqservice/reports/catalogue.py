@@ -68,7 +68,7 @@ REPORTS: Final = {
         _report(
             "delivery_latency_daily",
             "From born to settled, by group",
-            f"group topic outcome message_count {_STAGES}",
+            f"group topic outcome message_count uncertain_ms_max {_STAGES}",
         ),
     )
 }

@@ -6,6 +6,11 @@
 
 Only one run is running at a time: a unique index says so, whatever the workers believe. ``claim``
 is the worker's proof that the row is still its own, ``claimed_until_ms`` how long without a sign.
+
+    a night done ──▶ ReportMail pending ── claimed ──▶ sending ──▶ sent
+                        ▲                                ├── refused for good ─▶ failed
+                        └── not taken: later, 5 times ───┤
+                                                         └── its worker died ──▶ unknown
 """
 
 from __future__ import annotations
@@ -14,9 +19,11 @@ import enum
 import secrets
 from typing import Final
 
+from django.contrib.postgres.fields import ArrayField
 from django.db import models
 
 from mqservice.accounts.models import Namespace
+from mqservice.reports.limits import EMAIL_CHARS_MAX, RECIPIENTS_MAX
 
 ID_PREFIX: Final = "run_"
 ID_RANDOM_BYTES: Final = 12
@@ -139,3 +146,61 @@ class ReportPart(models.Model):
 
     def __str__(self) -> str:
         return f"{self.report} of {self.date}"
+
+
+class ReportRecipients(models.Model):
+    """Who gets the summary of a namespace's night; without a row it is the owners of its tenant."""
+
+    namespace = models.OneToOneField(
+        Namespace, on_delete=models.CASCADE, primary_key=True, related_name="+"
+    )
+    emails = ArrayField(models.CharField(max_length=EMAIL_CHARS_MAX), size=RECIPIENTS_MAX)
+
+    def __str__(self) -> str:
+        return f"{len(self.emails)} of {self.namespace_id}"
+
+
+class MailState(enum.StrEnum):
+    """See the module's docstring. UNKNOWN: it may have arrived, so it is not sent again."""
+
+    PENDING = "pending"
+    SENDING = "sending"
+    SENT = "sent"
+    FAILED = "failed"
+    UNKNOWN = "unknown"
+
+
+class ReportMail(models.Model):
+    """The summary of a night for one address: one row, hence one mail, however often it is made.
+
+    ``due_ms``: when it is to be sent; while it is sent, until when its worker may take.
+    """
+
+    namespace = models.ForeignKey(Namespace, on_delete=models.CASCADE, related_name="+")
+    date = models.DateField()
+    address = models.CharField(max_length=EMAIL_CHARS_MAX)
+    state = models.CharField(
+        max_length=16,
+        choices=[(state.value, state.value) for state in MailState],
+        default=MailState.PENDING.value,
+    )
+    attempt_count = models.PositiveSmallIntegerField(default=0)
+    due_ms = models.BigIntegerField()
+    error = models.CharField(max_length=ERROR_CHARS_MAX, blank=True)
+
+    class Meta:
+        constraints = (
+            models.UniqueConstraint(
+                fields=["namespace", "date", "address"], name="report_mail_once"
+            ),
+        )
+        indexes = (
+            models.Index(
+                fields=["due_ms"],
+                name="report_mail_due",
+                condition=models.Q(state__in=[MailState.PENDING.value, MailState.SENDING.value]),
+            ),
+        )
+
+    def __str__(self) -> str:
+        return f"{self.date} for {self.address}: {self.state}"

@@ -49,7 +49,7 @@ def load_rows(path: Path, run: ReportRun, outcome: Outcome, now_ms: int) -> int:
     incomplete = {dt.date.fromisoformat(text) for text in outcome.incomplete_days}
     parts: list[ReportPart] = []
     row_count = 0
-    for (report, date, tenant), lines in groupby(_lines(path), key=_part_of):
+    for (report, date, tenant), lines in groupby(read_lines(path), key=_part_of):
         found = list(lines)
         namespace_id = namespaces.find(tenant, date)
         if namespace_id is None:
@@ -97,7 +97,7 @@ class _Namespaces:
         return found[0]
 
 
-def _lines(path: Path) -> Iterator[Line]:
+def read_lines(path: Path) -> Iterator[Line]:
     decoder = msgspec.json.Decoder(Line)
     with path.open("rb") as file:
         for line in file:

@@ -1,6 +1,6 @@
 """One run from its claim to its rows: snapshot, export, Spark, load.
 
-    claim ──▶ lag samples ──▶ snapshot of the log ──▶ Spark ──▶ still held? ──▶ rows loaded ──▶ done
+    claim ──▶ lag, settles ──▶ snapshot of the log ──▶ Spark ──▶ still held? ──▶ rows ──▶ done
 
 Whatever fails leaves the results of before. The snapshot keeps retention from the log meanwhile; if
 the disk took it away, files may be missing from what was read, and the run is repeated.
@@ -22,10 +22,12 @@ from mqservice.lib.clock import Clock
 from mqservice.lib.durations import MINUTE_MS, SECOND_MS
 from mqservice.reports.exports import write_lag_samples
 from mqservice.reports.limits import RENEW_MS
+from mqservice.reports.mails import note_mails
 from mqservice.reports.models import ReportRun
 from mqservice.reports.nights import Plan
 from mqservice.reports.results import load_rows
 from mqservice.reports.runs import claim, fail, finish, renew
+from mqservice.reports.settles import are_marks_kept, write_settles
 from mqservice.reports.spark import Failure, Outcome, Progress, RunFailed, Unwanted, run_spark
 from mqservice.store import SnapshotRelease, SnapshotRequest, StoreError, blocking_client
 
@@ -62,9 +64,11 @@ def _make(run: ReportRun, clock: Clock) -> None:
     with tempfile.TemporaryDirectory(prefix="report-", dir=settings.MQ_DATA_DIR) as directory:
         work = Path(directory)
         plan = Plan(dt.time(), run.zone)
-        write_lag_samples(
-            work / "lag.csv", plan.day_start_ms(run.from_date), plan.day_start_ms(run.to_date)
-        )
+        from_ms, to_ms = plan.day_start_ms(run.from_date), plan.day_start_ms(run.to_date)
+        write_lag_samples(work / "lag.csv", from_ms, to_ms)
+        # Without marks the report of before stays, which had them.
+        if are_marks_kept(from_ms, clock.now_ms()):
+            write_settles(work / "settles.csv", from_ms, to_ms)
         heart = _Heart(run, clock)
         with _snapshot() as end_offset:
             outcome = run_spark(
@@ -86,6 +90,7 @@ def _load(run: ReportRun, path: Path, outcome: Outcome, now_ms: int) -> None:
         row_count = load_rows(path, run, outcome, now_ms)
         if not finish(run, outcome, row_count):
             raise Unwanted
+        note_mails(run, now_ms)
 
 
 def _arguments(run: ReportRun, work: Path, end_offset: int) -> list[str]:
@@ -96,6 +101,8 @@ def _arguments(run: ReportRun, work: Path, end_offset: int) -> list[str]:
         "--lag-samples", str(work / "lag.csv"), "--rows", str(work / "rows.jsonl"), "--progress",
         "--master", settings.MQ_REPORTS_MASTER, "--driver-memory", settings.MQ_REPORTS_MEMORY,
     ]  # fmt: skip
+    if (work / "settles.csv").exists():
+        given += ["--settles", str(work / "settles.csv")]
     for setting in settings.MQ_REPORTS_CONF:
         given += ["--conf", setting]
     return given

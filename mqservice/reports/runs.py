@@ -156,8 +156,10 @@ def fail(run: ReportRun, failure: Failure, said: str, now_ms: int) -> None:
 
 
 def drop_old_runs() -> None:
-    """Forget the oldest of too many that have ended."""
-    ended = ReportRun.objects.exclude(state__in=ACTIVE_STATES).order_by("-pk")
+    """Forget the oldest of too many that have ended; not those of a day, which are counted."""
+    yesterday = timezone.now() - _DAY
+    ended = ReportRun.objects.exclude(state__in=ACTIVE_STATES).filter(created_at__lt=yesterday)
+    ended = ended.order_by("-pk")
     old = list(ended.values_list("pk", flat=True)[KEPT_RUNS_MAX : KEPT_RUNS_MAX + 1_000])
     ReportRun.objects.filter(pk__in=old).delete()
 

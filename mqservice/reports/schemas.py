@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import datetime as dt
-from typing import Any
+from typing import Annotated, Any
 
 from ninja import Schema
 from pydantic import ConfigDict, Field
 
 from mqservice.lib.wire import moment
-from mqservice.reports.limits import DATE_MAX, DATE_MIN
+from mqservice.reports.limits import DATE_MAX, DATE_MIN, EMAIL_CHARS_MAX, RECIPIENTS_MAX
 from mqservice.reports.models import ReportPart, ReportRun
 from mqservice.reports.spark import Failure
 
@@ -24,6 +24,24 @@ class RunIn(Schema):
 
     from_date: dt.date = Field(alias="from", ge=DATE_MIN, le=DATE_MAX)
     to_date: dt.date = Field(alias="to", ge=DATE_MIN, le=DATE_MAX)
+
+
+class RecipientsIn(Schema):
+    """``emails``: who gets the summary of each night; [] nobody, null the owners."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    emails: list[Annotated[str, Field(max_length=EMAIL_CHARS_MAX)]] | None = Field(
+        max_length=RECIPIENTS_MAX
+    )
+
+
+class RecipientsOut(Schema):
+    """``is_mail_on``: whether this service sends mails at all (``MQ_EMAIL_URL``)."""
+
+    emails: list[str]
+    are_owners: bool
+    is_mail_on: bool
 
 
 class RunOut(Schema):

@@ -4,7 +4,7 @@
          └── every second: still_wanted()? no, or out of time: SIGTERM, then SIGKILL, to all of it
 
 Java never lives inside a worker. The process dies with its worker, and Java when nobody holds the
-other end of its standard input. It gets none of the service's secrets.
+other end of its standard input. It gets none of the service's secrets, and less of a busy CPU.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ _PR_SET_PDEATHSIG: Final = 1
 _LIBC: Final = ctypes.CDLL(None, use_errno=True)
 _SECRET: Final = ("MQ_", "DATABASE_URL", "VALKEY_URL", "DJANGO_")
 _POLL_S: Final = 1.0
+NICENESS: Final = 10
 _READ_BYTES: Final = 64 * 1024
 
 
@@ -184,7 +185,8 @@ def _signal(session: int, number: signal.Signals) -> None:
 
 
 def _die_with(parent: int) -> None:
-    """Runs between fork and exec."""
+    """Runs between fork and exec. Whatever Spark takes, messages go first."""
+    os.nice(NICENESS)
     if _LIBC.prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0) != 0 or os.getppid() != parent:
         os._exit(126)
 

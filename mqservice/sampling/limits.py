@@ -21,6 +21,11 @@ RESOLUTIONS_MS: Final = (SAMPLE_MS, MINUTE_MS, HOUR_MS)
 KEPT_MS: Final = {SAMPLE_MS: HOUR_MS, MINUTE_MS: DAY_MS, HOUR_MS: 90 * DAY_MS}
 # A sample of a moment is written that late at most; what is younger is not rolled up yet.
 LATE_MS: Final = 20 * SECOND_MS
+# Marks of what was delivered and settled, for the night: as often as groups are sampled, while a
+# day has no more rows than this; with more groups at work they lie further apart.
+MARK_ROWS_DAY_MAX: Final = 600_000  # about 100 MB with topics of 16 queues
+MARKS_KEPT_MS: Final = 3 * DAY_MS
+
 # In one round; with more of them the newest are not sampled.
 SAMPLED_GROUPS_MAX: Final = 2_000
 SAMPLED_TOPICS_MAX: Final = 5_000

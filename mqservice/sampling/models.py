@@ -2,6 +2,7 @@
 
     OffsetFeedPlace ── up to where the engine's changes were taken over
     ConsumerOffset ─── where each group stands now ──▶ ConsumerOffsetStep: where it stood
+    MarkRound, ProgressMark ── what was delivered and settled by when, for reports
     GroupSample, TopicSample, StoreSample ── one row for each thing, resolution and moment
 
 Times are epoch ms, and ``at_ms`` is the beginning of what a row tells of. A column that ends in
@@ -85,6 +86,41 @@ class ConsumerOffsetStep(models.Model):
 
     def __str__(self) -> str:
         return f"{self.group_name} at {self.consumer_offset} of {self.topic}/{self.queue_id}"
+
+
+class MarkRound(models.Model):
+    """When marks were last made: what moved since then stands in the next ones."""
+
+    broker = models.CharField(max_length=64, unique=True)
+    at_ms = models.BigIntegerField()
+
+    def __str__(self) -> str:
+        return f"{self.broker} at {self.at_ms}"
+
+
+class ProgressMark(models.Model):
+    """How far a group was on all queues of a topic; only where it had moved since the mark before.
+
+    It moved after ``after_ms`` and not after ``at_ms``. ``places``: see ``marks.Place``.
+    """
+
+    namespace = models.ForeignKey(Namespace, on_delete=models.CASCADE, related_name="+")
+    group_name = models.CharField(max_length=GROUP_CHARS_MAX)
+    topic = models.CharField(max_length=NAME_CHARS_MAX)
+    after_ms = models.BigIntegerField()
+    at_ms = models.BigIntegerField()
+    places = models.BinaryField()
+
+    class Meta:
+        constraints = (
+            models.UniqueConstraint(
+                fields=["namespace", "group_name", "topic", "at_ms"], name="progress_mark_unique"
+            ),
+        )
+        indexes = (models.Index(fields=["at_ms"], name="progress_mark_at"),)
+
+    def __str__(self) -> str:
+        return f"{self.group_name} on {self.topic} at {self.at_ms}"
 
 
 class Sample(models.Model):

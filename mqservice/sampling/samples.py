@@ -1,6 +1,7 @@
 """Measures groups, topics and the store once, and writes what it found: the finest samples.
 
     rows of groups and topics ── names ──▶ engine, a call each ──▶ [take_samples] ──▶ sample rows
+                                                                            └──▶ marks
 
 One round for each moment that is a multiple of ``SAMPLE_MS``: a second one for the same moment
 writes nothing. What the engine does not know of a thing is NULL.
@@ -15,8 +16,10 @@ from typing import Final
 from mqservice.groups.models import ConsumerGroup
 from mqservice.groups.queries import lag
 from mqservice.sampling.limits import SAMPLE_MS, SAMPLED_GROUPS_MAX, SAMPLED_TOPICS_MAX
+from mqservice.sampling.marks import Standing, keep_marks
 from mqservice.sampling.models import GroupSample, StoreSample, TopicSample
 from mqservice.store import (
+    Dispatch,
     GroupNotFound,
     GroupQueueStats,
     GroupRef,
@@ -43,14 +46,22 @@ def take_samples(client: StoreClient, now_ms: int) -> int:
     at_ms = now_ms - now_ms % SAMPLE_MS
     observed = client.observe()
     groups = _sampled_groups()
-    group_rows = [
-        row for group in groups for row in _group_samples(client, group, observed, at_ms, now_ms)
-    ]
+    group_rows: list[GroupSample] = []
+    standings: list[Standing] = []
+    for group in groups:
+        try:
+            stats = client.group_stats(GroupRef(group=group.engine_name)).queues
+        except GroupNotFound:
+            continue  # deleted since, or its deletion was cut off
+        group_rows += _group_samples(client, group, stats, observed, at_ms, now_ms)
+        if group.dispatch != Dispatch.BROADCAST:  # its clients are each somewhere else
+            standings.append(Standing(group.namespace_id, group.name, stats))
     topics = _sampled_topics()
     topic_rows = [row for topic in topics for row in _topic_samples(client, topic, at_ms)]
     GroupSample.objects.bulk_create(group_rows, ignore_conflicts=True, batch_size=1_000)
     TopicSample.objects.bulk_create(topic_rows, ignore_conflicts=True, batch_size=1_000)
     StoreSample.objects.bulk_create([_store_sample(observed, at_ms)], ignore_conflicts=True)
+    keep_marks(observed.broker, standings, now_ms)
     if observed.disk_state != DISK_STATES[0]:
         log.warning(
             "The disk of the store is filling up",
@@ -87,13 +98,14 @@ def _warn_beyond(things: str, count: int, count_max: int) -> None:
 
 
 def _group_samples(
-    client: StoreClient, group: ConsumerGroup, observed: ObserveReply, at_ms: int, now_ms: int
+    client: StoreClient,
+    group: ConsumerGroup,
+    stats: list[GroupQueueStats],
+    observed: ObserveReply,
+    at_ms: int,
+    now_ms: int,
 ) -> Iterable[GroupSample]:
     name = group.engine_name
-    try:
-        stats = client.group_stats(GroupRef(group=name)).queues
-    except GroupNotFound:
-        return  # deleted since, or its deletion was cut off
     queues = [queue for queue in stats if not queue.retry_of]  # as ``lag`` over REST counts
     by_topic: dict[str, list[GroupQueueStats]] = {}
     for queue in queues:

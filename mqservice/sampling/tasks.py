@@ -6,6 +6,7 @@ import logging
 
 from mqservice.celery import app
 from mqservice.lib.clock import SystemClock
+from mqservice.sampling.marks import clean_marks
 from mqservice.sampling.offsets import clean_offsets, keep_step, persist_offsets
 from mqservice.sampling.rollup import clean_samples, roll_up
 from mqservice.sampling.samples import take_samples
@@ -64,3 +65,4 @@ def clean_up() -> None:
     now_ms = SystemClock().now_ms()
     clean_samples(now_ms)
     clean_offsets(now_ms)
+    clean_marks(now_ms)

@@ -77,7 +77,8 @@ class GroupQueueStats(Wire, frozen=True, kw_only=True):
     """Progress of a group on one queue. lag = max_offset - consumer_offset.
 
     ``ready_count``: neither settled nor in flight. ``oldest_stored_ms``: store time of the first
-    message that is not settled; None when there is none, or it cannot be read. ``retry_of``: empty,
+    message that is not settled; None when there is none, or it cannot be read. ``reset_count``:
+    where it changes, the consumer offset was set, not reached. ``retry_of``: empty,
     or the topic whose failed messages wait in this queue; then ``scheduled_count`` are still in the
     schedule on their way here, None when nobody knows.
     """
@@ -92,6 +93,7 @@ class GroupQueueStats(Wire, frozen=True, kw_only=True):
     oldest_stored_ms: int | None = None
     retry_of: str = ""
     scheduled_count: int | None = None
+    reset_count: int = 0
 
 
 class GroupStats(Wire, frozen=True, kw_only=True):

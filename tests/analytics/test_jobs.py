@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import datetime as dt
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 DAY = dt.date(2026, 1, 5)
 START_MS = at("2026-01-05T00:00+00:00")
 SCOPE = Scope(DAY, dt.date(2026, 1, 7))
+RETRY = "%RETRY%acme%billing"
 Rows = list[dict[str, Any]]  # Any: values of columns
 
 
@@ -98,28 +100,85 @@ def test_lag_that_was_never_known_is_null(spark: SparkSession) -> None:
     assert row.over_threshold_ms == 0
 
 
+def span(what: str, first: int, end: int, after_s: float, before_s: float, **more: Any) -> Any:
+    """Any: values of columns."""
+    return {
+        "tenant": "acme", "group": "billing", "topic": "orders", "queue_id": 0, "what": what,
+        "from_offset": first, "to_offset": end, "after_ms": START_MS + round(after_s * 1_000),
+        "before_ms": START_MS + round(before_s * 1_000), **more,
+    }  # fmt: skip
+
+
 def test_latency_is_of_messages_that_were_settled_in_the_range(spark: SparkSession) -> None:
-    settles = [
-        {
-            "tenant": "acme", "group": "billing", "topic": "orders", "queue_id": 0,
-            "queue_offset": offset, "first_delivered_ms": START_MS + 100 * offset,
-            "settled_ms": START_MS + 100 * offset + 7, "outcome": "acked",
-        }
-        for offset in range(1, 5)
-    ]  # fmt: skip
-    late = {**settles[0], "queue_offset": 1, "settled_ms": START_MS + 3 * DAY_MS}
-    unknown = {**settles[0], "queue_offset": 999}
-    # The last producer's clock is ahead: born after it was stored.
+    # Four are settled within ten seconds, one each 2.5 s; the last producer's clock is ahead.
     messages = [stored(1), stored(2), stored(3), stored(4, born_ms=START_MS + 50)]
-    found = frames(spark, messages=messages, settles=[*settles, late, unknown])
+    # Stored within its span, so that it cannot have been settled when its turn came.
+    messages.append(stored(5, START_MS + 19_000))
+    # The group has not come that far; nobody's; and one that was settled days later.
+    messages += [stored(7), stored(1, queue_id=1), stored(6)]
+    settles = [
+        span("delivered", 0, 5, 0, 10),
+        span("settled", 1, 5, 10, 20),
+        span("settled", 5, 6, 10, 20),
+        span("settled", 6, 7, 3 * 86_400, 3 * 86_400 + 10),
+        # Another group is as fast as can be; it had nothing before.
+        span("settled", 1, 5, 0, 0.1, group="audit"),
+    ]
 
-    (row,) = delivery_latency_daily.transform(found, SCOPE).collect()
+    rows = delivery_latency_daily.transform(frames(spark, messages, settles=settles), SCOPE)
 
-    assert (row.date, row.group, row.outcome, row.message_count) == (DAY, "billing", "acked", 4)
+    found = {row.group: row for row in rows.collect()}
+    assert set(found) == {"billing", "audit"}
+    row = found["billing"]
+    assert (row.date, row.outcome, row.message_count) == (DAY, "settled", 5)
+    assert row.uncertain_ms_max == 10_000
     assert (row.store_ms_p50, row.store_ms_max) == (5, 5)
-    assert (row.wait_ms_p50, row.wait_ms_p99, row.wait_ms_max) == (200, 400, 400)
-    assert (row.settle_ms_p50, row.settle_ms_max) == (7, 7)
-    assert row.total_ms_max == 357
+    # Offsets 1 to 4 of 0 to 5 were delivered after 4, 6, 8 and 10 s; of 5 nobody knows.
+    assert (row.wait_ms_p50, row.wait_ms_max) == (6_000, 10_000)
+    # Settled after 12.5, 15, 17.5 and 20 s.
+    assert (row.settle_ms_p50, row.settle_ms_max) == (9_000, 10_000)
+    assert (row.total_ms_p50, row.total_ms_max) == (15_005, 20_000 - 50)
+    fast = found["audit"]
+    assert (fast.message_count, fast.uncertain_ms_max, fast.total_ms_max) == (4, 100, 80)
+    assert (fast.wait_ms_p50, fast.settle_ms_max) == (None, None)
+
+
+def test_latency_of_what_failed_is_told_where_it_ended(spark: SparkSession) -> None:
+    def moved(kind: str, offset: int, settles: int, at_s: int, log_topic: str, **more: Any) -> Any:
+        return stored(
+            offset, START_MS + 1_000 * at_s, kind=kind, group="billing", is_produced=False,
+            born_ms=START_MS - 5, log_topic=log_topic, origin_message_id=f"M{settles % 10}",
+            settles_queue_id=0, settles_queue_offset=settles % 10,
+            settles_log_topic="acme%orders" if settles < 10 else RETRY, **more,
+        )  # fmt: skip
+
+    # 1 is acked at once, 2 at its second delivery, 3 is given up; all of them pass in their topic.
+    messages = [stored(number, message_id=f"M{number}") for number in (1, 2, 3)]
+    first = START_MS + 1_000
+    messages += [
+        moved(Kind.SCHEDULED, 70, 2, 2, "SCHEDULE_TOPIC_XXXX", first_delivered_ms=first),
+        moved(Kind.DEAD_LETTER, 0, 3, 4, "%DLQ%acme%billing", first_delivered_ms=first),
+    ]
+    retry = moved(Kind.RETRY, 0, 2, 30, RETRY, first_delivered_ms=first)
+    messages.append({**retry, "settles_log_topic": "SCHEDULE_TOPIC_XXXX"})
+    settles = [
+        span("settled", 0, 4, 0, 8),
+        span("settled", 0, 1, 30, 40, topic="%RETRY%billing"),
+        # Another group's retries are none of ours.
+        span("settled", 0, 1, 50, 60, topic="%RETRY%audit", group="audit"),
+    ]
+
+    rows = delivery_latency_daily.transform(frames(spark, messages, settles=settles), SCOPE)
+
+    found = {row.outcome: row for row in rows.collect()}
+    assert set(found) == {"settled", "dead_lettered"}
+    dead, settled = found["dead_lettered"], found["settled"]
+    assert (dead.message_count, dead.uncertain_ms_max) == (1, 0)
+    assert (dead.wait_ms_max, dead.settle_ms_max, dead.total_ms_max) == (1_000, 3_000, 4_005)
+    assert (settled.message_count, settled.uncertain_ms_max) == (2, 10_000)
+    assert (settled.total_ms_p50, settled.total_ms_max) == (4_005, 40_005)
+    assert (settled.wait_ms_max, settled.settle_ms_max) == (1_000, 39_000)
+    assert settled.store_ms_max == 5
 
 
 def test_skew_names_the_frequent_keys_and_the_fullest_queue(spark: SparkSession) -> None:
@@ -152,6 +211,23 @@ def test_growth_compares_each_day_with_the_one_before(spark: SparkSession) -> No
     assert (found["orders", 6].stored_bytes_before, found["orders", 6].growth_ratio) == (200, 0.5)
     assert (found["late", 5].record_count, found["late", 6].record_count) == (0, 1)
     assert found["late", 6].growth_ratio is None
+
+
+def test_growth_of_the_first_day_is_told_by_the_report_of_the_day_before(
+    spark: SparkSession,
+) -> None:
+    days = {day: [stored(0, START_MS + day * DAY_MS, topic=f"t{day}")] for day in (0, 1)}
+    both = stored(1, topic="both"), stored(2, START_MS + DAY_MS, topic="both", record_bytes=300)
+    nights = [Scope(DAY + dt.timedelta(days=day), DAY + dt.timedelta(days=day + 1)) for day in days]
+    first = storage_growth_daily.transform(frames(spark, days[0] + [both[0]]), nights[0])
+    second = dataclasses.replace(frames(spark, days[1] + [both[1]]), growth_before=first)
+
+    rows = storage_growth_daily.transform(second, nights[1]).collect()
+
+    found = {row.topic: (row.stored_bytes, row.stored_bytes_before) for row in rows}
+    assert found == {"t0": (0, 100), "t1": (100, 0), "both": (300, 100)}
+    assert {row.date for row in rows} == {nights[1].from_date}
+    assert {row.topic: row.growth_ratio for row in rows} == {"t0": 0, "t1": None, "both": 3}
 
 
 def test_a_reason_is_new_once_and_letters_tell_age_keys_and_redrives(spark: SparkSession) -> None:

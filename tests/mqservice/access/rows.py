@@ -159,6 +159,8 @@ CONTROL_ROWS: list[Row] = [
     _ns("GET", f"/reports/{_REPORT}.csv"),
     _ns("GET", "/reports/daily.html", done=(404,)),  # nobody has any yet
     _ns("POST", "/reports:run", Need.MANAGE_ALL, done=(202,), body=_DAYS),
+    _ns("GET", "/reports/recipients", Need.MANAGE_ALL),
+    _ns("PUT", "/reports/recipients", Need.MANAGE_ALL, body={"emails": []}),
     _ns("GET", "/reports/runs"),
     _ns("GET", "/reports/runs/{run}"),
     _account("GET", "/keys", Need.ADMIN),

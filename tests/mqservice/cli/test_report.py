@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -65,3 +67,51 @@ async def test_list_says_what_there_is_and_why_the_last_night_has_none() -> None
         assert ended.code == 0
         assert "dlq_daily" in ended.out.decode()
         assert "the last night has none: no java" in ended.err
+
+
+async def test_a_report_is_downloaded_as_it_is(tmp_path: Path) -> None:
+    async with service_double() as double:
+        double.answers += [Answer(200, "a,b"), Answer(200, "<p>"), Answer(200, "x")]
+        ended = await mqservice("report", "download", "dlq_daily", *DAYS, double=double)
+        assert (ended.code, ended.out) == (0, b'"a,b"')
+        file = tmp_path / "day.html"
+        day = ("page", "--from", "2026-01-05", "--output", str(file))
+        assert (await mqservice("report", "download", *day, double=double)).code == 0
+        assert file.read_text() == '"<p>"'
+        nowhere = ("usage_daily", "-o", str(tmp_path / "none" / "x.csv"))
+        ended = await mqservice("report", "download", *nowhere, double=double)
+        assert ended.code == 1
+        assert "cannot be written" in ended.err
+        assert [(each.path, each.query) for each in double.requests] == [
+            ("/v1/ns/-/reports/dlq_daily.csv", "from=2026-01-05&to=2026-01-07"),
+            ("/v1/ns/-/reports/daily.html", "date=2026-01-05"),
+            ("/v1/ns/-/reports/usage_daily.csv", ""),
+        ]
+        assert (await mqservice("report", "download", "page", *DAYS, double=double)).code == 2
+        assert os.listdir(tmp_path) == [file.name]
+
+
+async def test_a_download_that_is_refused_leaves_no_file(tmp_path: Path) -> None:
+    async with service_double() as double:
+        double.answers.append(problem(404, "REPORT_NOT_FOUND", detail="there is no report x"))
+        file = tmp_path / "x.csv"
+        ended = await mqservice("report", "download", "x", "-o", str(file), double=double)
+        assert ended.code != 0
+        assert "there is no report x" in ended.err
+        assert not file.exists()
+
+
+async def test_recipients_are_shown_named_and_given_back() -> None:
+    async with service_double() as double:
+        found = {"emails": ["a@x.example"], "are_owners": True, "is_mail_on": False}
+        double.answers += [Answer(200, found)] * 4
+        shown = await mqservice("report", "recipients", double=double)
+        assert (shown.code, shown.out.decode()) == (0, "a@x.example\n")
+        assert "owners" in shown.err
+        assert "MQ_EMAIL_URL" in shown.err
+        for arguments in (("a@x.example", "b@x.example"), ("--owners",), ("--nobody",)):
+            assert (await mqservice("report", "recipients", *arguments, double=double)).code == 0
+        orders = [msgspec.json.decode(each.body)["emails"] for each in double.requests[1:]]
+        assert orders == [["a@x.example", "b@x.example"], None, []]
+        both = await mqservice("report", "recipients", "--owners", "--nobody", double=double)
+        assert both.code == 2

@@ -7,18 +7,23 @@ import datetime as dt
 import io
 from collections.abc import Callable
 from typing import Any
+from unittest import mock
 
 import pytest
 from django.test import Client
+from django.utils import timezone
 from pytest_django import Settings
 
 from mqservice.accounts.models import AuditEntry, Namespace
+from mqservice.reports.limits import WAITING_RUNS_MAX
 from mqservice.reports.models import ReportPart, ReportRun, RunState, Trigger
+from mqservice.reports.runs import drop_old_runs
 from tests.mqservice.reports.conftest import DATE, DAY, MakeRun
 from tests.people import People
 
 Api = Callable[[str], Client]
 ROOT = "/v1/ns/acme/reports"
+JSON = "application/json"
 
 
 @pytest.fixture
@@ -165,11 +170,51 @@ def test_a_run_by_hand_is_noted_audited_and_one_at_a_time(
     assert (again["code"], again["retryable"]) == ("QUOTA_EXCEEDED", True)
 
 
+def test_runs_by_hand_are_so_many_a_day_for_a_tenant_and_so_many_in_all(
+    acme: Client, people: People, api: Api, settings: Settings, make_run: MakeRun
+) -> None:
+    settings.MQ_REPORTS_BY_HAND_MAX = 2
+    order = {"from": "2026-01-05", "to": "2026-01-12"}
+
+    def ordered(client: Client, name: str = "acme") -> Any:  # Any: an answer of the test client
+        return client.post(f"/v1/ns/{name}/reports:run", data=order, content_type=JSON)
+
+    for _ in range(2):
+        assert ordered(acme).status_code == 202
+        ReportRun.objects.update(state=RunState.FAILED.value)
+    refusal = ordered(acme)
+    problem = refusal.json()
+    assert (refusal.status_code, problem["code"]) == (403, "QUOTA_EXCEEDED")
+    assert "2 runs within 24 hours" in problem["detail"]
+    assert 23 * 3_600_000 < problem["retry_after_ms"] <= 24 * 3_600_000
+    rival = api(people.rival_key)  # whom others' orders do not concern
+    assert ordered(rival, "rival").status_code == 202
+    ReportRun.objects.update(created_at=timezone.now() - DAY, state=RunState.DONE.value)
+    assert ordered(acme).status_code == 202
+    ReportRun.objects.update(state=RunState.DONE.value)
+    for _ in range(WAITING_RUNS_MAX):
+        make_run(trigger=Trigger.BY_HAND.value, namespace=people.acme)
+    assert f"{WAITING_RUNS_MAX} runs" in ordered(rival, "rival").json()["detail"]
+    settings.MQ_REPORTS_BY_HAND_MAX = 0
+    ReportRun.objects.all().delete()
+    assert "switched" in ordered(rival, "rival").json()["detail"]
+    assert not ReportRun.objects.exists()
+
+
+def test_runs_of_a_day_are_not_forgotten_while_they_count(make_run: MakeRun) -> None:
+    old, new = make_run(), make_run(DATE + DAY)
+    ReportRun.objects.update(state=RunState.DONE.value)
+    ReportRun.objects.filter(pk=old.pk).update(created_at=timezone.now() - 2 * DAY)
+    with mock.patch("mqservice.reports.runs.KEPT_RUNS_MAX", 0):
+        drop_old_runs()
+    assert ReportRun.objects.get() == new
+
+
 @pytest.mark.parametrize(
     ("order", "pointer"),
     [
         ({"from": "2026-01-05", "to": "2026-01-05"}, "/to"),
-        ({"from": "2026-01-05", "to": "2026-03-05"}, "/from"),
+        ({"from": "2026-01-05", "to": "2026-01-13"}, "/from"),
         ({"from": "2150-01-05", "to": "2150-01-06"}, "/from"),
         ({"from": "9999-12-31", "to": "9999-12-31"}, "/from"),
         ({"from": "yesterday", "to": "2026-01-06"}, "/from"),

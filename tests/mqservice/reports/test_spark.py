@@ -10,7 +10,15 @@ from pathlib import Path
 import pytest
 
 from mqservice.lib.clock import SystemClock
-from mqservice.reports.spark import Failure, Outcome, Progress, RunFailed, Unwanted, run_spark
+from mqservice.reports.spark import (
+    NICENESS,
+    Failure,
+    Outcome,
+    Progress,
+    RunFailed,
+    Unwanted,
+    run_spark,
+)
 from tests.clock import ManualClock
 from tests.mqservice.delivery.waiting import wait_until
 
@@ -109,6 +117,12 @@ def test_what_it_leaves_behind_when_it_ends_by_itself_is_ended(tmp_path: Path) -
     run(code + f"print('''{DONE}''')", str(tmp_path / "pid"))
     child = int((tmp_path / "pid").read_text())
     wait_until(lambda: is_gone(child), 10)
+
+
+def test_messages_go_first_on_a_busy_machine() -> None:
+    more = os.getpriority(os.PRIO_PROCESS, 0) + NICENESS
+    code = f"import os; assert os.nice(0) == min(19, {more}), os.nice(0)\nprint('''{DONE}''')"
+    assert run(code).report_rows == {"usage_daily": 1}
 
 
 def test_it_gets_none_of_the_secrets(monkeypatch: pytest.MonkeyPatch) -> None:

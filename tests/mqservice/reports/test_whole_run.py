@@ -76,6 +76,9 @@ def test_what_was_stored_and_given_up_is_in_the_reports_of_its_tenant(
     assert [(row["group"], row["message_count"]) for row in found["dlq_daily"]] == [
         (desk.group.name, 7)
     ]
+    (latency,) = found["delivery_latency_daily"]
+    assert (latency["outcome"], latency["message_count"]) == ("dead_lettered", 7)
+    assert latency["uncertain_ms_max"] == 0 <= latency["settle_ms_max"] < latency["total_ms_max"]
     (lag,) = found["consumer_lag_hourly"]
     assert (lag["sample_count"], lag["unknown_count"]) == (3, 1)
     assert (lag["lag_max"], lag["lag_last"]) == (1_500, 40)
