@@ -32,7 +32,8 @@ from storage_engine.config import StoreConfig
 from storage_engine.delivery.subscription import Delivered
 from storage_engine.errors import StoreError
 from storage_engine.put_path import Appended
-from storage_engine.records.record import Record, StoreMessage, decode_records, encode_record
+from storage_engine.records.record import Record, StoreMessage, encode_record
+from storage_engine.records.record_run import decode_records
 from storage_engine.store import Store
 from storage_engine.wire.deliveries import LeaseRef, Nack, ReceiveRequest, SettleRequest
 from storage_engine.wire.groups import GroupConfig, GroupQueueStats, StartFrom
