@@ -165,12 +165,12 @@ class Store:
             quarantine=self._quarantine,
             was_power_cut=self._run_mark.was_power_cut(),
             save=partial(write_checkpoint, self._files, path / CHECKPOINT_FILE),
+            keys=self.indexer,
             found_mark=self._dedup.found,
         )
         self._min_offsets.clamp(recovered.end_offset, self._queues)
         self._quarantine.forget_below(self._commit_log.start_offset)
         self._dispatcher.dispatched_offset = recovered.end_offset
-        self.indexer.recover(checkpoint, path / CHECKPOINT_FILE, recovered)
         self._consumer_offsets.load()
         if self._consumer_offsets.settle_recovered(recovered.settles):
             self._consumer_offsets.save()
