@@ -83,7 +83,7 @@ class Store:
         self._dispatcher = Dispatcher(0, self.indexer)
         self.durability = Durability(self._commit_log, self._publish_to, config.repair_interval_ms)
         self._quarantine = Quarantine(self._files, path, clock)
-        self._min_offsets = MinOffsets(self._files, path)
+        self._min_offsets = MinOffsets(config, self._files)
         self.disk = DiskSpace(config, self._files)
         self._engine_puts = EnginePuts(
             self._commit_log, self._dispatcher, self.durability, self._queues
