@@ -75,6 +75,7 @@ class StoreConfig(msgspec.Struct, frozen=True, kw_only=True):
     message_group_waiting_max: int = 2_000
     dedup_window_ms: int = 600 * SECOND_MS  # how long the key of a request is remembered
     dedup_count_max: int = 400_000  # of keys; each takes 250 bytes, a namespace has a quarter
+    filter_compiled_max: int = 256  # SQL92 conditions; up to 200 KB each
     kept_session_ms_max: int = 5 * 60 * SECOND_MS  # how long a consumer may be away
     kept_session_count_max: int = 10_000  # of consumers that are away
     kept_session_bytes_max: int = 64 * MIB  # of all of them together

@@ -8,14 +8,18 @@ The same message, at the end of the log; the new record says which one it takes 
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable
 from typing import Final
 
+from storage_engine.errors import RecordRefused, StoreCorrupt
 from storage_engine.groups.retry_record import forwarded_record
 from storage_engine.log.commit_log import CommitLog
 from storage_engine.moves import Move, Mover, settling
 from storage_engine.schedule.schedule import Schedule
 from storage_engine.schedule.source import Source
+
+log = logging.getLogger(__name__)
 
 _BATCH_COUNT_MAX: Final = 100
 
@@ -65,7 +69,10 @@ class Forwarder:
                 if self._is_orphan(old):
                     first += 1
                     continue
-                record = forwarded_record(old, settles=settling(source.progress, first))
+                record = self._forwarded(source, first, old)
+                if record is None:
+                    first += 1
+                    continue
                 batch_bytes += len(record)
                 if moves and batch_bytes > self._mover.batch_bytes_max:
                     break
@@ -77,3 +84,20 @@ class Forwarder:
             source.moving |= taken
             self.forwarded_count += len(moves)
         return first
+
+    def _forwarded(self, source: Source, queue_offset: int, old: bytes) -> bytes | None:
+        """The record again; None for one that no record can take the place of.
+
+        Such one is lost, and only it: were it kept, all that is younger would be kept with it, and
+        the disk fill up for everybody. A producer cannot make one: what it may send leaves room.
+        """
+        try:
+            record = forwarded_record(old, settles=settling(source.progress, queue_offset))
+            self._mover.check(record)
+        except (RecordRefused, StoreCorrupt) as exc:
+            log.error(
+                "scheduled message cannot be kept",
+                extra={"action": "not_forwarded", "offset": queue_offset, "reason": str(exc)},
+            )
+            return None
+        return record

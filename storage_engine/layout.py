@@ -38,6 +38,7 @@ CHECKPOINT_FILE: Final = "checkpoint"
 ABORT_FILE: Final = "abort"
 LOCK_FILE: Final = "lock"
 RESERVE_FILE: Final = "reserve"
+SPARE_FILE: Final = "spare"
 TEMPORARY_SUFFIX: Final = ".tmp"
 
 

@@ -31,6 +31,7 @@ from storage_engine.delivery.delivery import Delivery
 from storage_engine.delivery.expired_progress import lowest_leased, settle_expired
 from storage_engine.disk.disk_space import DiskSpace, DiskState
 from storage_engine.disk.mapped_file import MappedFile
+from storage_engine.errors import DiskFull
 from storage_engine.log.commit_log import CommitLog
 from storage_engine.log.quarantine import Quarantine
 from storage_engine.offset_at_time import offset_at_time
@@ -129,12 +130,7 @@ class Retention:
         if is_forced:
             for queue in self._queues:
                 self._raise(queue, queue.first_at_or_above(forced), held)
-        lost_count = self.settle_expired()
-        if lost_count:
-            log.warning(
-                "unsettled messages expired",
-                extra={"action": "lost_by_retention", "message_count": lost_count},
-            )
+        self._settle_expired_if_room()
         going = self._going(min(await self._keep_from(), began_offset), forced, state)
         end_offset = going[-1].base_offset + self._config.segment_bytes if going else 0
         # Whoever takes a snapshot from here on is not promised what is about to go.
@@ -143,9 +139,11 @@ class Retention:
             await self._forward(end_offset)
             for queue in self._schedule_queues():
                 queue.raise_min(queue.first_at_or_above(end_offset))
-        self._min_offsets.save(self._queues)
+        self._min_offsets.save(self._queues, frees_disk=bool(going))
         if going:
             await self._delete(end_offset, len(going))
+        elif self._disk.refusal is None:
+            self._min_offsets.spare.keep()
         for queue in self._queues:
             queue.drop_unreadable()
         self._purge(self._commit_log.start_offset)
@@ -155,6 +153,24 @@ class Retention:
 
     def _schedule_queues(self) -> list[ConsumeQueue]:
         return self._queues.by_topic.get(SCHEDULE_TOPIC_BYTES, [])
+
+    def _settle_expired_if_room(self) -> None:
+        """A later pass settles what a full disk does not let settle: whoever reads passes over it,
+        and room is made only when this pass goes on.
+        """
+        try:
+            lost_count = self.settle_expired()
+        except DiskFull as exc:
+            log.warning(
+                "expired messages are settled later",
+                extra={"action": "expired_unsettled", "reason": str(exc)},
+            )
+            return
+        if lost_count:
+            log.warning(
+                "unsettled messages expired",
+                extra={"action": "lost_by_retention", "message_count": lost_count},
+            )
 
     def settle_expired(self) -> int:
         """Let the groups pass over what cannot be read; how many messages they had not settled."""

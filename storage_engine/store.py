@@ -82,7 +82,7 @@ class Store:
         self._dispatcher = Dispatcher(0, self.indexer)
         self.durability = Durability(self._commit_log, self._publish_to, config.repair_interval_ms)
         self._quarantine = Quarantine(self._files, path, clock)
-        self._min_offsets = MinOffsets(self._files, path)
+        self._min_offsets = MinOffsets(config, self._files)
         self.disk = DiskSpace(config, self._files)
         self._engine_puts = EnginePuts(
             self._commit_log, self._dispatcher, self.durability, self._queues
@@ -164,12 +164,12 @@ class Store:
             quarantine=self._quarantine,
             was_power_cut=self._run_mark.was_power_cut(),
             save=partial(write_checkpoint, self._files, path / CHECKPOINT_FILE),
+            keys=self.indexer,
             found_mark=self._dedup.found,
         )
         self._min_offsets.clamp(recovered.end_offset, self._queues)
         self._quarantine.forget_below(self._commit_log.start_offset)
         self._dispatcher.dispatched_offset = recovered.end_offset
-        self.indexer.recover(checkpoint, path / CHECKPOINT_FILE, recovered)
         self._consumer_offsets.load()
         if self._consumer_offsets.settle_recovered(recovered.settles):
             self._consumer_offsets.save()

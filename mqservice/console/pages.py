@@ -104,7 +104,7 @@ class TopicsPage:
 def overview_page(namespace: Namespace) -> OverviewPage:
     """Five queries, and a call to the engine per row."""
     engine = engine_stats()
-    states = background_states() or {}
+    states = background_states(engine) or {}
     with blocking_client() as client:
         client_or_none = client if engine is not None else None
         return OverviewPage(

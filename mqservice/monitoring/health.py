@@ -3,6 +3,8 @@
 Ready means that messages can be taken and handed out: PostgreSQL answers and the engine answers.
 Worker and beat are reported as well, but a node without them is still ready: it is degraded. Beat
 is so too when the engine got no tick for three seconds, whoever of beat, broker and worker it was.
+The engine says so itself, also while PostgreSQL is away; only when it does not answer, the last
+tick that was noted in PostgreSQL counts.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ from mqservice.monitoring.heartbeats import TICK, heartbeat_ages_ms
 from mqservice.monitoring.sampling import engine_stats
 from mqservice.monitoring.ticks import LATE_MS
 from mqservice.quotas.process import are_quotas_degraded
+from mqservice.store import StatsReply
 
 HEARTBEAT_MS_MAX: Final = 30 * SECOND_MS
 CONNECT_SECONDS_MAX: Final = 2  # libpq takes less for 2
@@ -60,12 +63,13 @@ class Health:
 
 def check_health() -> Health:
     """Ask every part. One new connection, one query, one call to the engine, all within limits."""
-    background = background_states() if is_database_up() else None
+    stats = engine_stats()
+    background = background_states(stats) if is_database_up() else None
     return Health(
         parts={
             "database": PartState.DOWN if background is None else PartState.UP,
-            "engine": PartState.DOWN if engine_stats() is None else PartState.UP,
-            **(background or dict.fromkeys(BACKGROUND_PROCESSES, PartState.UNKNOWN)),
+            "engine": PartState.DOWN if stats is None else PartState.UP,
+            **(background or _judged({}, stats)),
             **({QUOTAS: PartState.DEGRADED} if are_quotas_degraded() else {}),
         }
     )
@@ -80,12 +84,18 @@ def is_database_up() -> bool:
     return True
 
 
-def background_states() -> dict[str, PartState] | None:
-    """Worker and beat by their heartbeats; None when PostgreSQL does not answer. One query."""
+def background_states(stats: StatsReply | None) -> dict[str, PartState] | None:
+    """Worker and beat by their heartbeats, and by what the engine says, unless that is None; None
+    when PostgreSQL does not answer. One query.
+    """
     try:
         ages_ms = heartbeat_ages_ms()
     except (DatabaseError, InterfaceError):
         return None
+    return _judged(ages_ms, stats)
+
+
+def _judged(ages_ms: dict[str, int], stats: StatsReply | None) -> dict[str, PartState]:
     states = {}
     for process in BACKGROUND_PROCESSES:
         age_ms = ages_ms.get(process)
@@ -96,6 +106,10 @@ def background_states() -> dict[str, PartState] | None:
             if age_ms <= HEARTBEAT_MS_MAX
             else PartState.DOWN
         )
-    if states["beat"] is PartState.UP and ages_ms.get(TICK, 0) > LATE_MS:
+    if stats is None:
+        is_silent = states["beat"] is PartState.UP and ages_ms.get(TICK, 0) > LATE_MS
+    else:
+        is_silent = states["beat"] is not PartState.DOWN and "beat" in stats.degraded
+    if is_silent:
         states["beat"] = PartState.DEGRADED
     return states

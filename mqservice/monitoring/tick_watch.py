@@ -1,7 +1,7 @@
 """Whether ticks come, for those who must not wait for anybody: the last answer, soon a new one.
 
-    /healthz ── is_late ──▶ [TickWatch] ── older than a second ──▶ a thread asks PostgreSQL
-        ◀── what was known ──┘
+    /healthz ── is_late ──▶ [TickWatch] ── older than a second ──▶ a thread asks the engine,
+        ◀── what was known ──┘                               or, without it, PostgreSQL
 
 Kubernetes and its like restart a process whose liveness probe hangs. So the probe gets what is
 known, and the question is asked beside it, within its own time limits.
@@ -19,6 +19,7 @@ import psycopg
 
 from mqservice.lib.durations import SECOND_MS
 from mqservice.monitoring.heartbeats import AGES, TICK
+from mqservice.monitoring.sampling import engine_stats
 from mqservice.monitoring.ticks import LATE_MS
 
 log = logging.getLogger(__name__)
@@ -69,6 +70,12 @@ class TickWatch:
             with self._lock:
                 self._answer, self._asked_ms = answer, self._now_ms()
                 self._asking = None
+
+
+def ask_engine_or_postgres(dsn: str) -> bool | None:
+    """Whether the engine has to tick itself; if it does not answer, ``ask_postgres``."""
+    stats = engine_stats()
+    return ask_postgres(dsn) if stats is None else "beat" in stats.degraded
 
 
 def ask_postgres(dsn: str) -> bool | None:

@@ -9,10 +9,10 @@ from django.http import HttpRequest, JsonResponse
 from django.views.decorators.http import require_safe
 
 from mqservice.monitoring.health import QUOTAS, check_health
-from mqservice.monitoring.tick_watch import TickWatch, ask_postgres
+from mqservice.monitoring.tick_watch import TickWatch, ask_engine_or_postgres
 from mqservice.quotas.process import are_quotas_degraded
 
-tick_watch: Final = TickWatch(lambda: ask_postgres(settings.MQ_DATABASE_URL))
+tick_watch: Final = TickWatch(lambda: ask_engine_or_postgres(settings.MQ_DATABASE_URL))
 
 
 @require_safe

@@ -40,7 +40,7 @@ from isal.isal_zlib import crc32
 
 from storage_engine.delivery.offset_bits import run_count, runs_in
 from storage_engine.disk.files import Files
-from storage_engine.errors import SyncFailed
+from storage_engine.errors import StoreCorrupt, SyncFailed
 
 if TYPE_CHECKING:
     from storage_engine.delivery.progress import Progress
@@ -307,7 +307,10 @@ class OffsetJournal:
 
 
 def read_entries(content: bytes) -> tuple[list[JournalEntry], list[tuple[str, str]], int]:
-    """(entries, (group, topic) by name id, where the whole entries end)."""
+    """(entries, (group, topic) by name id, where the whole entries end).
+
+    Raises ``StoreCorrupt``: one is of a kind that only a newer engine knows.
+    """
     entries: list[JournalEntry] = []
     names: list[tuple[str, str]] = []
     at = 0
@@ -320,6 +323,11 @@ def read_entries(content: bytes) -> tuple[list[JournalEntry], list[tuple[str, st
             end += count
         if end > len(content) or crc32(content[at + 4 : end]) != crc:
             break
+        if not _NAME <= kind <= _SETTLED_BITS:
+            raise StoreCorrupt(
+                f"entry of kind {kind} at {at} of the offset journal, this engine knows "
+                f"{_NAME} to {_SETTLED_BITS}: a newer engine wrote it"
+            )
         if kind == _NAME:
             topic, _, group = content[at + ENTRY_BYTES : end].decode().partition("@")
             names.append((group, topic))

@@ -241,6 +241,21 @@ class Files:
         except OSError as exc:
             raise _mapped(exc, path, f"cannot write {len(content)} bytes") from exc
 
+    def overwrite(self, path: Path, content: bytes) -> None:
+        """Let a file that is larger hold nothing but ``content``, in the room that it has; synced.
+
+        Not all or nothing: nobody may believe it meanwhile.
+        """
+        descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+        try:
+            _write_whole(descriptor, content)
+            os.ftruncate(descriptor, len(content))
+            os.fsync(descriptor)
+        except OSError as exc:
+            raise _mapped(exc, path, f"cannot overwrite {len(content)} bytes") from exc
+        finally:
+            os.close(descriptor)
+
     def rename(self, path: Path, to: Path) -> None:
         """Give a file another name, replacing what has it; durable once the directory is synced."""
         path.replace(to)

@@ -23,16 +23,17 @@ from functools import lru_cache
 from typing import Final
 
 from storage_engine.errors import FilterInvalid
-from storage_engine.filters.evaluation import compile_condition
+from storage_engine.filters.evaluation import Condition, compile_condition
 from storage_engine.filters.limits import TEXT_BYTES_MAX, check_text
 from storage_engine.filters.parser import parse
 from storage_engine.filters.syntax import canonical
 from storage_engine.filters.tags import ALL, parse_tags
 from storage_engine.records.tag_hash import java_hash, tag_of
 
-# Some subscriptions bring the same few filters with every request. A compiled one takes up to
-# 200 KB, so all take 50 MB at most.
-_COMPILED_MAX: Final = 256
+# Some subscriptions bring the same few filters with every request.
+_KNOWN_MAX: Final = 256
+# A compiled condition takes up to 200 KB, so all take 50 MB at most, however many groups have one.
+COMPILED_MAX: Final = 256
 
 
 class FilterKind(StrEnum):
@@ -62,6 +63,34 @@ class Filter:
         return self.text
 
 
+class _Conditions:
+    """Conditions by their canonical texts, compiled again when they were asked last too long ago.
+
+    A filter lives as long as its group, and there may be very many of those.
+    """
+
+    def __init__(self) -> None:
+        self.keep(COMPILED_MAX)
+
+    def keep(self, count_max: int) -> None:
+        self.of = lru_cache(count_max)(_condition)
+
+
+def _condition(text: str) -> Condition:
+    return compile_condition(parse(text))
+
+
+_conditions: Final = _Conditions()
+
+
+def keep_compiled(count_max: int) -> None:
+    """How many compiled conditions this process keeps, ``COMPILED_MAX`` unless told.
+
+    Where more than these are asked in turn, each turn compiles: some milliseconds for a long one.
+    """
+    _conditions.keep(count_max)
+
+
 def compile_filter(text: str, kind: FilterKind) -> Filter:
     """The filter that ``text`` says in the language ``kind``.
 
@@ -77,7 +106,7 @@ def compile_filter(text: str, kind: FilterKind) -> Filter:
             return _compile_condition(text)
 
 
-@lru_cache(_COMPILED_MAX)
+@lru_cache(_KNOWN_MAX)
 def known_filter(text: str, kind: FilterKind) -> Filter:
     """The same, compiled before or now; the empty text stands for ``EVERYTHING``.
 
@@ -110,11 +139,11 @@ def _compile_tags(text: str) -> Filter:
 def _compile_condition(text: str) -> Filter:
     tree = parse(text)
     kept = _kept(canonical(tree))
-    condition = compile_condition(tree)
+    _conditions.of(kept)  # whatever is to be refused is refused now
 
     def matches(properties: bytes) -> bool:
         # A separator on both sides, so that every pair is found and ended in the same way.
-        return condition(b"\x02" + properties + b"\x02") is True
+        return _conditions.of(kept)(b"\x02" + properties + b"\x02") is True
 
     return Filter(
         kind=FilterKind.SQL92, text=kept, is_all=False, matches_unit=_always, matches=matches

@@ -258,12 +258,16 @@ def scheduled_queue_of(record: bytes, topic: str) -> int | None:
 def forwarded_record(buffer: bytes | memoryview, at: int = 0, *, settles: Settles) -> bytes:
     """The same record again, still to come, in the place of the one that ``settles`` names.
 
+    What is there for traces only goes when there is no room for both.
+
     Raises:
         RecordRefused: its properties leave no room, see ``PROPERTIES_RESERVE_BYTES``.
         StoreCorrupt: it is no record.
     """
     draft = read_draft(buffer, at)
     _settle(draft, settles)
+    if draft.properties_bytes() > PROPERTIES_BYTES_MAX:
+        draft.drop(_TRACE_NAMES)
     return draft.encode()
 
 

@@ -25,7 +25,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from storage_engine.disk.mapped_file import MappedFile
+from storage_engine.disk.mapped_file import MappedFile, are_zeros
 from storage_engine.errors import StoreCorrupt
 from storage_engine.records.record import (
     BLANK,
@@ -148,6 +148,8 @@ def _search(segment: MappedFile, start: int, stop: int) -> int | None:
     for first in range(start, stop, _SEARCH_STEP_BYTES):
         last = min(first + _SEARCH_STEP_BYTES, stop)
         content = bytes(segment.view[first + _MAGIC_AT : last + _MAGIC_AT + len(_MAGIC_START) - 1])
+        if are_zeros(content):
+            continue
         found = content.find(_MAGIC_START)
         while found >= 0:
             if _is_whole(segment, first + found):

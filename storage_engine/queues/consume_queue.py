@@ -104,6 +104,20 @@ class ConsumeQueue:
         self.max_offset += 1
         self.append_offset = self.max_offset
 
+    def put_many(self, units: list[bytes]) -> None:
+        """Append visible units, encoded (recovery only). Raises ``DiskFull``, some put."""
+        put_count = 0
+        while put_count < len(units):
+            if self.unit_at >= self.unit_room:
+                self.reserve(1)
+            room = (self.unit_room - self.unit_at) // UNIT_BYTES
+            content = b"".join(units[put_count : put_count + room])
+            self.unit_view[self.unit_at : self.unit_at + len(content)] = content
+            self.unit_at += len(content)
+            put_count += len(content) // UNIT_BYTES
+            self.max_offset += len(content) // UNIT_BYTES
+            self.append_offset = self.max_offset
+
     def begin_at(self, queue_offset: int) -> None:
         """Let the queue be empty and begin at ``queue_offset`` (recovery only).
 
@@ -189,6 +203,18 @@ class ConsumeQueue:
 
         A piece for each file.
         """
+        for first, units in self._columns(start, stop):
+            yield first, units["tag"].astype(np.int64)
+
+    def physical_offsets(self, start: int, stop: int) -> NDArray[np.int64]:
+        """Where the records of the units in ``[start, stop)`` stand in the log."""
+        found = np.empty(max(stop - start, 0), np.int64)
+        for first, units in self._columns(start, stop):
+            found[first - start : first - start + len(units)] = units["physical_offset"]
+        return found
+
+    def _columns(self, start: int, stop: int) -> Iterator[tuple[int, NDArray[np.void]]]:
+        """(queue offset of the first, units), a piece for each file."""
         size_bytes = self._run.size_bytes
         while start < stop:
             position = start * UNIT_BYTES
@@ -196,8 +222,8 @@ class ConsumeQueue:
             assert file is not None
             at = position - file.base_offset
             count = min(stop - start, (size_bytes - at) // UNIT_BYTES)
-            units = np.frombuffer(file.view, _UNIT_TYPE, count, at)
-            yield start, units["tag"].astype(np.int64)
+            # A copy: the pool may close this map when the next file is opened.
+            yield start, np.frombuffer(file.view, _UNIT_TYPE, count, at).copy()
             start += count
 
     def first_at_or_above(self, physical_offset: int) -> int:

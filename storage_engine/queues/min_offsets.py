@@ -14,14 +14,18 @@ Loop thread only.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from pathlib import Path
+from typing import Final
 
 import msgspec
 
+from storage_engine.config import StoreConfig
 from storage_engine.disk.files import Files
-from storage_engine.errors import StoreCorrupt
-from storage_engine.layout import CONFIG_DIR, MIN_OFFSETS_FILE
+from storage_engine.disk.spare_file import SpareFile
+from storage_engine.errors import DiskFull, StoreCorrupt
+from storage_engine.layout import CONFIG_DIR, MIN_OFFSETS_FILE, SPARE_FILE
 from storage_engine.queues.consume_queue import ConsumeQueue
+
+_SPARE_PART: Final = 16  # of the reserve: 1 MiB, some 50,000 queues
 
 
 class _File(msgspec.Struct):
@@ -33,12 +37,15 @@ class _File(msgspec.Struct):
 
 class MinOffsets:
     """See the module's docstring. ``table``: topic → min_offset by queue id; ``deleted``: topic →
-    log offset above which all its records belong to a new topic of that name.
+    log offset above which all its records belong to a new topic of that name; ``spare``: see
+    ``save``.
     """
 
-    def __init__(self, files: Files, store_path: Path) -> None:
+    def __init__(self, config: StoreConfig, files: Files) -> None:
         self._files = files
-        self._path = store_path / CONFIG_DIR / MIN_OFFSETS_FILE
+        self._path = config.store_path / CONFIG_DIR / MIN_OFFSETS_FILE
+        spare_bytes = config.reserve_bytes // _SPARE_PART
+        self.spare = SpareFile(files, config.store_path / SPARE_FILE, spare_bytes)
         self.table: dict[str, list[int]] = {}
         self.deleted: dict[str, int] = {}
 
@@ -68,10 +75,12 @@ class MinOffsets:
         *,
         emptied: Collection[ConsumeQueue] = (),
         deleted: dict[str, int] | None = None,
+        frees_disk: bool = False,
     ) -> None:
         """Write where the queues begin now; durable on return. Raises ``DiskFull``.
 
-        ``emptied``: those that are to begin at their ends; ``deleted``: instead of what is known.
+        ``emptied``: those that are to begin at their ends; ``deleted``: instead of what is known;
+        ``frees_disk``: so that segments can be deleted, for which the spare file is there.
         """
         deleted = self.deleted if deleted is None else deleted
         table: dict[str, list[int]] = {}
@@ -81,5 +90,11 @@ class MinOffsets:
             of_topic.append(queue.append_offset if queue in emptied else queue.min_offset)
         table = {topic: offsets for topic, offsets in table.items() if any(offsets)}
         if table != self.table or deleted != self.deleted:
-            self._files.replace(self._path, msgspec.json.encode(_File(table, deleted)))
+            content = msgspec.json.encode(_File(table, deleted))
+            try:
+                self._files.replace(self._path, content)
+            except DiskFull:
+                if not frees_disk:
+                    raise
+                self.spare.replace(self._path, content)
             self.table, self.deleted = table, deleted

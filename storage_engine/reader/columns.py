@@ -57,6 +57,8 @@ _HEAD: Final = np.dtype(
 )  # fmt: skip
 _DIGIT_VALUES: Final = 10 ** np.arange(CRC_DIGITS, dtype=np.int64)  # least significant first
 _CRC_HEAD: Final = np.frombuffer(CRC_PROPERTY_HEAD, np.uint8)
+_PAIR_END: Final = PROPERTY_END.encode()
+_SHAPES_MAX: Final = 4
 _CRC_END: Final = ord(PROPERTY_END)
 
 
@@ -78,7 +80,7 @@ class Columns:
     none mean nothing. ``select`` gives those that are.
     """
 
-    def __init__(self, content: mmap.mmap, positions: Ints, base_offset: int) -> None:
+    def __init__(self, content: mmap.mmap | memoryview, positions: Ints, base_offset: int) -> None:
         self._content = content
         self._bytes = np.frombuffer(content, np.uint8)
         self._at = positions
@@ -179,6 +181,37 @@ class Columns:
         """``name 0x01 value 0x02`` each; without the last one, which is the CRC."""
         return self._texts(self._properties_at, self._end - CRC_PROPERTY_BYTES)
 
+    def values(self, name: bytes, bytes_max: int) -> list[bytes | None]:
+        """The value of one property of each record; None where it must be looked for.
+
+        It is found where it stands as far behind the body as in one of the few first records that
+        are different; nobody else's bytes are looked at. None too when it is longer than
+        ``bytes_max``, or there is none.
+        """
+        mark = np.frombuffer(name + b"\x01", np.uint8)
+        found = np.full(len(self), None, object)
+        view = memoryview(self._content)
+        left = np.flatnonzero(self.is_whole)
+        window_bytes = 1 + len(mark) + bytes_max + 1
+        left = left[self._end[left] + window_bytes <= len(self._bytes)]
+        for _ in range(_SHAPES_MAX):
+            if not len(left):
+                break
+            properties = bytes(view[self._properties_at[left[0]] : self._end[left[0]]])
+            at = (_PAIR_END + properties).find(_PAIR_END + mark.tobytes())
+            if at < 0:
+                left = left[1:]
+                continue
+            windows = sliding_window_view(self._bytes, window_bytes)
+            rows = windows[self._properties_at[left] + at - 1]
+            is_there = (rows[:, 1 : 1 + len(mark)] == mark).all(axis=1)
+            if at:  # else the length of all properties stands before it
+                is_there &= rows[:, 0] == _PAIR_END[0]
+            found[left[is_there]] = _ended(rows[is_there, 1 + len(mark) :])
+            left = left[~is_there]
+        texts: list[bytes | None] = found.tolist()
+        return texts
+
     def bodies(self) -> Texts:
         return self._texts(self._body_at, self._body_at + self.body_bytes)
 
@@ -190,3 +223,21 @@ class Columns:
         places = zip(start.tolist(), end.tolist(), strict=True)
         content = b"".join([view[at:stop] for at, stop in places])
         return Texts(borders.astype(np.int32), content)
+
+
+def _ended(rows: NDArray[np.uint8]) -> NDArray[np.object_]:
+    """What stands in each row before the end of a pair; None where there is no end."""
+    found = np.full(len(rows), None, object)
+    left = np.arange(len(rows))
+    for _ in range(_SHAPES_MAX):  # mostly they are of few kinds
+        if not len(left):
+            return found
+        value, end, _ = rows[left[0]].tobytes().partition(_PAIR_END)
+        kind = np.frombuffer(value + end, np.uint8)
+        is_same = (rows[left, : len(kind)] == kind).all(axis=1)
+        found[left[is_same]] = value if end else None
+        left = left[~is_same]
+    for row in left.tolist():
+        value, end, _ = rows[row].tobytes().partition(_PAIR_END)
+        found[row] = value if end else None
+    return found

@@ -65,6 +65,21 @@ def parts_of(buffer: bytes | memoryview, at: int = 0) -> RecordParts:
     return RecordParts(record_bytes, queue_id, queue_offset, stamp, topic, tail, topic_end + 2)
 
 
+def plain_parts_of(buffer: bytes | memoryview, at: int) -> tuple[int, int, int, int, bytes]:
+    """record_bytes, queue_id, queue_offset, store_timestamp_ms, tail of a record as nearly all are:
+    of version 1 and with IPv4 hosts. Of any other the tail is empty, and the rest means nothing.
+
+    For millions of records: half the time of ``parts_of``.
+    """
+    record_bytes, magic, queue_id, queue_offset, sysflag, stamp, body_bytes = _HEAD.unpack_from(
+        buffer, at
+    )
+    if sysflag & _V6 or magic != MAGIC_V1:
+        return record_bytes, 0, 0, 0, b""
+    tail = bytes(buffer[at + _HEAD.size + body_bytes : at + record_bytes])
+    return record_bytes, queue_id, queue_offset, stamp, tail
+
+
 def properties_of(record: memoryview) -> bytes | None:
     """The encoded property list of one record; its body is not touched.
 

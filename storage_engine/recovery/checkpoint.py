@@ -18,6 +18,11 @@
 Version 1 (no index) is read as one whose index is empty. Written whole by rename, so it is never
 torn. A missing or damaged one only makes recovery read the log from its start; times in it never
 choose where to begin.
+
+The format version is that of the whole store: whoever changes any file so that an older engine
+would misread it raises the version, and the older engine refuses the store untouched. There is no
+other version file: where somebody deletes the checkpoint, the log is RocketMQ's own format and
+tells itself, and the offset journal refuses kinds of entries that it does not know.
 """
 
 from __future__ import annotations

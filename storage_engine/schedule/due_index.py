@@ -16,6 +16,7 @@ only.
 from __future__ import annotations
 
 import heapq
+from bisect import bisect_left
 from collections import deque
 from collections.abc import Iterator
 from typing import Final, Protocol
@@ -138,6 +139,13 @@ class DueIndex:
         """Take away the first messages that are due by then, in order."""
         run, heap, taken = self._run, self._heap, list[Key]()
         bound = (until_ms + 1,)
+        if not heap:
+            # All stand in order: those that are due are one piece at the end.
+            first = max(len(run) - count_max, 0)
+            first = bisect_left(run, True, first, key=lambda key: key < bound)
+            taken = run[first:][::-1]
+            del run[first:]
+            return taken
         while len(taken) < count_max:
             if heap and (not run or heap[0] < run[-1]):
                 if heap[0] >= bound:

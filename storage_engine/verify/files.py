@@ -27,6 +27,7 @@ from storage_engine.layout import (
     LOCK_FILE,
     MIN_OFFSETS_FILE,
     RESERVE_FILE,
+    SPARE_FILE,
     TEMPORARY_SUFFIX,
     base_offset_of,
 )
@@ -34,7 +35,9 @@ from storage_engine.recovery.checkpoint import Checkpoint, read_checkpoint
 from storage_engine.verify.report import Kind, Report
 
 Offsets = dict[tuple[str, str, int], int]  # (group, topic, queue id) → consumer offset
-_TOP_FILES: Final = frozenset({CHECKPOINT_FILE, JOURNAL_FILE, ABORT_FILE, LOCK_FILE, RESERVE_FILE})
+_TOP_FILES: Final = frozenset(
+    {CHECKPOINT_FILE, JOURNAL_FILE, ABORT_FILE, LOCK_FILE, RESERVE_FILE, SPARE_FILE}
+)
 _CONFIG_SUFFIXES: Final = (".json", ".json.bak")
 _EPOCH_FILE: Final = "epoch"
 

@@ -372,3 +372,9 @@ def test_settled_bits_that_are_cut_short_or_changed_end_the_journal() -> None:
         changed = bytearray(bits)
         changed[at] ^= 1
         assert read_entries(name + bytes(changed))[2] == len(name)
+
+
+def test_an_entry_of_a_newer_engine_is_refused_and_never_taken_for_a_settle() -> None:
+    name = entry(1, 0, 3, 0, 0, b"t@g")
+    with pytest.raises(StoreCorrupt, match="entry of kind 10 at 31 of the offset journal"):
+        read_entries(name + entry(10, 0, 0, 5, 1))

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 from pathlib import Path
+from random import Random
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from storage_engine.errors import (
     DiskFull,
     TopicNotFound,
 )
+from storage_engine.log.commit_log import CommitLog
 from storage_engine.records.record_run import decode_records
 from storage_engine.records.schedule_topic import SCHEDULE_TOPIC
 from storage_engine.schedule import scheduled_messages
+from storage_engine.schedule.real_topics import real_topics
 from storage_engine.schedule.topic_blocks import TopicBlocks
 from storage_engine.wire.scheduled import (
     ScheduledCancelRequest,
@@ -205,12 +210,15 @@ def pages_of(store: OpenStore, topic: str) -> tuple[list[bytes], int]:
     raise AssertionError("the listing does not end")
 
 
+@pytest.mark.parametrize("alone_max", [0, 100])
 async def test_a_topic_of_few_messages_is_listed_without_reading_those_of_others_twice(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, alone_max: int
 ) -> None:
+    monkeypatch.setattr(scheduled_messages, "_ALONE_MAX", alone_max)
     monkeypatch.setattr(scheduled_messages, "BLOCK_UNITS", 8)
     monkeypatch.setattr(scheduled_messages, "_LOOKED_AT_MAX", 8)
     monkeypatch.setattr(scheduled_messages, "_KNOWN_COST", 1)
+    monkeypatch.setattr(scheduled_messages, "_READ_COST", 0)
     async with OpenStore(tmp_path) as store:
         for topic in ("t", "small", "none"):
             store.topic(topic)
@@ -219,6 +227,7 @@ async def test_a_topic_of_few_messages_is_listed_without_reading_those_of_others
             body = b"%d" % number
             await put_delayed(store, delayed(body, number, delay_ms=1_000 + number, topic=topic))
         looked_at: list[int] = []
+
         log = store.store.scheduled._commit_log
         properties = log.properties
 
@@ -226,7 +235,15 @@ async def test_a_topic_of_few_messages_is_listed_without_reading_those_of_others
             looked_at.append(physical_offset)
             return properties(physical_offset, record_bytes)
 
-        monkeypatch.setattr(log, "properties", counted)
+        def counted_together(
+            commit_log: CommitLog, physical_offsets: NDArray[np.int64]
+        ) -> list[bytes | None]:
+            looked_at.extend(physical_offsets.tolist())
+            return real_topics(commit_log, physical_offsets)
+
+        monkeypatch.setattr(scheduled_messages, "real_topics", counted_together)
+        if alone_max:
+            monkeypatch.setattr(log, "properties", counted)
         expected = [b"0", b"43", b"97"]
         assert pages_of(store, "small") == (expected, 13)
         assert len(looked_at) == 100
@@ -259,3 +276,34 @@ def test_a_block_that_holds_messages_for_a_topic_is_never_passed_over(
     assert blocks.may_hold(2, 2, other)
     if not topics:
         assert not blocks.may_hold(1, 2, other)
+
+
+async def test_topics_of_many_messages_are_seen_at_once_and_never_wrongly(tmp_path: Path) -> None:
+    chance = Random(5)
+    topics = ["t", "u", "demo%orders", "x" * 127, "y" * 128, "demo%" + "z" * 200]
+    async with OpenStore(tmp_path) as store:
+        for topic in topics:
+            store.topic(topic)
+        expected: list[bytes] = []
+        at_ms = store.clock.now_ms() + DAY_MS
+        for number in range(300):
+            topic = chance.choice(topics)
+            wait = chance.choice(({"delay_ms": 10_000}, {"level": 5}, {"deliver_at_ms": at_ms}))
+            body = b"b" * chance.randrange(900)
+            await put_delayed(store, delayed(body, number, topic=topic, **wait))
+            expected.append(topic.encode())
+        log = store.store.scheduled._commit_log
+        units = [
+            unit
+            for queue in store.store.queries.queues_of(SCHEDULE_TOPIC)
+            for unit in queue.units(0, 300)
+        ]
+        units.sort()
+        places = np.array([unit[0] for unit in units])
+        found = real_topics(log, places)
+        assert [each or wanted for each, wanted in zip(found, expected, strict=True)] == expected
+        assert sum(each is not None for each in found) > 150
+        # A place that is none, of segments that are gone or not yet there, spoils nothing.
+        odd = np.array([-1, int(places[7]) + 3, 1 << 50, int(places[8]), int(places[-1]) + 4_000])
+        assert real_topics(log, odd)[:3] == [None, None, None]
+        assert real_topics(log, odd)[3] in (None, expected[8])

@@ -186,6 +186,11 @@ STORE: Final = (
         (
             *_of("recovery", "deleted_consume_queues_come_back_with_the_same_bytes"),
             *_of("index_recovery", "index_that_was_deleted_comes_back_with_the_same_bytes"),
+            *_of(
+                "redispatch",
+                "records_of_every_kind_get_the_same_units_and_keys_again",
+                "records_that_differ_in_what_looks_the_same_are_told_apart",
+            ),
             *_of("large_store", "every_consume_queue_leads_to_its_records_in_order"),
             *_of("verify", "a_start_mends_derived_files"),
             *CRASH,
@@ -284,6 +289,18 @@ STORE: Final = (
         ),
     ),
     Promise(
+        "S10",
+        "Retention makes room on a disk that is full to the last byte, also when the reserve for "
+        "settles and checkpoints is gone, and a kill after it reuses no offset.",
+        (
+            *_of(
+                "retention_full_disk",
+                "the_oldest_segments_go_though_nothing_new_can_be_written",
+                "a_kill_after_it_leaves_where_the_queues_begin",
+            ),
+        ),
+    ),
+    Promise(
         "T6",
         "Retention takes nothing whose time is not over and nothing that is leased. A wall clock "
         "that is wrong, also at a start, lets no message expire at once.",
@@ -314,5 +331,11 @@ NOT_PROMISED: Final = (
     "longer where other processes want the processors too: compare `start ms` with `start cpu ms` "
     "below.",
     "S9: the checkpoint carries the version of a store. A store whose checkpoint is missing is "
-    "read as one of the current version.",
+    "read as one of the current version; entries of the offset journal that only a newer engine "
+    "knows are refused all the same.",
+    "A medium that cannot read a page of a mapped file ends the engine (SIGBUS) whenever somebody "
+    "reads there: `docs/operations.md` says how to replace the file. Reads that go around maps "
+    "would cost every message a system call. A medium that reads wrong bytes is noticed (S4).",
+    "A scheduled message that is still to come holds its segment on a disk without a byte left, "
+    "where the log has no room for its copy.",
 )

@@ -10,6 +10,7 @@ from tests.torture.promise import engine_tests as _of
 _CRASH: Final = _of("crash_states", "a_power_cut_at_any_moment_keeps_every_promise")
 _SCHEDULE: Final = ("tests/storage_engine/test_due_index.py::TestDueIndex",)
 _REST_DELAYS: Final = "tests/mqservice/delivery/test_delays.py"
+_ALL_KILLED: Final = "tests/acceptance/test_delays.py"
 SCHEDULE: Final = (
     Promise(
         "T1",
@@ -45,6 +46,7 @@ SCHEDULE: Final = (
                 "a_kill_at_any_time_delivers_each_once",
                 "a_sync_that_fails_while_they_are_delivered_loses_and_doubles_none",
             ),
+            f"{_ALL_KILLED}::test_50_000_delayed_messages_survive_the_death_of_every_process",
             f"{_REST_DELAYS}::test_a_cancelled_message_stays_cancelled_and_the_others_come_over_kills",
         ),
         ("crash_states",),

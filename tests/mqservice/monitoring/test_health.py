@@ -7,6 +7,7 @@ import threading
 from datetime import timedelta
 from typing import NoReturn
 
+import msgspec
 import pytest
 from django.db import OperationalError, connection
 from django.db.models import F, Value
@@ -15,9 +16,11 @@ from pytest_django import Settings
 
 from mqservice.monitoring.heartbeats import TICK, record_heartbeat
 from mqservice.monitoring.models import Heartbeat
+from mqservice.monitoring.sampling import engine_stats
 from mqservice.monitoring.tick_watch import FRESH_MS, KNOWN_MS_MAX, TickWatch, ask_postgres
 from mqservice.monitoring.ticks import LATE_MS
 from mqservice.monitoring.views import tick_watch
+from mqservice.store import StatsReply, blocking_client
 
 
 def make_older(process: str, age_ms: int) -> None:
@@ -40,7 +43,16 @@ def test_healthz_asks_nobody(client: Client, nothing_known: None) -> None:
     )
 
 
-def test_ready_when_database_and_engine_answer(db: None, engine: str, client: Client) -> None:
+@pytest.fixture
+def ticked_engine(engine: str) -> None:
+    """The engine, which has just been told to deliver."""
+    with blocking_client() as store:
+        store.deliver_due()
+
+
+def test_ready_when_database_and_engine_answer(
+    db: None, ticked_engine: None, client: Client
+) -> None:
     response = client.get("/readyz")
     assert response.status_code == 200
     assert response.json() == {
@@ -97,35 +109,82 @@ def test_other_methods_are_refused(client: Client, path: str) -> None:
     assert client.post(path).status_code == 405
 
 
+def engine_says(monkeypatch: pytest.MonkeyPatch, degraded: list[str]) -> None:
+    """Let the engine's answers say that of itself."""
+
+    def stats() -> StatsReply | None:
+        found = engine_stats()
+        return found and msgspec.structs.replace(found, degraded=degraded)
+
+    monkeypatch.setattr("mqservice.monitoring.health.engine_stats", stats)
+    monkeypatch.setattr("mqservice.monitoring.tick_watch.engine_stats", stats)
+
+
 @pytest.mark.parametrize(
-    ("tick_age_ms", "beat_age_ms", "state"),
+    ("degraded", "beat_age_ms", "state"),
     [
-        (0, 0, "up"),
-        (LATE_MS + 100, 0, "degraded"),
-        (LATE_MS + 100, 31_000, "down"),
-        (None, 0, "up"),  # it has just been started for the first time
+        ([], 0, "up"),
+        (["beat"], 0, "degraded"),
+        (["beat"], 31_000, "down"),
+        (["beat"], None, "degraded"),  # it was never started
+        ([], None, "unknown"),
     ],
 )
-def test_beat_is_degraded_when_no_tick_came_for_three_seconds(
+def test_beat_is_degraded_when_the_engine_ticks_itself(
     db: None,
     engine: str,
     client: Client,
-    tick_age_ms: int | None,
-    beat_age_ms: int,
+    monkeypatch: pytest.MonkeyPatch,
+    degraded: list[str],
+    beat_age_ms: int | None,
     state: str,
 ) -> None:
-    record_heartbeat("beat")
-    make_older("beat", beat_age_ms)
-    if tick_age_ms is not None:
-        record_heartbeat(TICK)
-        make_older(TICK, tick_age_ms)
+    engine_says(monkeypatch, degraded)
+    record_heartbeat(TICK)
+    make_older(TICK, LATE_MS + 100)  # nobody could note the ticks: the engine knows better
+    if beat_age_ms is not None:
+        record_heartbeat("beat")
+        make_older("beat", beat_age_ms)
     response = client.get("/readyz")
     assert response.status_code == 200
     answer = response.json()
     assert answer["parts"]["beat"] == state
-    degraded = [] if state == "up" else ["beat"]
     assert answer["degraded"] == degraded
     assert answer["status"] == ("degraded: beat" if degraded else "ready")
+
+
+def test_the_engine_says_so_without_a_database_too(
+    db: None, engine: str, client: Client, monkeypatch: pytest.MonkeyPatch, settings: Settings
+) -> None:
+    engine_says(monkeypatch, ["beat"])
+    settings.MQ_DATABASE_URL = "postgresql://nobody@127.0.0.1:1/nothing"
+    answer = client.get("/readyz").json()
+    assert (answer["parts"]["database"], answer["parts"]["beat"]) == ("down", "degraded")
+    assert answer["degraded"] == ["beat"]
+
+
+@pytest.mark.parametrize(
+    ("tick_age_ms", "state"),
+    [(0, "up"), (LATE_MS + 100, "degraded"), (None, "up")],
+)
+def test_without_the_engine_the_last_tick_that_was_noted_counts(
+    db: None, client: Client, tick_age_ms: int | None, state: str
+) -> None:
+    record_heartbeat("beat")
+    if tick_age_ms is not None:
+        record_heartbeat(TICK)
+        make_older(TICK, tick_age_ms)
+    assert client.get("/readyz").json()["parts"]["beat"] == state
+
+
+def test_healthz_says_what_the_engine_said(
+    engine: str, client: Client, monkeypatch: pytest.MonkeyPatch, nothing_known: None
+) -> None:
+    engine_says(monkeypatch, ["beat"])
+    client.get("/healthz")
+    tick_watch.wait(10)
+    assert client.get("/healthz").json() == {"status": "degraded: beat", "degraded": ["beat"]}
+    tick_watch.wait(10)
 
 
 @pytest.mark.django_db(transaction=True)
