@@ -40,6 +40,7 @@ from mqservice.delivery.http import (  # noqa: E402 as above
 from mqservice.delivery.plane import DataPlane, find_match  # noqa: E402 as above
 from mqservice.delivery.socket.consumer import DeliveryConsumer  # noqa: E402 as above
 from mqservice.lib.problem import Problem  # noqa: E402 as above
+from mqservice.quotas.holdings import Holdings  # noqa: E402 as above
 from mqservice.quotas.process import set_process_meters  # noqa: E402 as above
 from mqservice.store import close_store  # noqa: E402 as above
 
@@ -100,7 +101,8 @@ class Application:
             if self._open_context is None:
                 self._context = process_context()
                 loop = asyncio.get_running_loop()
-                work = listen(caches), write_uses(), self._context.meters.run()
+                holdings = _holdings_of(self._context)
+                work = listen(caches), write_uses(), self._context.meters.run(), holdings.run()
                 self._chores = [loop.create_task(each) for each in work]
                 set_process_meters(self._context.meters)
             else:
@@ -146,6 +148,10 @@ class Application:
             await send(message)
 
         await django_application(scope, receive, send_with_id)
+
+
+def _holdings_of(context: DeliveryContext) -> Holdings:
+    return Holdings(context.meters, context.store.use, context.clock)
 
 
 async def _refuse_socket(scope: Scope, receive: Receive, send: Send) -> None:

@@ -4,9 +4,10 @@
     receive, push, read ─▶ check_out, charge_out ─▶ [TenantMeter] ──▶ Problem 429, or nothing
     receive ──▶ admit_poll, dismiss_poll ──┘              │
     socket ──▶ admit_socket, dismiss_socket               └──▶ RateLimit headers
+    receive, push ─▶ require_lease_room, lease; settle ─▶ release
 
-All of it is arithmetic on this process's own numbers; ``meters.py`` tells it what others use. Used
-on one event loop.
+All of it is arithmetic on this process's own numbers; ``meters.py`` tells it what others use, and
+``holdings.py`` what the engine holds. Used on one event loop.
 """
 
 from __future__ import annotations
@@ -38,6 +39,8 @@ class TenantMeter:
         self.used_ms = now_ms  # when something was last asked for
         self.socket_count = 0
         self.poll_count = 0
+        self.stored_bytes = 0  # as the engine told last, and what was stored here since
+        self.inflight_count = 0  # the same, of messages under a lease
         self.demand = [0.0, 0.0, 0.0, 0.0]  # asked for since ``take_demand``, granted or not
         parts = equal_parts(limits, process_count)
         self.buckets = [TokenBucket(part, part * BURST_SECONDS, now_ms) for part in parts]
@@ -72,23 +75,28 @@ class TenantMeter:
     # Rates --------------------------------------------------------------------------------------
 
     def check_in(self, now_ms: int) -> None:
-        """Refuse before any work is done when nothing is left. Raises Problem 429."""
+        """Refuse before any work is done when nothing is left. Raises Problem 429 or 403."""
         self.used_ms = now_ms
         messages, content = self._in
         if messages.left(now_ms) <= 0 or content.left(now_ms) <= 0:
             self.demand[MESSAGES_IN] += 1
             raise self._too_fast(MESSAGES_IN, stored=False)
+        if self.stored_bytes >= self.limits.storage_bytes_max:
+            raise self._no_storage()
 
     def charge_in(self, message_count: int, byte_count: int, now_ms: int) -> None:
-        """Take what is about to be stored. Raises Problem 429 with nothing taken."""
+        """Take what is about to be stored. Raises Problem 429 or 403 with nothing taken."""
         messages, content = self._in
         demand = self.demand
         demand[MESSAGES_IN] += message_count
         demand[BYTES_IN] += byte_count
         if messages.left(now_ms) <= 0 or content.left(now_ms) <= 0:
             raise self._too_fast(MESSAGES_IN, stored=False)
+        if self.stored_bytes >= self.limits.storage_bytes_max:
+            raise self._no_storage()
         messages.take(message_count)
         content.take(byte_count)
+        self.stored_bytes += byte_count
 
     def check_out(self, now_ms: int) -> None:
         """Refuse to read when nothing is left. Raises Problem 429."""
@@ -127,6 +135,15 @@ class TenantMeter:
             stored=stored,
         )
 
+    def _no_storage(self) -> Problem:
+        return Problem.of(
+            "QUOTA_EXCEEDED",
+            f"the tenant's messages have {self.stored_bytes} bytes, "
+            f"{self.limits.storage_bytes_max} are allowed: "
+            "delete topics, shorten their retention, or wait until it is over",
+            stored=False,
+        )
+
     # Things held --------------------------------------------------------------------------------
 
     def admit_poll(self) -> None:
@@ -156,6 +173,36 @@ class TenantMeter:
 
     def dismiss_socket(self) -> None:
         self.socket_count -= 1
+
+    def hold(self, stored_bytes: int, inflight_count: int) -> None:
+        """What the engine holds of the tenant now."""
+        self.stored_bytes = stored_bytes
+        self.inflight_count = inflight_count
+
+    @property
+    def lease_room(self) -> int:
+        """How many more messages may be in flight; none at 0 or below."""
+        return self.limits.inflight_count_max - self.inflight_count
+
+    def require_lease_room(self) -> int:
+        """``lease_room``. Raises Problem INFLIGHT_LIMIT when there is none."""
+        room = self.lease_room
+        if room <= 0:
+            raise Problem.of(
+                "INFLIGHT_LIMIT",
+                f"{self.inflight_count} messages of the tenant are in flight, "
+                f"{self.limits.inflight_count_max} may be: settle some",
+                retry_after_ms=_POLL_RETRY_MS,
+            )
+        return room
+
+    def lease(self, count: int) -> None:
+        """So many messages more are in flight."""
+        self.inflight_count += count
+
+    def release(self, count: int) -> None:
+        """So many are settled."""
+        self.inflight_count = max(0, self.inflight_count - count)
 
     @property
     def is_idle(self) -> bool:

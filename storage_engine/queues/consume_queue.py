@@ -189,6 +189,13 @@ class ConsumeQueue:
 
         A piece for each file.
         """
+        return self._fields("tag", start, stop)
+
+    def size_fields(self, start: int, stop: int) -> Iterator[tuple[int, NDArray[np.int64]]]:
+        """The same of the lengths of the records, in bytes."""
+        return self._fields("record_bytes", start, stop)
+
+    def _fields(self, name: str, start: int, stop: int) -> Iterator[tuple[int, NDArray[np.int64]]]:
         size_bytes = self._run.size_bytes
         while start < stop:
             position = start * UNIT_BYTES
@@ -197,7 +204,7 @@ class ConsumeQueue:
             at = position - file.base_offset
             count = min(stop - start, (size_bytes - at) // UNIT_BYTES)
             units = np.frombuffer(file.view, _UNIT_TYPE, count, at)
-            yield start, units["tag"].astype(np.int64)
+            yield start, units[name].astype(np.int64)
             start += count
 
     def first_at_or_above(self, physical_offset: int) -> int:

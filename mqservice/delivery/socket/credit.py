@@ -3,7 +3,8 @@
     sub, credit ──▶ [Credits] ── spend: fetched ──▶ ... settled, lost: ``restore`` ──▶ [Credits]
 
 States for the client: open ──used up──▶ credit ──more──▶ open; paused while the group is; quota
-while the tenant has used up what it may read a second. A state that has passed within a second is
+while the tenant has used up what it may read a second, inflight while it has as many messages in
+flight as it may. A state that has passed within a second is
 not told: credit is used up all the time.
 """
 
@@ -28,6 +29,7 @@ class Credits:
         "_msgs",
         "_told",
         "available",
+        "is_at_inflight_limit",
         "is_over_quota",
         "is_paused",
     )
@@ -38,6 +40,7 @@ class Credits:
         self._is_stopped = False
         self.is_paused = False
         self.is_over_quota = False
+        self.is_at_inflight_limit = False
         self.available = asyncio.Event()
         self._last_state = self._told = "open"
         self._changed()
@@ -90,12 +93,16 @@ class Credits:
             return "paused"
         if self.is_over_quota:
             return "quota"
+        if self.is_at_inflight_limit:
+            return "inflight"
         return "open" if self.available.is_set() else "credit"
 
     @property
     def is_told_open(self) -> bool:
         """Whether there is nothing to tell, as mostly."""
-        is_open = self.available.is_set() and not (self.is_paused or self.is_over_quota)
+        is_open = self.available.is_set() and not (
+            self.is_paused or self.is_over_quota or self.is_at_inflight_limit
+        )
         return is_open and self._told == self._last_state == "open"
 
     def flow_change(self, *, is_sure: bool = False) -> str | None:

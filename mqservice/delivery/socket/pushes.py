@@ -91,7 +91,8 @@ class Lost(msgspec.Struct, frozen=True):
 
 class Flow(msgspec.Struct, frozen=True):
     """Why a subscription gets no messages: ``credit`` is used up, its group is ``paused``, or
-    the tenant has used up its ``quota`` of what it may read; or ``open`` again.
+    the tenant has used up its ``quota`` of what it may read, or has as many messages
+    ``inflight`` as it may; or ``open`` again.
     """
 
     sid: int

@@ -1,0 +1,24 @@
+"""Limits of what a tenant holds: bytes stored, messages in flight."""
+
+from __future__ import annotations
+
+from django.db import migrations, models
+
+
+class Migration(migrations.Migration):
+    dependencies = [
+        ("quotas", "0002_notify_changes"),
+    ]
+
+    operations = [
+        migrations.AddField(
+            model_name="quotarow",
+            name="storage_bytes_max",
+            field=models.BigIntegerField(blank=True, null=True),
+        ),
+        migrations.AddField(
+            model_name="quotarow",
+            name="inflight_count_max",
+            field=models.BigIntegerField(blank=True, null=True),
+        ),
+    ]
