@@ -7,6 +7,7 @@
 /v1/ns/{ns}/tasks...    tasks.api, with dlq:redrive and dlq:purge of a group
 /v1/ns/{ns}/messages... traces.api
 /v1/quotas              quotas.api
+/v1/usage               usage.api
 /v1/keys...             accounts.keys_api
 /v1/namespaces..., /v1/members..., /v1/invitations...   accounts.people_api
 /v1/audit               accounts.audit_api
@@ -41,6 +42,7 @@ from mqservice.sampling.api import router as histories_router
 from mqservice.tasks.api import router as tasks_router
 from mqservice.topics.api import router as topics_router
 from mqservice.traces.api import router as traces_router
+from mqservice.usage.api import router as usage_router
 
 log = logging.getLogger(__name__)
 
@@ -72,6 +74,7 @@ api.add_router("", tasks_router)
 api.add_router("", traces_router)
 api.add_router("", alerts_router)
 api.add_router("", quotas_router)
+api.add_router("", usage_router)
 api.add_router("", keys_router)
 api.add_router("", people_router)
 api.add_router("", audit_router)

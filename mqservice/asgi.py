@@ -43,6 +43,7 @@ from mqservice.lib.problem import Problem  # noqa: E402 as above
 from mqservice.quotas.holdings import Holdings  # noqa: E402 as above
 from mqservice.quotas.process import set_process_meters  # noqa: E402 as above
 from mqservice.store import close_store  # noqa: E402 as above
+from mqservice.usage.writing import run as write_usage  # noqa: E402 as above
 
 log = logging.getLogger(__name__)
 
@@ -102,7 +103,10 @@ class Application:
                 self._context = process_context()
                 loop = asyncio.get_running_loop()
                 holdings = _holdings_of(self._context)
-                work = listen(caches), write_uses(), self._context.meters.run(), holdings.run()
+                work = (
+                    listen(caches), write_uses(), write_usage(), self._context.meters.run(),
+                    holdings.run(),
+                )  # fmt: skip
                 self._chores = [loop.create_task(each) for each in work]
                 set_process_meters(self._context.meters)
             else:

@@ -367,9 +367,7 @@ def get_store() -> Store:
 
 
 def is_store_connected() -> bool | None:
-    """Whether this process's asynchronous client has the engine now, which it may later than a
-    blocking one; None where there is no client.
-    """
+    """Whether this process's asynchronous client has the engine; None where there is no client."""
     if _double is not None:
         return _double.is_connected
     return None if _client is None else _client.is_connected

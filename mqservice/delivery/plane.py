@@ -40,7 +40,9 @@ from mqservice.delivery.receive import receive_messages
 from mqservice.delivery.settle import settle_messages
 from mqservice.errors import problem_from_store
 from mqservice.lib.problem import Problem
+from mqservice.quotas.meter import TenantMeter
 from mqservice.store import StoreError
+from mqservice.usage.counts import usage_counts
 
 log = logging.getLogger(__name__)
 
@@ -175,6 +177,15 @@ class DataPlane:
         tenant_id = request.principal.tenant_id
         meter = context.meters.known.get(tenant_id) or await context.meters.load(tenant_id)
         request.meter = meter
+        try:
+            await self._charged(handler, request, meter)
+        except BaseException:
+            usage_counts.called(tenant_id)
+            raise
+        usage_counts.called(tenant_id, _topic_of(request))
+
+    async def _charged(self, handler: Handler, request: Request, meter: TenantMeter) -> None:
+        context = self._context
         operation = request.match.operation
         if operation in _PRODUCES and request.scope["method"] == "POST":
             request.is_reading = False
@@ -188,6 +199,8 @@ class DataPlane:
                 await handler(context, request)
             finally:
                 meter.charge_out(request.message_count, request.answer_bytes)
+            if topic := _topic_of(request):
+                usage_counts.sent(topic, request.read_count, request.answer_bytes)
 
     async def _refuse(self, request: Request, problem: Problem) -> None:
         if request.scope["method"] == "GET":
@@ -197,6 +210,17 @@ class DataPlane:
         ):
             problem.stored = False
         await answer_problem(request, problem)
+
+
+def _topic_of(request: Request) -> str:
+    """As the engine knows it, of a request that was answered: there is such a topic. Empty where
+    the path names none.
+    """
+    match = request.match
+    if not match.topic:
+        return ""
+    namespace = request.principal.namespace_named(match.ns)
+    return f"{namespace}%{match.topic}"
 
 
 async def _refuse_method(request: Request, methods: list[str]) -> None:

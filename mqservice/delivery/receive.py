@@ -140,8 +140,9 @@ async def receive_messages(context: DeliveryContext, request: Request) -> None:
         received = await poll_engine(context, request, order)
     finally:
         meter.dismiss_poll()
-    request.message_count = max(1, len(received.records))
-    meter.lease(len(received.records))
+    request.read_count = len(received.records)
+    request.message_count = max(1, request.read_count)
+    meter.lease(request.read_count)
     messages = messages_of(
         context, received, group=group, client_id=client_id, as_bytes=takes_msgpack(request)
     )

@@ -35,6 +35,7 @@ class QuotaLimits(msgspec.Struct, frozen=True, kw_only=True):
     parked_poll_count_max: int = 10_000  # receives over REST under way at a time
     storage_bytes_max: int = TIB  # of records that can be read, retries and dead letters included
     inflight_count_max: int = 1_000_000  # messages leased and not settled
+    control_requests_per_second: int = 200
 
 
 DEFAULTS: Final = QuotaLimits()

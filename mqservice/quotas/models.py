@@ -45,6 +45,7 @@ class QuotaRow(models.Model):
     parked_poll_count_max = models.BigIntegerField(null=True, blank=True)
     storage_bytes_max = models.BigIntegerField(null=True, blank=True)
     inflight_count_max = models.BigIntegerField(null=True, blank=True)
+    control_requests_per_second = models.BigIntegerField(null=True, blank=True)
     revision = models.PositiveIntegerField(default=1)
     updated_at = models.DateTimeField(auto_now=True)
 

@@ -21,6 +21,7 @@ class LimitsOut(Schema):
     parked_poll_count_max: int
     storage_bytes_max: int
     inflight_count_max: int
+    control_requests_per_second: int
 
     @classmethod
     def of(cls, limits: QuotaLimits) -> LimitsOut:
@@ -42,6 +43,7 @@ class LimitsIn(Schema):
     parked_poll_count_max: int | None = Field(default=None, strict=True)
     storage_bytes_max: int | None = Field(default=None, strict=True)
     inflight_count_max: int | None = Field(default=None, strict=True)
+    control_requests_per_second: int | None = Field(default=None, strict=True)
 
     def change(self) -> dict[str, int | None]:
         """What was given, by name."""
@@ -61,6 +63,7 @@ class OwnLimitsOut(Schema):
     parked_poll_count_max: int | None = None
     storage_bytes_max: int | None = None
     inflight_count_max: int | None = None
+    control_requests_per_second: int | None = None
 
 
 class UsageOut(Schema):

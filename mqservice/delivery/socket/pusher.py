@@ -28,6 +28,7 @@ from mqservice.store import (
     TopicNotFound,
     shown_record,
 )
+from mqservice.usage.counts import usage_counts
 
 if TYPE_CHECKING:
     from mqservice.delivery.socket.subscription import Subscription
@@ -157,9 +158,9 @@ class Pusher:
         received = await context.store.receive(request)
         if received.records:
             meter.lease(len(received.records))
-            meter.charge_out(
-                len(received.records), sum([len(record.body) for record in received.records])
-            )
+            byte_count = sum([len(record.body) for record in received.records])
+            meter.charge_out(len(received.records), byte_count)
+            usage_counts.sent(request.topic, len(received.records), byte_count)
         return received, context.clock.monotonic_ms()
 
     async def _send(

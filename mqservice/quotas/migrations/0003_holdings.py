@@ -1,4 +1,4 @@
-"""Limits of what a tenant holds: bytes stored, messages in flight."""
+"""Limits of what a tenant holds, bytes stored and messages in flight, and of control requests."""
 
 from __future__ import annotations
 
@@ -19,6 +19,11 @@ class Migration(migrations.Migration):
         migrations.AddField(
             model_name="quotarow",
             name="inflight_count_max",
+            field=models.BigIntegerField(blank=True, null=True),
+        ),
+        migrations.AddField(
+            model_name="quotarow",
+            name="control_requests_per_second",
             field=models.BigIntegerField(blank=True, null=True),
         ),
     ]
