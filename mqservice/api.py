@@ -19,6 +19,8 @@ from __future__ import annotations
 import logging
 from typing import Final
 
+from django.conf import settings
+from django.core.exceptions import RequestDataTooBig
 from django.db import DataError, InterfaceError, OperationalError
 from django.http import Http404, HttpRequest, HttpResponse
 from ninja import NinjaAPI
@@ -111,6 +113,12 @@ def refuse_syntax(request: HttpRequest, exc: HttpError) -> HttpResponse:
 @api.exception_handler(Http404)
 def refuse_path(request: HttpRequest, exc: Http404) -> HttpResponse:
     return problem_response(request, Problem.of("NOT_FOUND", "there is nothing at this path"))
+
+
+@api.exception_handler(RequestDataTooBig)
+def refuse_length(request: HttpRequest, exc: Exception) -> HttpResponse:
+    detail = f"a body has at most {settings.DATA_UPLOAD_MAX_MEMORY_SIZE} bytes here"
+    return problem_response(request, Problem.of("BODY_TOO_LARGE", detail))
 
 
 @api.exception_handler(DataError)

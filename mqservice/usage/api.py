@@ -55,7 +55,7 @@ class UsageRowOut(Schema):
         )
 
 
-class UsageOut(Schema):
+class UsagePageOut(Schema):
     """A page, the oldest first; ``next_cursor`` is null on the last one."""
 
     tenant: str
@@ -65,7 +65,7 @@ class UsageOut(Schema):
     next_cursor: str | None
 
 
-@router.get("/usage", response=UsageOut)
+@router.get("/usage", response=UsagePageOut)
 def read_usage(
     request: AuthedRequest,
     since: Annotated[str | None, Query(None, alias="from")],
@@ -76,7 +76,7 @@ def read_usage(
     topic: Name = None,
     cursor: str | None = None,
     limit: Annotated[int, Field(ge=1, le=PAGE_MAX)] = PAGE_MAX,
-) -> UsageOut | HttpResponse:
+) -> UsagePageOut | HttpResponse:
     """What the tenant has used, by hour or day: the last day without `from` and `to`. With
     `Accept: text/csv` it is a table, whose `X-Next-Cursor` leads on. One query.
     """
@@ -94,7 +94,7 @@ def read_usage(
     rows = [UsageRowOut.of(row) for row in page.rows]
     if is_csv:
         return _table(rows, page.next_cursor)
-    return UsageOut(
+    return UsagePageOut(
         tenant=request.auth.tenant, per=per, by=by, rows=rows, next_cursor=page.next_cursor
     )
 

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from django.conf import settings
+from django.db import DatabaseError, InterfaceError
 from django.http import HttpRequest, HttpResponseBase
 
 from mqservice.accounts.rest import authenticate
@@ -51,10 +52,10 @@ class ControlPlaneMiddleware:
             return None
         try:
             tenant_id = authenticate(request).tenant_id
-        except Problem:
-            return None
+            taken = self._rate.take(tenant_id)
+        except (Problem, DatabaseError, InterfaceError):
+            return None  # the view says the same, or that nobody can know
         usage_counts.called_elsewhere(tenant_id)
-        taken = self._rate.take(tenant_id)
         setattr(request, _TAKEN, taken)
         if taken.is_taken:
             return None
