@@ -23,6 +23,7 @@ from bench import (
     scale,
     schedule,
     sharing,
+    tenants,
 )
 from bench.machine import find_machine
 from bench.measure import QUICK, MeasureFailed, Plan, Row, Skipped
@@ -47,6 +48,7 @@ LARGE: Final = {
     "backlog": backlog.measure,
     "offsets": offsets.measure,
     "schedule": schedule.measure,
+    "tenants": tenants.measure,
 }
 
 

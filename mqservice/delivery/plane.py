@@ -9,6 +9,7 @@ process's caches; only a miss asks PostgreSQL.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import re
 from collections.abc import Awaitable, Callable
@@ -88,6 +89,10 @@ HANDLERS: Final[dict[str, dict[str, Handler]]] = {
 _PRODUCES: Final = frozenset({MESSAGES, MESSAGES_BATCH})
 # Settling, cancelling and sending now free what is held: they are never refused for a rate.
 _FREES: Final = frozenset({SETTLE, SCHEDULED_ONE, SCHEDULED_SEND})
+
+# Refusals that are made of what a tenant asks for, not of a single request.
+_PACED: Final = frozenset({"RATE_LIMITED", "INFLIGHT_LIMIT", "QUOTA_EXCEEDED"})
+_CLOSE: Final = [(b"connection", b"close")]
 
 _matches: dict[str, Match] = {}
 
@@ -209,7 +214,30 @@ class DataPlane:
             problem.stored is None and problem.status < 500 and request.match.operation in _PRODUCES
         ):
             problem.stored = False
-        await answer_problem(request, problem)
+        extra = None
+        if problem.code in _PACED and not await self._paced(request):
+            extra = _CLOSE
+        await answer_problem(request, problem, extra)
+
+    async def _paced(self, request: Request) -> bool:
+        """Let a refusal wait for its turn among its tenant's; False when too many wait already.
+
+        Who is refused without a pause would else keep the process from others: on its connection
+        nothing more is read meanwhile.
+        """
+        meter = request.meter
+        if meter is None:
+            return True
+        wait_ms = meter.begin_refusal(self._context.clock.monotonic_ms())
+        if wait_ms == 0:
+            return True
+        if wait_ms is None:
+            return False
+        try:
+            await asyncio.sleep(wait_ms / 1_000)
+        finally:
+            meter.end_refusal()
+        return True
 
 
 def _topic_of(request: Request) -> str:
