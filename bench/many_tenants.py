@@ -1,4 +1,4 @@
-"""``python -m bench.many_tenants COUNT``: so many tenants, each with a namespace and a key, as JSON.
+"""``python -m bench.many_tenants COUNT``: tenants, each with a namespace and a key, as JSON.
 
 Runs with the settings of the service that it is made in.
 """
