@@ -11,6 +11,7 @@ import typer
 import uvloop
 
 from bench import (
+    authorisation,
     backlog,
     disk,
     engine,
@@ -49,6 +50,7 @@ LARGE: Final = {
     "offsets": offsets.measure,
     "schedule": schedule.measure,
     "tenants": tenants.measure,
+    "authorisation": authorisation.measure,
 }
 
 
