@@ -12,6 +12,7 @@ import uvloop
 
 from bench import (
     analytics,
+    authorisation,
     backlog,
     disk,
     engine,
@@ -24,6 +25,7 @@ from bench import (
     scale,
     schedule,
     sharing,
+    tenants,
 )
 from bench.machine import find_machine
 from bench.measure import QUICK, MeasureFailed, Plan, Row, Skipped
@@ -49,6 +51,8 @@ LARGE: Final = {
     "offsets": offsets.measure,
     "schedule": schedule.measure,
     "analytics": analytics.measure,
+    "tenants": tenants.measure,
+    "authorisation": authorisation.measure,
 }
 
 

@@ -62,6 +62,8 @@ class _Outcome(msgspec.Struct, kw_only=True):
     noise: _Noise
     seconds: float
     cpu_us_each: float  # of a web process, for one request that was stored
+    noise_cores: float  # that all web processes used while there was noise
+    quiet_cores: float
 
 
 async def measure(plan: Plan, base: Path) -> list[Row]:
@@ -94,7 +96,12 @@ async def measure(plan: Plan, base: Path) -> list[Row]:
             [
                 Run(
                     rate=outcome.noisy_ms / outcome.quiet_ms,
-                    extra={"quiet, ms": outcome.quiet_ms, "noisy, ms": outcome.noisy_ms},
+                    extra={
+                        "quiet, ms": outcome.quiet_ms,
+                        "noisy, ms": outcome.noisy_ms,
+                        "quiet, cores of web": outcome.quiet_cores,
+                        "noisy, cores of web": outcome.noise_cores,
+                    },
                 )
                 for outcome in outcomes
             ],
@@ -139,7 +146,10 @@ async def _run(plan: Plan, service: Service) -> _Outcome:
     before = sum(map(cpu_seconds, web))
     count = await _saturate(service, seconds)
     cpu_us = (sum(map(cpu_seconds, web)) - before) * 1e6 / max(1, count)
+    before, quiet_began = sum(map(cpu_seconds, web)), time.perf_counter()
     quiet, quiet_errors = await _steady(service, seconds)
+    quiet_cores = (sum(map(cpu_seconds, web)) - before) / (time.perf_counter() - quiet_began)
+    before = sum(map(cpu_seconds, web))
     noise, ended = _Noise(), asyncio.Event()
     began = time.perf_counter()
     async with asyncio.TaskGroup() as group:
@@ -149,12 +159,15 @@ async def _run(plan: Plan, service: Service) -> _Outcome:
         ended.set()
     if not noise.refused:
         raise MeasureFailed(f"the neighbour was never refused: {noise}")
+    passed_s = time.perf_counter() - began
     return _Outcome(
+        noise_cores=(sum(map(cpu_seconds, web)) - before) / passed_s,
+        quiet_cores=quiet_cores,
         quiet_ms=_p99(quiet),
         noisy_ms=_p99(noisy),
         errors=quiet_errors + noisy_errors,
         noise=noise,
-        seconds=time.perf_counter() - began,
+        seconds=passed_s,
         cpu_us_each=cpu_us,
     )
 

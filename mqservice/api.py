@@ -7,6 +7,7 @@
 /v1/ns/{ns}/tasks...    tasks.api, with dlq:redrive and dlq:purge of a group
 /v1/ns/{ns}/messages... traces.api
 /v1/quotas              quotas.api
+/v1/usage               usage.api
 /v1/keys...             accounts.keys_api
 /v1/namespaces..., /v1/members..., /v1/invitations...   accounts.people_api
 /v1/audit               accounts.audit_api
@@ -18,6 +19,8 @@ from __future__ import annotations
 import logging
 from typing import Final
 
+from django.conf import settings
+from django.core.exceptions import RequestDataTooBig
 from django.db import DataError, InterfaceError, OperationalError
 from django.http import Http404, HttpRequest, HttpResponse
 from ninja import NinjaAPI
@@ -41,6 +44,7 @@ from mqservice.sampling.api import router as histories_router
 from mqservice.tasks.api import router as tasks_router
 from mqservice.topics.api import router as topics_router
 from mqservice.traces.api import router as traces_router
+from mqservice.usage.api import router as usage_router
 
 log = logging.getLogger(__name__)
 
@@ -72,6 +76,7 @@ api.add_router("", tasks_router)
 api.add_router("", traces_router)
 api.add_router("", alerts_router)
 api.add_router("", quotas_router)
+api.add_router("", usage_router)
 api.add_router("", keys_router)
 api.add_router("", people_router)
 api.add_router("", audit_router)
@@ -108,6 +113,12 @@ def refuse_syntax(request: HttpRequest, exc: HttpError) -> HttpResponse:
 @api.exception_handler(Http404)
 def refuse_path(request: HttpRequest, exc: Http404) -> HttpResponse:
     return problem_response(request, Problem.of("NOT_FOUND", "there is nothing at this path"))
+
+
+@api.exception_handler(RequestDataTooBig)
+def refuse_length(request: HttpRequest, exc: Exception) -> HttpResponse:
+    detail = f"a body has at most {settings.DATA_UPLOAD_MAX_MEMORY_SIZE} bytes here"
+    return problem_response(request, Problem.of("BODY_TOO_LARGE", detail))
 
 
 @api.exception_handler(DataError)

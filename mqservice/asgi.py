@@ -18,6 +18,7 @@ import os
 from collections.abc import Callable
 from typing import Any, Final
 
+from django.conf import settings as django_settings
 from django.core.asgi import get_asgi_application
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "mqservice.settings")
@@ -26,6 +27,7 @@ os.environ.setdefault("MQ_PROCESS", "web")
 django_application: Any = get_asgi_application()  # Any: Django types scopes more narrowly
 
 from mqservice.accounts.key_uses import write_uses  # noqa: E402 needs Django set up
+from mqservice.body_guard import BodyGuard  # noqa: E402 as above
 from mqservice.caches import caches, listen  # noqa: E402 needs Django set up
 from mqservice.delivery.context import DeliveryContext, process_context  # noqa: E402 as above
 from mqservice.delivery.http import (  # noqa: E402 as above
@@ -36,12 +38,15 @@ from mqservice.delivery.http import (  # noqa: E402 as above
     Send,
     refuse_upgrade,
     request_id_of,
+    send_problem,
 )
 from mqservice.delivery.plane import DataPlane, find_match  # noqa: E402 as above
 from mqservice.delivery.socket.consumer import DeliveryConsumer  # noqa: E402 as above
 from mqservice.lib.problem import Problem  # noqa: E402 as above
+from mqservice.quotas.holdings import Holdings  # noqa: E402 as above
 from mqservice.quotas.process import set_process_meters  # noqa: E402 as above
 from mqservice.store import close_store  # noqa: E402 as above
+from mqservice.usage.writing import run as write_usage  # noqa: E402 as above
 
 log = logging.getLogger(__name__)
 
@@ -100,7 +105,11 @@ class Application:
             if self._open_context is None:
                 self._context = process_context()
                 loop = asyncio.get_running_loop()
-                work = listen(caches), write_uses(), self._context.meters.run()
+                holdings = _holdings_of(self._context)
+                work = (
+                    listen(caches), write_uses(), write_usage(), self._context.meters.run(),
+                    holdings.run(),
+                )  # fmt: skip
                 self._chores = [loop.create_task(each) for each in work]
                 set_process_meters(self._context.meters)
             else:
@@ -136,6 +145,7 @@ class Application:
         """Django, with the request id that its logs and problems use in the answer as well."""
         request_id = request_id_of(dict(scope["headers"]))
         scope["mq.request_id"] = request_id
+        guard = BodyGuard(scope, receive, bytes_max=django_settings.DATA_UPLOAD_MAX_MEMORY_SIZE)
 
         async def send_with_id(message: Message) -> None:
             if message["type"] == "http.response.start":
@@ -145,7 +155,20 @@ class Application:
                     message = {**message, "headers": headers}
             await send(message)
 
-        await django_application(scope, receive, send_with_id)
+        await django_application(scope, guard.receive, send_with_id)
+        if guard.refusal is not None:  # Django has read no body, and answered nothing
+            await send_problem(
+                send,
+                guard.refusal,
+                path=scope["path"],
+                request_id=request_id,
+                # What is still on its way of a body has no end we know of.
+                close=guard.refusal.status in (408, 413),
+            )
+
+
+def _holdings_of(context: DeliveryContext) -> Holdings:
+    return Holdings(context.meters, context.store.use, context.clock)
 
 
 async def _refuse_socket(scope: Scope, receive: Receive, send: Send) -> None:

@@ -77,6 +77,7 @@ INSTALLED_APPS = [
     "mqservice.quotas",
     "mqservice.topics",
     "mqservice.groups",
+    "mqservice.usage",
     "mqservice.tasks",
     "mqservice.sampling",
     "mqservice.alerts",
@@ -95,6 +96,7 @@ MIDDLEWARE = [
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
+    "mqservice.usage.middleware.ControlPlaneMiddleware",
     "mqservice.idempotency.middleware.IdempotencyMiddleware",  # calls views, hence innermost
 ]
 TEMPLATES = [

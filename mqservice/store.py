@@ -141,6 +141,8 @@ from storage_engine.client import (
     TraceReply,
     TraceRequest,
     TraceState,
+    UseReply,
+    UseRequest,
     Wait,
     client_id_fault,
     dedup_value,
@@ -280,6 +282,8 @@ __all__ = [
     "TraceRequest",
     "TraceState",
     "TracedGroup",
+    "UseReply",
+    "UseRequest",
     "Wait",
     "blocking_client",
     "client_id_fault",
@@ -342,6 +346,8 @@ class Store(Protocol):
 
     async def session_absent(self, request: SessionAbsentRequest) -> None: ...
 
+    async def use(self, request: UseRequest) -> UseReply: ...
+
 
 _client: AsyncStoreClient | None = None
 _double: Store | None = None
@@ -361,10 +367,7 @@ def get_store() -> Store:
 
 
 def is_store_connected() -> bool | None:
-    """Whether this process's asynchronous client has the engine now; None where there is no client.
-
-    For readiness: a blocking client may get through some time before this one has reconnected.
-    """
+    """Whether this process's asynchronous client has the engine; None where there is no client."""
     if _double is not None:
         return _double.is_connected
     return None if _client is None else _client.is_connected

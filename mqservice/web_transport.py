@@ -21,11 +21,12 @@ from mqservice.lib.request_ids import new_request_id
 CORK_BYTES_MAX: Final = 32 * 1024
 HEAD_BYTES_MAX: Final = 64 * 1024
 _JOINED_BYTES_MAX: Final = 16 * 1024  # below it, copying costs less than a list of pieces
+HEADERS_MAX: Final = 256  # a raw message has up to 128 properties
 
 
-def _bare_answer(code: str) -> bytes:
+def _bare_answer(code: str, detail: str) -> bytes:
     """A whole answer for a request of which too little is known for anything better."""
-    problem = Problem.of(code, "the head of the request is too large or came too slowly")
+    problem = Problem.of(code, detail)
     request_id = new_request_id()
     body = problem_bytes(problem, instance="", request_id=request_id)
     return (
@@ -36,8 +37,27 @@ def _bare_answer(code: str) -> bytes:
     ).encode() + body
 
 
-_HEAD_TOO_LARGE: Final = _bare_answer("HEADERS_TOO_LARGE")
-_HEAD_TOO_SLOW: Final = _bare_answer("REQUEST_TIMEOUT")
+_HEAD_TOO_LARGE: Final = _bare_answer(
+    "HEADERS_TOO_LARGE",
+    f"the head of a request has at most {HEAD_BYTES_MAX} bytes and {HEADERS_MAX} headers",
+)
+_HEAD_TOO_SLOW: Final = _bare_answer("REQUEST_TIMEOUT", "the head of the request came too slowly")
+_NOT_HTTP: Final = _bare_answer(
+    "BAD_REQUEST", "this is not HTTP/1.1, or it can be read in more than one way"
+)
+# Given twice, each reader may believe another one of them.
+_ONCE: Final = (
+    b"host",
+    b"authorization",
+    b"content-type",
+    b"content-encoding",
+    b"transfer-encoding",
+)
+
+
+class _AmbiguousHead(Exception):
+    """Raised within the parser, which then refuses the request and closes the connection."""
+
 
 Buffer = bytes | bytearray | memoryview
 
@@ -134,13 +154,16 @@ class CorkedTransport(asyncio.Transport):
 class CorkedHttpProtocol(HttpToolsProtocol):
     """uvicorn's HTTP over a corked transport, which an upgraded WebSocket inherits.
 
-    Also bounds what uvicorn does not: how large a request's head may be and how long it may take.
+    Also bounds what uvicorn does not: how large a request's head may be and how long it may take;
+    and refuses what its parser takes although a proxy might read it in another way.
     """
 
     head_seconds_max: ClassVar[float] = 20.0
 
     _is_in_head = False
     _head_bytes = 0
+    _fed_bytes = 0
+    _head_answer = _NOT_HTTP
     _head_timer: asyncio.TimerHandle | None = None
 
     def connection_made(  # type: ignore[override] # uvicorn narrows the argument as well
@@ -154,6 +177,7 @@ class CorkedHttpProtocol(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
+        self._fed_bytes = len(data)
         super().data_received(data)
         if not self._is_in_head:
             return
@@ -173,7 +197,36 @@ class CorkedHttpProtocol(HttpToolsProtocol):
         self._is_in_head = False
         if self._head_timer is not None:
             self._stop_head_timer()
+        headers = self.headers
+        fields = dict(headers)
+        if len(fields) != len(headers) or len(headers) > HEADERS_MAX:
+            self._check_many()
+        if self._head_bytes + self._fed_bytes > HEAD_BYTES_MAX:
+            self._check_size()
+        coding = fields.get(b"transfer-encoding")
+        if coding is not None:
+            is_plain = coding.lower() == b"chunked" and self.parser.get_http_version() == "1.1"
+            if not is_plain:
+                raise _AmbiguousHead
         super().on_headers_complete()
+
+    def send_400_response(self, msg: str) -> None:
+        self._refuse(self._head_answer)
+
+    def _check_size(self) -> None:
+        """Whether it is the head that is so large, and not the body behind it."""
+        sizes = [len(name) + len(value) for name, value in self.headers]
+        if len(self.url) + sum(sizes) > HEAD_BYTES_MAX:
+            self._head_answer = _HEAD_TOO_LARGE
+            raise _AmbiguousHead
+
+    def _check_many(self) -> None:
+        names = [name for name, _ in self.headers]
+        if len(names) > HEADERS_MAX:
+            self._head_answer = _HEAD_TOO_LARGE
+            raise _AmbiguousHead
+        if any(names.count(name) > 1 for name in _ONCE):
+            raise _AmbiguousHead
 
     def _start_head_timer(self) -> None:
         self._head_timer = self.loop.call_later(self.head_seconds_max, self._refuse, _HEAD_TOO_SLOW)

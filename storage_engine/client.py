@@ -153,6 +153,7 @@ from storage_engine.wire.traces import (
     TraceRequest,
     TraceState,
 )
+from storage_engine.wire.uses import NamespaceUse, UseReply, UseRequest
 
 __all__ = [
     "ASSIGNMENT_NAMES_MAX",
@@ -205,6 +206,7 @@ __all__ = [
     "LookUpRequest",
     "Member",
     "Nack",
+    "NamespaceUse",
     "Notice",
     "NoticeKind",
     "ObserveReply",
@@ -280,6 +282,8 @@ __all__ = [
     "TraceRequest",
     "TraceState",
     "TracedGroup",
+    "UseReply",
+    "UseRequest",
     "Wait",
     "client_id_fault",
     "dedup_value",

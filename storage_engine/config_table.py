@@ -9,6 +9,7 @@ start-up; it is never replaced by an empty one. Loop thread only.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final, TypeVar
 
@@ -39,6 +40,7 @@ _BATCH_PER_GROUP: Final = "mq.batch.per.group"
 _RETRY_TOPICS: Final = "mq.retry_topics"
 
 TableT = TypeVar("TableT", bound=msgspec.Struct)
+ValueT = TypeVar("ValueT")
 
 
 class _DataVersion(msgspec.Struct, kw_only=True):
@@ -98,6 +100,7 @@ class TopicTable:
         self._version = _DataVersion()
         self.topics: dict[str, TopicConfig] = {}
         self.read_counts: dict[str, int] = {}
+        self._rows: dict[str, bytes] = {}  # as they stand in the file
 
     def load(self) -> None:
         """Raises ``StoreCorrupt`` when the file is there and cannot be read."""
@@ -111,36 +114,28 @@ class TopicTable:
                 retention_ms=int(row.attributes.get(_RETENTION_MS, "0")),
             )
             self.read_counts[name] = max(row.read_queue_nums, row.write_queue_nums)
+            self._rows[name] = _topic_row(self.topics[name], self.read_counts[name])
 
     def put(self, config: TopicConfig) -> None:
         """Add or change one topic; durable on return (two fsyncs). Raises ``DiskFull``."""
-        self._save({**self.topics, config.topic: config})
+        name = config.topic
+        read_count = max(config.queue_count, self.read_counts.get(name, 0))
+        self._save({**self._rows, name: _topic_row(config, read_count)})
+        # New ones each time: whoever goes through the old ones may do so to the end.
+        self.topics = {**self.topics, name: config}
+        self.read_counts = {**self.read_counts, name: read_count}
 
     def remove(self, topic: str) -> None:
         """Forget a topic; durable on return (two fsyncs). Raises ``DiskFull``."""
-        self._save({name: config for name, config in self.topics.items() if name != topic})
+        self._save(_without(self._rows, topic))
+        self.topics = _without(self.topics, topic)
+        self.read_counts = _without(self.read_counts, topic)
 
-    def _save(self, topics: dict[str, TopicConfig]) -> None:
-        read_counts = {
-            name: max(topic.queue_count, self.read_counts.get(name, 0))
-            for name, topic in topics.items()
-        }
-        rows = {
-            name: _TopicRow(
-                topic_name=name,
-                read_queue_nums=read_counts[name],
-                write_queue_nums=topic.queue_count,
-                attributes={
-                    _DURABILITY: topic.durability,
-                    _RETENTION_MS: str(topic.retention_ms),
-                },
-            )
-            for name, topic in topics.items()
-        }
+    def _save(self, rows: dict[str, bytes]) -> None:
+        """Of ten thousand topics one is encoded, and all are written: one pass over bytes."""
         version = _next_version(self._version, self._clock)
-        file = _TopicFile(data_version=version, topic_config_table=rows)
-        self._files.replace(self._path, msgspec.json.encode(file))
-        self._version, self.topics, self.read_counts = version, topics, read_counts
+        self._files.replace(self._path, _file_of(_TopicFile(data_version=version), rows))
+        self._version, self._rows = version, rows
 
 
 class GroupTable:
@@ -154,6 +149,7 @@ class GroupTable:
         self.groups: dict[str, GroupConfig] = {}
         # group → topics that it has read, in the order of its retry topic's queues
         self.retry_topics: dict[str, list[str]] = {}
+        self._rows: dict[str, bytes] = {}  # as they stand in the file
 
     def load(self) -> None:
         """Raises ``StoreCorrupt`` when the file is there and cannot be read."""
@@ -177,39 +173,69 @@ class GroupTable:
             )
             topics = row.attributes.get(_RETRY_TOPICS, "")
             self.retry_topics[name] = topics.split(",") if topics else []
+            self._rows[name] = _group_row(self.groups[name], self.retry_topics[name])
 
     def put(self, config: GroupConfig, retry_topics: list[str] | None = None) -> None:
         """Add or change one group, and the topics whose messages it retries, when they are given.
 
         Durable on return (two fsyncs). Raises ``DiskFull``.
         """
-        groups = {**self.groups, config.group: config}
-        topics = dict(self.retry_topics)
-        topics[config.group] = retry_topics or topics.get(config.group, [])
-        self._save(groups, topics)
+        name = config.group
+        topics = retry_topics or self.retry_topics.get(name, [])
+        self._save({**self._rows, name: _group_row(config, topics)})
+        self.groups = {**self.groups, name: config}
+        self.retry_topics = {**self.retry_topics, name: topics}
 
     def remove(self, group: str) -> None:
         """Forget a group; durable on return (two fsyncs). Raises ``DiskFull``."""
-        groups = {name: config for name, config in self.groups.items() if name != group}
-        self._save(groups, {name: self.retry_topics[name] for name in groups})
+        self._save(_without(self._rows, group))
+        self.groups = _without(self.groups, group)
+        self.retry_topics = _without(self.retry_topics, group)
 
-    def _save(self, groups: dict[str, GroupConfig], topics: dict[str, list[str]]) -> None:
-        rows = {
-            name: _GroupRow(
-                group_name=name,
-                consume_enable=not group.is_paused,
-                consume_from_min_enable=group.start_from is StartFrom.EARLIEST,
-                retry_max_times=group.max_reconsume_times,
-                consume_message_orderly=group.is_ordered,
-                retry_queue_nums=max(len(topics.get(name, [])), 1),
-                attributes=_attributes_of(group, topics.get(name, [])),
-            )
-            for name, group in groups.items()
-        }
+    def _save(self, rows: dict[str, bytes]) -> None:
         version = _next_version(self._version, self._clock)
-        file = _GroupFile(data_version=version, subscription_group_table=rows)
-        self._files.replace(self._path, msgspec.json.encode(file))
-        self._version, self.groups, self.retry_topics = version, groups, topics
+        self._files.replace(self._path, _file_of(_GroupFile(data_version=version), rows))
+        self._version, self._rows = version, rows
+
+
+def _without(table: Mapping[str, ValueT], name: str) -> dict[str, ValueT]:
+    return {each: value for each, value in table.items() if each != name}
+
+
+def _file_of(empty: _TopicFile | _GroupFile, rows: dict[str, bytes]) -> bytes:
+    """The content of a file whose table, its last field, has these rows."""
+    head = msgspec.json.encode(empty)
+    assert head.endswith(b"{}}"), "the table is empty, and comes last"
+    return b"%b%b}}" % (head[:-2], b",".join(rows.values()))
+
+
+def _topic_row(topic: TopicConfig, read_count: int) -> bytes:
+    """A topic as it stands in the table, with its name before it."""
+    row = _TopicRow(
+        topic_name=topic.topic,
+        read_queue_nums=read_count,
+        write_queue_nums=topic.queue_count,
+        attributes={_DURABILITY: topic.durability, _RETENTION_MS: str(topic.retention_ms)},
+    )
+    return _named(topic.topic, row)
+
+
+def _group_row(group: GroupConfig, retry_topics: list[str]) -> bytes:
+    """The same of a group."""
+    row = _GroupRow(
+        group_name=group.group,
+        consume_enable=not group.is_paused,
+        consume_from_min_enable=group.start_from is StartFrom.EARLIEST,
+        retry_max_times=group.max_reconsume_times,
+        consume_message_orderly=group.is_ordered,
+        retry_queue_nums=max(len(retry_topics), 1),
+        attributes=_attributes_of(group, retry_topics),
+    )
+    return _named(group.group, row)
+
+
+def _named(name: str, row: _TopicRow | _GroupRow) -> bytes:
+    return b"%b:%b" % (msgspec.json.encode(name), msgspec.json.encode(row))
 
 
 def _attributes_of(group: GroupConfig, retry_topics: list[str]) -> dict[str, str]:

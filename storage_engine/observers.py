@@ -1,6 +1,7 @@
 """The requests of observers, by opcode; what they cost the loop is written where they are answered.
 
 server ── OFFSETS_CHANGED ──▶ offset_feed          server ── OBSERVE ──▶ observation
+server ── USE ──▶ namespace_uses
 """
 
 from __future__ import annotations
@@ -8,18 +9,24 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import cast
 
+from storage_engine.clock import measured_ns
+from storage_engine.namespace_uses import NamespaceUses
 from storage_engine.observation import observe
 from storage_engine.offset_feed import OffsetFeed
 from storage_engine.store import Store
 from storage_engine.wire.observing import OffsetsChangedRequest
 from storage_engine.wire.protocol import Op
 from storage_engine.wire.struct import Wire
+from storage_engine.wire.uses import UseRequest
 
 
 def observers(store: Store) -> dict[int, Callable[[Wire], Wire]]:
     """What answers each of them, for all connections of a store that is open."""
     feed = OffsetFeed(store.consumption.delivery, store.epoch)
+    watched = store.watched()
+    uses = NamespaceUses(watched.queues, watched.delivery, measured_ns)
     return {
         Op.OFFSETS_CHANGED: lambda request: feed.changed(cast("OffsetsChangedRequest", request)),
         Op.OBSERVE: lambda request: observe(store.config, store.disk, store.watched(), store.epoch),
+        Op.USE: lambda request: uses.use(cast("UseRequest", request)),
     }

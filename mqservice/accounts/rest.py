@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from django.http import HttpRequest
 
 from mqservice.accounts.access import HEADER_BYTES_MAX, Principal, find_principal, unauthenticated
+
+_KNOWN: Final = "_mq_principal"
 
 
 class AuthedRequest(HttpRequest):
@@ -14,9 +18,15 @@ class AuthedRequest(HttpRequest):
 
 
 def authenticate(request: HttpRequest) -> Principal:
-    """The principal of the Authorization header. Raises Problem 401. One query."""
+    """The principal of the Authorization header. Raises Problem 401. One query, for all who ask
+    about the same request.
+    """
+    known: Principal | None = getattr(request, _KNOWN, None)
+    if known is not None:
+        return known
     header = request.headers.get("Authorization", "").encode("latin-1", "replace")
     principal = find_principal(header) if len(header) <= HEADER_BYTES_MAX else None
     if principal is None:
         raise unauthenticated()
+    setattr(request, _KNOWN, principal)
     return principal

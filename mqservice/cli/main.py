@@ -23,6 +23,7 @@ from mqservice.cli.consume import consume
 from mqservice.cli.produce import produce
 from mqservice.cli.status import status, stop
 from mqservice.cli.up import up
+from mqservice.cli.usage import usage
 
 app = typer.Typer(
     name="mqservice",
@@ -47,6 +48,7 @@ app.add_typer(dlq.app, name="dlq")
 app.add_typer(scheduled.app, name="scheduled")
 app.add_typer(alert.app, name="alert")
 app.add_typer(quota.app, name="quota")
+app.command()(usage)
 app.add_typer(key.app, name="key")
 app.add_typer(report.app, name="report")
 app.add_typer(engine.app, name="engine")

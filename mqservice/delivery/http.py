@@ -72,6 +72,7 @@ class Request:
         "message_count",
         "meter",
         "principal",
+        "read_count",
         "receive",
         "request_id",
         "scope",
@@ -96,7 +97,8 @@ class Request:
         self.principal: Principal
         self.meter: TenantMeter | None = None
         self.is_reading = True  # what is read is charged, and not what is produced or settled
-        self.message_count = 1  # in the answer
+        self.message_count = 1  # in the answer, as it is charged
+        self.read_count = 0  # messages in the answer that were received
         self.answer_bytes = 0
 
     @property

@@ -9,6 +9,7 @@ process's caches; only a miss asks PostgreSQL.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import re
 from collections.abc import Awaitable, Callable
@@ -40,7 +41,9 @@ from mqservice.delivery.receive import receive_messages
 from mqservice.delivery.settle import settle_messages
 from mqservice.errors import problem_from_store
 from mqservice.lib.problem import Problem
+from mqservice.quotas.meter import TenantMeter
 from mqservice.store import StoreError
+from mqservice.usage.counts import usage_counts
 
 log = logging.getLogger(__name__)
 
@@ -86,6 +89,10 @@ HANDLERS: Final[dict[str, dict[str, Handler]]] = {
 _PRODUCES: Final = frozenset({MESSAGES, MESSAGES_BATCH})
 # Settling, cancelling and sending now free what is held: they are never refused for a rate.
 _FREES: Final = frozenset({SETTLE, SCHEDULED_ONE, SCHEDULED_SEND})
+
+# Refusals that are made of what a tenant asks for, not of a single request.
+_PACED: Final = frozenset({"RATE_LIMITED", "INFLIGHT_LIMIT", "QUOTA_EXCEEDED"})
+_CLOSE: Final = [(b"connection", b"close")]
 
 _matches: dict[str, Match] = {}
 
@@ -175,6 +182,15 @@ class DataPlane:
         tenant_id = request.principal.tenant_id
         meter = context.meters.known.get(tenant_id) or await context.meters.load(tenant_id)
         request.meter = meter
+        try:
+            await self._charged(handler, request, meter)
+        except BaseException:
+            usage_counts.called(tenant_id)
+            raise
+        usage_counts.called(tenant_id, _topic_of(request))
+
+    async def _charged(self, handler: Handler, request: Request, meter: TenantMeter) -> None:
+        context = self._context
         operation = request.match.operation
         if operation in _PRODUCES and request.scope["method"] == "POST":
             request.is_reading = False
@@ -188,6 +204,8 @@ class DataPlane:
                 await handler(context, request)
             finally:
                 meter.charge_out(request.message_count, request.answer_bytes)
+            if topic := _topic_of(request):
+                usage_counts.sent(topic, request.read_count, request.answer_bytes)
 
     async def _refuse(self, request: Request, problem: Problem) -> None:
         if request.scope["method"] == "GET":
@@ -196,7 +214,41 @@ class DataPlane:
             problem.stored is None and problem.status < 500 and request.match.operation in _PRODUCES
         ):
             problem.stored = False
-        await answer_problem(request, problem)
+        extra = None
+        if problem.code in _PACED and not await self._paced(request):
+            extra = _CLOSE
+        await answer_problem(request, problem, extra)
+
+    async def _paced(self, request: Request) -> bool:
+        """Let a refusal wait for its turn among its tenant's; False when too many wait already.
+
+        Who is refused without a pause would else keep the process from others: on its connection
+        nothing more is read meanwhile.
+        """
+        meter = request.meter
+        if meter is None:
+            return True
+        wait_ms = meter.begin_refusal(self._context.clock.monotonic_ms())
+        if wait_ms == 0:
+            return True
+        if wait_ms is None:
+            return False
+        try:
+            await asyncio.sleep(wait_ms / 1_000)
+        finally:
+            meter.end_refusal()
+        return True
+
+
+def _topic_of(request: Request) -> str:
+    """As the engine knows it, of a request that was answered: there is such a topic. Empty where
+    the path names none.
+    """
+    match = request.match
+    if not match.topic:
+        return ""
+    namespace = request.principal.namespace_named(match.ns)
+    return f"{namespace}%{match.topic}"
 
 
 async def _refuse_method(request: Request, methods: list[str]) -> None:

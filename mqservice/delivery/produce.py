@@ -53,6 +53,7 @@ from mqservice.lib.timestamps import rfc3339
 from mqservice.quotas.meter import TenantMeter
 from mqservice.store import PutResult
 from mqservice.topics.routes import TopicRoute
+from mqservice.usage.counts import usage_counts
 
 T = TypeVar("T")
 
@@ -90,6 +91,7 @@ async def produce_one(context: DeliveryContext, request: Request) -> None:
     result = (await context.store.put([record]))[0]
     if result.error is not None:
         raise result.error
+    usage_counts.stored(route.engine_name, 1, len(record))
     stored = StoredAnswer(
         message_id,
         route.name,
@@ -323,8 +325,8 @@ class PendingPut:
                 raise problem_of(place, stored=False) from None
             self._message_ids.append(message_id)
             records.append(record)
-        size = sum(map(len, records))
-        meter.charge_in(len(records), size, context.clock.monotonic_ms())
+        self._sizes = [len(record) for record in records]
+        meter.charge_in(len(records), sum(self._sizes), context.clock.monotonic_ms())
         self._duplicates: set[int] = set()
         self._outcomes: Awaitable[list[PutResult]]
         if is_once:
@@ -383,5 +385,16 @@ class PendingPut:
                 more = waiting(self._context, self._route, message_id, wait, outcome)
                 stored = msgspec.structs.replace(stored, **more)
             results.append(stored)
+        self._count_stored(outcomes)
         is_old = len(self._duplicates) == len(results)
         return (207 if refused_count else 200 if is_old else 201), results
+
+    def _count_stored(self, outcomes: list[PutResult]) -> None:
+        sizes = self._sizes
+        if self._duplicates or any(outcome.error is not None for outcome in outcomes):
+            sizes = [
+                size
+                for index, size in enumerate(sizes)
+                if outcomes[index].error is None and index not in self._duplicates
+            ]
+        usage_counts.stored(self._route.engine_name, len(sizes), sum(sizes))

@@ -118,11 +118,13 @@ async def receive_messages(context: DeliveryContext, request: Request) -> None:
     wanted = filter_of("/filter", options.filter)
     lease_ms = lease_ms_of("/lease", options.lease, options.lease_ms, group.lease_ms)
     client_id = client_id_of(group, options.client_id)
+    meter = request.meter
+    assert meter is not None, "the data plane has one for each request"
     order = ReceiveRequest(
         group=group.engine_name,
         topic=topic.engine_name,
         member_id=_member_id_of(options, request, group),
-        messages_max=_count_of(options),
+        messages_max=min(_count_of(options), meter.require_lease_room()),
         bytes_max=RECEIVE_BYTES_MAX,
         wait_ms=_wait_ms_of(options, context, request.principal),
         lease_ms=lease_ms,
@@ -133,14 +135,14 @@ async def receive_messages(context: DeliveryContext, request: Request) -> None:
         zone=zone_of(options.consumer_zone),
         client_id=client_id,
     )
-    meter = request.meter
-    assert meter is not None, "the data plane has one for each request"
     meter.admit_poll()
     try:
         received = await poll_engine(context, request, order)
     finally:
         meter.dismiss_poll()
-    request.message_count = max(1, len(received.records))
+    request.read_count = len(received.records)
+    request.message_count = max(1, request.read_count)
+    meter.lease(request.read_count)
     messages = messages_of(
         context, received, group=group, client_id=client_id, as_bytes=takes_msgpack(request)
     )

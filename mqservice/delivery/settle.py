@@ -136,7 +136,10 @@ async def settle_messages(context: DeliveryContext, request: Request) -> None:
     plan.add_nacks(options.nack)
     plan.add_extends(options.extend)
     plan.add_dead_letters(options.dead_letter)
-    await answer(request, 200, _encode(await plan.settle()))
+    settled = await plan.settle()
+    assert request.meter is not None, "the data plane has one for each request"
+    request.meter.release(settled.acked + settled.nacked + settled.dead_lettered)
+    await answer(request, 200, _encode(settled))
 
 
 def _heard_of(group: GroupRoute, options: SettleOptions) -> list[str]:

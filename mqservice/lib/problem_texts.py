@@ -250,7 +250,7 @@ MEANINGS: Final[dict[str, Meaning]] = {
 }
 
 RESERVED: Final = frozenset({
-    "INFLIGHT_LIMIT", "NOT_ACCEPTABLE", "NOT_LEADER", "PLAN_LIMIT", "SCHEMA_REJECTED",
+    "NOT_LEADER", "PLAN_LIMIT", "SCHEMA_REJECTED",
 })  # fmt: skip
 
 # Codes that stand only in ``errors[].code``, where they say more than the code of the whole.

@@ -17,6 +17,7 @@ import msgspec
 
 KIB: Final = 1024
 MIB: Final = 1024 * KIB
+TIB: Final = 1024 * 1024 * MIB
 LIMIT_MIN: Final = 1
 LIMIT_MAX: Final = 1 << 50
 
@@ -32,6 +33,9 @@ class QuotaLimits(msgspec.Struct, frozen=True, kw_only=True):
     group_count_max: int = 10_000
     connection_count_max: int = 5_000  # WebSockets open at a time
     parked_poll_count_max: int = 10_000  # receives over REST under way at a time
+    storage_bytes_max: int = TIB  # of records that can be read, retries and dead letters included
+    inflight_count_max: int = 1_000_000  # messages leased and not settled
+    control_requests_per_second: int = 200
 
 
 DEFAULTS: Final = QuotaLimits()

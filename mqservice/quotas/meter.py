@@ -4,9 +4,10 @@
     receive, push, read ─▶ check_out, charge_out ─▶ [TenantMeter] ──▶ Problem 429, or nothing
     receive ──▶ admit_poll, dismiss_poll ──┘              │
     socket ──▶ admit_socket, dismiss_socket               └──▶ RateLimit headers
+    receive, push ─▶ require_lease_room, lease; settle ─▶ release
 
-All of it is arithmetic on this process's own numbers; ``meters.py`` tells it what others use. Used
-on one event loop.
+All of it is arithmetic on this process's own numbers; ``meters.py`` tells it what others use, and
+``holdings.py`` what the engine holds. Used on one event loop.
 """
 
 from __future__ import annotations
@@ -19,6 +20,11 @@ from mqservice.quotas.limits import QuotaLimits
 
 BURST_SECONDS: Final = 1  # a bucket holds what its tenant may use in so long
 _POLL_RETRY_MS: Final = 1_000
+# Refusals of one tenant by one process: so many a second, and that many at once before.
+REFUSALS_PER_SECOND: Final = 100
+REFUSALS_AT_ONCE: Final = 100
+_REFUSAL_WAIT_MS_MAX: Final = 1_000
+REFUSALS_WAITING_MAX: Final = 128  # each with what was read of its body, up to 320 KiB
 MESSAGES_IN, BYTES_IN, MESSAGES_OUT, BYTES_OUT = range(4)
 RATES: Final = (
     ("messages-in", "messages_in_per_second"),
@@ -38,6 +44,10 @@ class TenantMeter:
         self.used_ms = now_ms  # when something was last asked for
         self.socket_count = 0
         self.poll_count = 0
+        self.stored_bytes = 0  # as the engine told last, and what was stored here since
+        self.inflight_count = 0  # the same, of messages under a lease
+        self._refusals = TokenBucket(REFUSALS_PER_SECOND, REFUSALS_AT_ONCE, now_ms)
+        self._refusal_count = 0  # of those that wait
         self.demand = [0.0, 0.0, 0.0, 0.0]  # asked for since ``take_demand``, granted or not
         parts = equal_parts(limits, process_count)
         self.buckets = [TokenBucket(part, part * BURST_SECONDS, now_ms) for part in parts]
@@ -72,23 +82,28 @@ class TenantMeter:
     # Rates --------------------------------------------------------------------------------------
 
     def check_in(self, now_ms: int) -> None:
-        """Refuse before any work is done when nothing is left. Raises Problem 429."""
+        """Refuse before any work is done when nothing is left. Raises Problem 429 or 403."""
         self.used_ms = now_ms
         messages, content = self._in
         if messages.left(now_ms) <= 0 or content.left(now_ms) <= 0:
             self.demand[MESSAGES_IN] += 1
             raise self._too_fast(MESSAGES_IN, stored=False)
+        if self.stored_bytes >= self.limits.storage_bytes_max:
+            raise self._no_storage()
 
     def charge_in(self, message_count: int, byte_count: int, now_ms: int) -> None:
-        """Take what is about to be stored. Raises Problem 429 with nothing taken."""
+        """Take what is about to be stored. Raises Problem 429 or 403 with nothing taken."""
         messages, content = self._in
         demand = self.demand
         demand[MESSAGES_IN] += message_count
         demand[BYTES_IN] += byte_count
         if messages.left(now_ms) <= 0 or content.left(now_ms) <= 0:
             raise self._too_fast(MESSAGES_IN, stored=False)
+        if self.stored_bytes >= self.limits.storage_bytes_max:
+            raise self._no_storage()
         messages.take(message_count)
         content.take(byte_count)
+        self.stored_bytes += byte_count
 
     def check_out(self, now_ms: int) -> None:
         """Refuse to read when nothing is left. Raises Problem 429."""
@@ -113,6 +128,25 @@ class TenantMeter:
         self._out[0].take(message_count)
         self._out[1].take(byte_count)
 
+    def begin_refusal(self, now_ms: int) -> int | None:
+        """How long a refusal is to wait; unless it is 0, ``end_refusal`` follows. None: too many
+        wait, and this one should not.
+        """
+        refusals = self._refusals
+        left = refusals.left(now_ms)
+        if left > 0:
+            refusals.take(1)
+            return 0
+        if self._refusal_count >= REFUSALS_WAITING_MAX:
+            return None
+        if left > -REFUSALS_PER_SECOND:  # no debt that lasts longer than the longest wait
+            refusals.take(1)
+        self._refusal_count += 1
+        return min(refusals.wait_ms(), _REFUSAL_WAIT_MS_MAX)
+
+    def end_refusal(self) -> None:
+        self._refusal_count -= 1
+
     def _too_fast(self, first: int, *, stored: bool | None) -> Problem:
         spent = [index for index in (first, first + 1) if self.buckets[index].wait_ms()]
         names = " and ".join(RATES[index][0] for index in spent)
@@ -125,6 +159,15 @@ class TenantMeter:
             f"the tenant's limit of {names} is used up: {limits}",
             retry_after_ms=max(self.buckets[index].wait_ms() for index in spent),
             stored=stored,
+        )
+
+    def _no_storage(self) -> Problem:
+        return Problem.of(
+            "QUOTA_EXCEEDED",
+            f"the tenant's messages have {self.stored_bytes} bytes, "
+            f"{self.limits.storage_bytes_max} are allowed: "
+            "delete topics, shorten their retention, or wait until it is over",
+            stored=False,
         )
 
     # Things held --------------------------------------------------------------------------------
@@ -156,6 +199,36 @@ class TenantMeter:
 
     def dismiss_socket(self) -> None:
         self.socket_count -= 1
+
+    def hold(self, stored_bytes: int, inflight_count: int) -> None:
+        """What the engine holds of the tenant now."""
+        self.stored_bytes = stored_bytes
+        self.inflight_count = inflight_count
+
+    @property
+    def lease_room(self) -> int:
+        """How many more messages may be in flight; none at 0 or below."""
+        return self.limits.inflight_count_max - self.inflight_count
+
+    def require_lease_room(self) -> int:
+        """``lease_room``. Raises Problem INFLIGHT_LIMIT when there is none."""
+        room = self.lease_room
+        if room <= 0:
+            raise Problem.of(
+                "INFLIGHT_LIMIT",
+                f"{self.inflight_count} messages of the tenant are in flight, "
+                f"{self.limits.inflight_count_max} may be: settle some",
+                retry_after_ms=_POLL_RETRY_MS,
+            )
+        return room
+
+    def lease(self, count: int) -> None:
+        """So many messages more are in flight."""
+        self.inflight_count += count
+
+    def release(self, count: int) -> None:
+        """So many are settled."""
+        self.inflight_count = max(0, self.inflight_count - count)
 
     @property
     def is_idle(self) -> bool:

@@ -43,6 +43,9 @@ class QuotaRow(models.Model):
     group_count_max = models.BigIntegerField(null=True, blank=True)
     connection_count_max = models.BigIntegerField(null=True, blank=True)
     parked_poll_count_max = models.BigIntegerField(null=True, blank=True)
+    storage_bytes_max = models.BigIntegerField(null=True, blank=True)
+    inflight_count_max = models.BigIntegerField(null=True, blank=True)
+    control_requests_per_second = models.BigIntegerField(null=True, blank=True)
     revision = models.PositiveIntegerField(default=1)
     updated_at = models.DateTimeField(auto_now=True)
 

@@ -19,6 +19,9 @@ class LimitsOut(Schema):
     group_count_max: int
     connection_count_max: int
     parked_poll_count_max: int
+    storage_bytes_max: int
+    inflight_count_max: int
+    control_requests_per_second: int
 
     @classmethod
     def of(cls, limits: QuotaLimits) -> LimitsOut:
@@ -38,6 +41,9 @@ class LimitsIn(Schema):
     group_count_max: int | None = Field(default=None, strict=True)
     connection_count_max: int | None = Field(default=None, strict=True)
     parked_poll_count_max: int | None = Field(default=None, strict=True)
+    storage_bytes_max: int | None = Field(default=None, strict=True)
+    inflight_count_max: int | None = Field(default=None, strict=True)
+    control_requests_per_second: int | None = Field(default=None, strict=True)
 
     def change(self) -> dict[str, int | None]:
         """What was given, by name."""
@@ -55,11 +61,15 @@ class OwnLimitsOut(Schema):
     group_count_max: int | None = None
     connection_count_max: int | None = None
     parked_poll_count_max: int | None = None
+    storage_bytes_max: int | None = None
+    inflight_count_max: int | None = None
+    control_requests_per_second: int | None = None
 
 
 class UsageOut(Schema):
     """What is used now. Rates are those of about the last second, refused attempts included; null
-    when this process has not been asked for the tenant lately.
+    when this process has not been asked for the tenant lately. What the engine holds is null while
+    it does not answer.
     """
 
     messages_in_per_second: int | None = None
@@ -70,6 +80,8 @@ class UsageOut(Schema):
     group_count: int
     connection_count: int | None = None
     parked_poll_count: int | None = None
+    storage_bytes: int | None = None
+    inflight_count: int | None = None
 
 
 class QuotasOut(Schema):

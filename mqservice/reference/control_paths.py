@@ -30,8 +30,10 @@ from mqservice.reference.parts import (
     summary_of,
     text_of,
 )
+from mqservice.reference.repeats import add_idempotency_key
 
 PREFIX: Final = "/v1/"
+_KEYED: Final = "/v1/ns/"  # whose POSTs take an Idempotency-Key
 View = Callable[..., Any]  # Any: views answer what they like
 
 _NOT_FOUND: Final = {
@@ -108,7 +110,12 @@ def _complete(document: JsonObject, path: str, method: str, view: View) -> None:
     codes = {*COMMON_CODES, *_codes(path, method, has_body="requestBody" in document)}
     if has_revision:
         codes.add("PRECONDITION_FAILED")
+    if "_CSV_TYPE" in words:
+        answers["200"]["content"]["text/csv"] = {"schema": {"type": "string"}}
+        codes.add("NOT_ACCEPTABLE")
     document["responses"] = {**answers, **problems(codes)}
+    if method == "POST" and path.startswith(_KEYED):
+        add_idempotency_key(document)
 
 
 def _codes(path: str, method: str, *, has_body: bool) -> set[str]:
@@ -138,6 +145,7 @@ def _parameter(parameter: JsonObject) -> JsonObject:
 
 _PARAMETER_TEXTS: Final = {
     "action": "Only this kind of change, such as `topic.put`.",
+    "by": "What a row is of: all of the tenant, a namespace, or a topic.",
     "actor": "Only what this one did, such as `key:…` or `user:alice`.",
     "after": "Begin behind this one: `next` of the page before.",
     "before": "Begin before this one: `next` of the page before.",
@@ -148,6 +156,7 @@ _PARAMETER_TEXTS: Final = {
     "group": "Only what concerns this group.",
     "limit": "How many at most.",
     "namespace": "Only what concerns this namespace.",
+    "per": "How long the span of a row is; days are those of UTC.",
     "queue": "Number of the queue.",
     "target": "Only what was done to this, by its name.",
     "to": "Up to this time, RFC 3339; now where it is left out.",

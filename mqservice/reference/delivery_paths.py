@@ -12,6 +12,7 @@ from mqservice.accounts.scopes import Scope
 from mqservice.delivery import plane
 from mqservice.reference.parts import (
     COMMON_CODES,
+    IDEMPOTENCY_KEY,
     PATH_PARAMETERS,
     REQUEST_ID,
     JsonObject,
@@ -114,6 +115,7 @@ _RAW_HEADERS: Final = [
         ("mq-delay", "how long to wait first, as `30s`.", {"type": "string"}),
         ("mq-delay-level", "RocketMQ's delay level.", {"type": "string"}),
         ("mq-deliver-at", "when to deliver it, RFC 3339.", {"type": "string"}),
+        ("mq-dedup-id", "a key under which it is stored once.", {"type": "string"}),
     )
 ]
 _BYTES: Final = {"schema": {"type": "string", "format": "binary", "minLength": 1}}
@@ -134,7 +136,7 @@ OPERATIONS: Final = [
             "property as `mq-prop-NAME`."
         ),
         scope=Scope.PRODUCE,
-        parameters=_RAW_HEADERS,
+        parameters=[IDEMPOTENCY_KEY, *_RAW_HEADERS],
         body={
             "required": True,
             "content": {
@@ -143,7 +145,13 @@ OPERATIONS: Final = [
                 "text/plain": _BYTES,
             },
         },
-        answers={"201": answer("It is stored.", json_content(ref("StoredAnswer"), _STORED))},
+        answers={
+            "200": answer(
+                "It had been stored by an earlier request with the same key.",
+                json_content(ref("StoredAnswer"), {**_STORED, "duplicate": True}),
+            ),
+            "201": answer("It is stored.", json_content(ref("StoredAnswer"), _STORED)),
+        },
         codes=(*TOPIC_CODES, *BODY_CODES, *_MESSAGE_CODES),
     ),
     Operation(
@@ -159,6 +167,7 @@ OPERATIONS: Final = [
             "with a pointer to each fault, and nothing of it is stored."
         ),
         scope=Scope.PRODUCE,
+        parameters=[IDEMPOTENCY_KEY],
         body={
             "required": True,
             "content": {
@@ -178,6 +187,13 @@ OPERATIONS: Final = [
             },
         },
         answers={
+            "200": answer(
+                "All had been stored by an earlier request with the same keys.",
+                json_content(
+                    ref("BatchAnswer"),
+                    {"results": [{**_RESULT, "status": 200, "duplicate": True}]},
+                ),
+            ),
             "201": answer(
                 "All are stored.", json_content(ref("BatchAnswer"), {"results": [_RESULT]})
             ),

@@ -21,6 +21,7 @@ from mqservice.lib.problem import CODES, CONTENT_TYPE, ProblemItem
 from mqservice.reference import delivery_paths, fields, reading_paths, service_paths
 from mqservice.reference.control_paths import control_plane
 from mqservice.reference.parts import HEADERS, SCHEMAS, JsonObject, ref
+from mqservice.reference.repeats import add_rates
 from mqservice.reference.struct_schemas import StructSchemas
 
 VERSION: Final = "1.0.0"
@@ -70,6 +71,10 @@ in `_ms`; give one of the two. Times are RFC 3339.
 * Refusals are `application/problem+json`. Branch on `code`; `retryable` says whether the same \
 request may succeed later, and `stored: false` that nothing of it will ever be delivered.
 * Unknown JSON fields are refused, with a pointer to each.
+* `RateLimit-Policy` and `RateLimit` say what your tenant may use and what is left; a 429 has \
+`Retry-After`.
+* A message with a `dedup_id`, and any `POST` with an `Idempotency-Key` where it is taken, can be \
+sent again: it is done once.
 """
 
 
@@ -90,6 +95,7 @@ def openapi_document() -> JsonObject:
         schemas.update(named)
     schemas["ProduceMessage"]["anyOf"] = _BODY_FORMS
     fields.describe(schemas)
+    add_rates(paths)
     shared = _share_refusals(paths)
     return {
         "openapi": "3.1.0",

@@ -112,6 +112,8 @@ PATH_PARAMETERS: Final[dict[str, JsonObject]] = {
 LIMIT_SCHEMA: Final = {"type": "integer", "minimum": 1, "maximum": 256, "default": 32}
 TIME_SCHEMA: Final = {"type": "string", "format": "date-time", "pattern": TIME_PATTERN}
 
+_POLICY: Final = r'"[a-z-]+";q=[0-9]+(;qu="[a-z-]+")?;w=[0-9]+'
+_STATE: Final = r'"[a-z-]+";r=[0-9]+;t=[0-9]+'
 HEADERS: Final[JsonObject] = {
     "RequestId": {
         "description": "Finds the request in the log: your own `x-request-id`, or a new one.",
@@ -124,6 +126,20 @@ HEADERS: Final[JsonObject] = {
     "RetryAfter": {
         "description": "Seconds to wait before the same request can succeed.",
         "schema": {"type": "integer", "minimum": 1},
+    },
+    "RateLimitPolicy": {
+        "description": "The tenant's rates, as in the IETF draft ratelimit-headers: `q` may be "
+        "used in `w` seconds, over all processes.",
+        "schema": {"type": "string", "pattern": f"^{_POLICY}(, {_POLICY})*$"},
+    },
+    "RateLimit": {
+        "description": "What is left now, `r`, and in how many seconds all of it is back, `t`. "
+        "Left out where it cannot be known.",
+        "schema": {"type": "string", "pattern": f"^{_STATE}(, {_STATE})*$"},
+    },
+    "IdempotencyReplayed": {
+        "description": "`true` on the answer of an earlier request with the same key.",
+        "schema": {"const": "true"},
     },
     "Location": {"description": "Path of what was made.", "schema": {"type": "string"}},
     "Authenticate": {
@@ -148,6 +164,16 @@ REQUEST_ID: Final[JsonObject] = {
 }
 
 
+IDEMPOTENCY_KEY: Final[JsonObject] = {
+    "name": "Idempotency-Key",
+    "in": "header",
+    "required": False,
+    "description": "A text of your own for this request, 1 to 128 visible characters of ASCII. "
+    "Sent again with it, the same request is done once and answered as the first time.",
+    "schema": {"type": "string", "pattern": "^[!-~]{1,128}$"},
+}
+
+
 def header_refs(*names: str) -> JsonObject:
     """Headers of an answer; ``x-request-id`` is always among them."""
     shown = {
@@ -155,6 +181,9 @@ def header_refs(*names: str) -> JsonObject:
         "RetryAfter": "retry-after",
         "Location": "location",
         "Authenticate": "www-authenticate",
+        "RateLimit": "ratelimit",
+        "RateLimitPolicy": "ratelimit-policy",
+        "IdempotencyReplayed": "idempotency-replayed",
     }
     return {
         "x-request-id": {"$ref": "#/components/headers/RequestId"},

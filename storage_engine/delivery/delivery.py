@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import itertools
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Set
 from typing import Final
 
 from msgspec.structs import replace
@@ -384,3 +384,13 @@ class Delivery:
         """Messages under a lease; costs a look at every queue of every group."""
         subscriptions = self._subscriptions.values()
         return sum([len(queue.inflight) for each in subscriptions for queue in each.sources])
+
+    def inflight_counts(self, namespaces: Set[str]) -> dict[str, int]:
+        """The same by namespace, of these; costs a look at the names of all groups."""
+        counts: dict[str, int] = {}
+        for subscription in self._subscriptions.values():
+            namespace = subscription.group.partition("%")[0]
+            if namespace in namespaces:
+                count = sum([len(queue.inflight) for queue in subscription.sources])
+                counts[namespace] = counts.get(namespace, 0) + count
+        return counts

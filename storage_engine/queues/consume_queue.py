@@ -203,18 +203,20 @@ class ConsumeQueue:
 
         A piece for each file.
         """
-        for first, units in self._columns(start, stop):
-            yield first, units["tag"].astype(np.int64)
+        return self._fields("tag", start, stop)
+
+    def size_fields(self, start: int, stop: int) -> Iterator[tuple[int, NDArray[np.int64]]]:
+        """The same of the lengths of the records, in bytes."""
+        return self._fields("record_bytes", start, stop)
 
     def physical_offsets(self, start: int, stop: int) -> NDArray[np.int64]:
         """Where the records of the units in ``[start, stop)`` stand in the log."""
         found = np.empty(max(stop - start, 0), np.int64)
-        for first, units in self._columns(start, stop):
-            found[first - start : first - start + len(units)] = units["physical_offset"]
+        for first, offsets in self._fields("physical_offset", start, stop):
+            found[first - start : first - start + len(offsets)] = offsets
         return found
 
-    def _columns(self, start: int, stop: int) -> Iterator[tuple[int, NDArray[np.void]]]:
-        """(queue offset of the first, units), a piece for each file."""
+    def _fields(self, name: str, start: int, stop: int) -> Iterator[tuple[int, NDArray[np.int64]]]:
         size_bytes = self._run.size_bytes
         while start < stop:
             position = start * UNIT_BYTES
@@ -222,8 +224,9 @@ class ConsumeQueue:
             assert file is not None
             at = position - file.base_offset
             count = min(stop - start, (size_bytes - at) // UNIT_BYTES)
+            units = np.frombuffer(file.view, _UNIT_TYPE, count, at)
             # A copy: the pool may close this map when the next file is opened.
-            yield start, np.frombuffer(file.view, _UNIT_TYPE, count, at).copy()
+            yield start, units[name].astype(np.int64)
             start += count
 
     def first_at_or_above(self, physical_offset: int) -> int:

@@ -73,6 +73,7 @@ from storage_engine.wire.snapshots import (
 from storage_engine.wire.struct import Wire
 from storage_engine.wire.topics import TopicConfig, TopicList, TopicRef, TopicStats
 from storage_engine.wire.traces import TraceReply, TraceRequest
+from storage_engine.wire.uses import UseReply, UseRequest
 
 ReplyT = TypeVar("ReplyT", bound=Wire)
 
@@ -211,6 +212,10 @@ class AsyncCalls(abc.ABC):
 
     async def snapshot_release(self, request: SnapshotRelease) -> SnapshotReleaseReply:
         return await self._ask(Op.SNAPSHOT_RELEASE, request, SnapshotReleaseReply)
+
+    async def use(self, request: UseRequest) -> UseReply:
+        """How much namespaces and topics hold."""
+        return await self._ask(Op.USE, request, UseReply)
 
     async def stats(self) -> StatsReply:
         return await self._ask(Op.STATS, Empty(), StatsReply)

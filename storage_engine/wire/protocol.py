@@ -96,6 +96,7 @@ from storage_engine.wire.snapshots import (
 from storage_engine.wire.struct import Wire
 from storage_engine.wire.topics import TopicConfig, TopicList, TopicRef, TopicStats
 from storage_engine.wire.traces import TraceReply, TraceRequest
+from storage_engine.wire.uses import UseReply, UseRequest
 
 PROTOCOL_VERSION: Final = 1
 FRAME_HEAD = struct.Struct(">IBBHII")
@@ -142,6 +143,7 @@ class Op(enum.IntEnum):
     SNAPSHOT = 50
     SNAPSHOT_RELEASE = 51
     PUT_ONCE = 52
+    USE = 53
     REDRIVE = 56
     PURGE = 57
     DELIVER_DUE = 60
@@ -248,6 +250,7 @@ REQUEST_TYPES: Final[dict[Op, type[Wire]]] = {
     Op.PURGE: PurgeRequest,
     Op.OFFSETS_CHANGED: OffsetsChangedRequest,
     Op.OBSERVE: Empty,
+    Op.USE: UseRequest,
     Op.SESSION_KEEP: SessionKeepRequest,
     Op.SESSION_TAKE: SessionTakeRequest,
     Op.SESSION_ABSENT: SessionAbsentRequest,
@@ -286,6 +289,7 @@ REPLY_TYPES: Final[dict[Op, type[Wire]]] = {
     Op.PURGE: PurgeReply,
     Op.OFFSETS_CHANGED: OffsetsChangedReply,
     Op.OBSERVE: ObserveReply,
+    Op.USE: UseReply,
     Op.NOTICE: Notice,
     Op.SESSION_KEEP: Empty,
     Op.SESSION_TAKE: SessionTakeReply,

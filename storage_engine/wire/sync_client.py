@@ -88,6 +88,7 @@ from storage_engine.wire.snapshots import (
 from storage_engine.wire.struct import Wire
 from storage_engine.wire.topics import TopicConfig, TopicList, TopicRef, TopicStats
 from storage_engine.wire.traces import TraceReply, TraceRequest
+from storage_engine.wire.uses import UseReply, UseRequest
 
 ReplyT = TypeVar("ReplyT", bound=Wire)
 FRAME_BYTES_MAX: Final = 16 * 1024 * 1024
@@ -224,6 +225,10 @@ class StoreClient:
 
     def observe(self) -> ObserveReply:
         return self._ask(Op.OBSERVE, Empty(), ObserveReply)
+
+    def use(self, request: UseRequest) -> UseReply:
+        """How much namespaces and topics hold."""
+        return self._ask(Op.USE, request, UseReply)
 
     def snapshot(self, request: SnapshotRequest) -> SnapshotReply:
         """Keep the log's files for a reader of them."""

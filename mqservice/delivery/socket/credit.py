@@ -3,8 +3,8 @@
     sub, credit ──▶ [Credits] ── spend: fetched ──▶ ... settled, lost: ``restore`` ──▶ [Credits]
 
 States for the client: open ──used up──▶ credit ──more──▶ open; paused while the group is; quota
-while the tenant has used up what it may read a second; inflight while its group has as many
-messages in flight as may be. A state that has passed within a second is
+while the tenant has used up what it may read a second; inflight while it, or its group on a
+queue, has as many messages in flight as it may. A state that has passed within a second is
 not told: credit is used up all the time.
 """
 
@@ -31,6 +31,7 @@ class Credits:
         "_told",
         "available",
         "held_up_ms",
+        "is_at_inflight_limit",
         "is_over_quota",
         "is_paused",
     )
@@ -42,6 +43,7 @@ class Credits:
         self.is_paused = False
         self.is_over_quota = False
         self.held_up_ms = 0
+        self.is_at_inflight_limit = False
         self.available = asyncio.Event()
         self._last_state = self._told = "open"
         self._changed()
@@ -96,7 +98,7 @@ class Credits:
             return "quota"
         if not self.available.is_set():
             return "credit"
-        return "inflight" if self.held_up_ms > 0 else "open"
+        return "inflight" if self.is_at_inflight_limit or self.held_up_ms > 0 else "open"
 
     @property
     def is_told_open(self) -> bool:

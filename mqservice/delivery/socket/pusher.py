@@ -28,6 +28,7 @@ from mqservice.store import (
     TopicNotFound,
     shown_record,
 )
+from mqservice.usage.counts import usage_counts
 
 if TYPE_CHECKING:
     from mqservice.delivery.socket.subscription import Subscription
@@ -36,6 +37,7 @@ log = logging.getLogger(__name__)
 
 _RETRY_MS_MIN: Final = 100
 _RETRY_MS_MAX: Final = 2_000
+_ROOM_MS: Final = 200  # between looks whether the tenant may have more in flight
 # A batch that waited longer than this for the socket gets its lease anew once it is sent.
 _HANDOVER_MS_MAX: Final = 1_000
 
@@ -149,11 +151,16 @@ class Pusher:
             self._subscription.credits.is_over_quota = True
             await asyncio.sleep(min(wait_ms, _RETRY_MS_MAX) / 1_000)
         self._subscription.credits.is_over_quota = False
+        while meter.lease_room <= 0:
+            self._subscription.credits.is_at_inflight_limit = True
+            await asyncio.sleep(_ROOM_MS / 1_000)
+        self._subscription.credits.is_at_inflight_limit = False
         received = await context.store.receive(request)
         if received.records:
-            meter.charge_out(
-                len(received.records), sum([len(record.body) for record in received.records])
-            )
+            meter.lease(len(received.records))
+            byte_count = sum([len(record.body) for record in received.records])
+            meter.charge_out(len(received.records), byte_count)
+            usage_counts.sent(request.topic, len(received.records), byte_count)
         return received, context.clock.monotonic_ms()
 
     async def _send(

@@ -90,9 +90,9 @@ class Lost(msgspec.Struct, frozen=True):
 
 
 class Flow(msgspec.Struct, frozen=True):
-    """Why a subscription gets no messages: ``credit`` is used up, its group is ``paused`` or has as
-    many ``inflight`` as may be, or the tenant has used up its ``quota`` of what it may read; or
-    ``open`` again.
+    """Why a subscription gets no messages: ``credit`` is used up, its group is ``paused``, or the
+    tenant has used up its ``quota`` of what it may read; it, or its group on a queue, has as many
+    messages ``inflight`` as it may; or ``open`` again.
     """
 
     sid: int

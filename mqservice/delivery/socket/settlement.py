@@ -190,6 +190,8 @@ class Settlement:
         )
 
     def _apply(self, batch: _Batch, reply: SettleReply) -> None:
+        settled = sum([len(offsets) for offsets in batch.acks.values()]) + len(batch.nacks)
+        self._session.meter.release(settled)
         for tag, until_ms in zip(batch.extended_tags, reply.extended_until_ms, strict=True):
             if until_ms:
                 self._subscription.extended(tag, until_ms)

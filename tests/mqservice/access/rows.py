@@ -190,6 +190,7 @@ CONTROL_ROWS: list[Row] = [
     _account("DELETE", "/invitations/{invitation}", Need.ADMIN, done=(204,)),
     _account("GET", "/audit", Need.ADMIN),
     _account("GET", "/quotas", Need.NOTHING),
+    _account("GET", "/usage", Need.NOTHING),
     _account("PUT", "/quotas", Need.ADMIN, body={"topic_count_max": 5_000}),
 ]  # fmt: skip
 

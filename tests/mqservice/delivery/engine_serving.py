@@ -6,6 +6,7 @@ import contextlib
 import itertools
 from collections.abc import Iterator
 
+from mqservice.quotas.limits import DEFAULTS, QuotaLimits
 from mqservice.store import AsyncStoreClient, Durability, GroupConfig, StoreClient, TopicConfig
 from tests.mqservice.delivery.serving import Server, serving
 from tests.mqservice.delivery.waiting import wait_until
@@ -14,10 +15,10 @@ _numbers = itertools.count()
 
 
 @contextlib.contextmanager
-def serving_engine(socket_path: str) -> Iterator[Server]:
+def serving_engine(socket_path: str, *, quotas: QuotaLimits = DEFAULTS) -> Iterator[Server]:
     """A server whose store is the engine at ``socket_path``."""
     store = AsyncStoreClient(socket_path, client_name="test")
-    with serving(store) as server:
+    with serving(store, quotas=quotas) as server:
         server.call(store.start)
         wait_until(lambda: store.is_connected, seconds=20)
         yield server

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from random import Random
 from typing import Any, TypeVar
 
@@ -169,6 +169,11 @@ class Server:
             return work()
 
         return asyncio.run_coroutine_threadsafe(run(), self._loop).result(START_SECONDS_MAX)
+
+    def wait_for(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """The outcome of a coroutine that runs on the server's loop."""
+        assert self._loop is not None
+        return asyncio.run_coroutine_threadsafe(work(), self._loop).result(START_SECONDS_MAX)
 
     def stop_store(self, store: AsyncStoreClient) -> None:
         """Close a real client on the loop it lives on."""

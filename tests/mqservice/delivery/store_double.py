@@ -47,6 +47,8 @@ from mqservice.store import (
     StoreUnavailable,
     SubscribeReply,
     SubscribeRequest,
+    UseReply,
+    UseRequest,
 )
 from storage_engine.records.record import decode_record
 
@@ -110,6 +112,9 @@ class StoreDouble:
 
     async def put_once(self, records: list[bytes]) -> list[PutOncePlace]:
         raise StoreUnavailable("the double knows no keys of requests: ask the real engine")
+
+    async def use(self, request: UseRequest) -> UseReply:
+        raise StoreUnavailable("the double counts no bytes: ask the real engine")
 
     def _append(self, record: Record) -> PutResult:
         error = self.refused_bodies.get(record.body)

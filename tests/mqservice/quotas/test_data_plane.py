@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import time
 from collections.abc import Iterator
 
 import httpx
@@ -11,6 +12,7 @@ import pytest
 
 from mqservice.accounts.scopes import Scope
 from mqservice.quotas.limits import QuotaLimits
+from mqservice.quotas.meter import REFUSALS_AT_ONCE, REFUSALS_WAITING_MAX
 from tests.mqservice.delivery.peers import BOTH, Peer
 from tests.mqservice.delivery.serving import Server, serving
 from tests.mqservice.delivery.store_double import StoreDouble
@@ -135,6 +137,28 @@ def test_reading_has_a_rate_of_its_own_and_settling_none(quotas: QuotaServer) ->
     assert quotas.api.get(MESSAGES).status_code == 429
     settled = quotas.api.post("/v1/-/groups/billing:settle", json={"ack": receipts})
     assert settled.status_code == 200
+
+
+def test_who_is_refused_again_and_again_waits_for_each_refusal(quotas: QuotaServer) -> None:
+    answers = [put(quotas.api) for _ in range(5 + REFUSALS_AT_ONCE)]
+    assert answers[-1].status_code == 429
+    began = time.monotonic()
+    late = [put(quotas.api) for _ in range(5)]
+    assert time.monotonic() - began >= 0.1  # 10, 20, … 50 ms, for the clock stands still
+    assert {answer.status_code for answer in late} == {429}
+    other = next(_tenants)
+    quotas.make("orders", other)
+    with quotas.client(other) as api:
+        assert [put(api).status_code for _ in range(6)] == [201] * 5 + [429]
+    meter = quotas.server.context.meters.known[quotas.tenant_id]
+    for _ in range(REFUSALS_WAITING_MAX):
+        assert meter.begin_refusal(quotas.clock.ms)
+    refused = put(quotas.api)
+    assert (refused.status_code, refused.headers["connection"]) == (429, "close")
+    for _ in range(REFUSALS_WAITING_MAX):
+        meter.end_refusal()
+    quotas.clock.ms += 3_000
+    assert [put(quotas.api).status_code for _ in range(6)] == [201] * 5 + [429]
 
 
 def test_another_tenant_feels_nothing(quotas: QuotaServer) -> None:

@@ -210,7 +210,6 @@ def test_refusals_name_all_codes_and_no_others() -> None:
     elsewhere = {
         "HEADERS_TOO_LARGE",  # before anything is known of the request
         "LEASE_EXPIRED",  # of one receipt: in `failed`
-        "NOT_ACCEPTABLE",
         "PLAN_LIMIT",
     }
     assert CODES.keys() - named == elsewhere

@@ -1,0 +1,82 @@
+"""``mqservice usage``: what the tenant has used, by hour or day.
+
+GET /v1/usage, page by page ─▶ stdout: a table, or CSV as the service writes it
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Final
+from urllib.parse import urlencode
+
+import msgspec
+import typer
+from rich.table import Table
+
+from mqservice.cli import screen
+from mqservice.cli.client import RestClient
+from mqservice.cli.target import BaseUrlOption, KeyOption, NamespaceOption, Target
+
+_COLUMNS: Final = (
+    "at", "namespace", "topic", "messages_in", "bytes_in", "messages_out", "bytes_out",
+    "api_calls", "storage_bytes_max",
+)  # fmt: skip
+
+
+class _Row(msgspec.Struct, frozen=True, kw_only=True):
+    at: str
+    namespace: str | None
+    topic: str | None
+    messages_in: int
+    bytes_in: int
+    messages_out: int
+    bytes_out: int
+    api_calls: int
+    storage_bytes_max: int | None
+
+
+class _Page(msgspec.Struct, frozen=True, kw_only=True):
+    rows: list[_Row]
+    next_cursor: str | None
+
+
+def usage(
+    since: Annotated[
+        str | None, typer.Option("--from", metavar="TIME", help="RFC 3339; a day ago.")
+    ] = None,
+    to: Annotated[str | None, typer.Option(metavar="TIME", help="RFC 3339; now.")] = None,
+    per: Annotated[str, typer.Option(help="hour or day.")] = "hour",
+    by: Annotated[str, typer.Option(help="tenant, namespace or topic.")] = "tenant",
+    topic: Annotated[str | None, typer.Option("--topic", "-t", help="Of this topic only.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="A JSON line for each row.")] = False,
+    base_url: BaseUrlOption = None,
+    key: KeyOption = None,
+    namespace: NamespaceOption = None,
+) -> None:
+    """Show what the tenant has used: messages and bytes in and out, calls, storage."""
+    given = {"from": since, "to": to, "per": per, "by": by, "topic": topic}
+    query = {name: value for name, value in given.items() if value is not None}
+    screen.run(_show(screen.target_of(base_url, key, namespace), query, as_json=as_json))
+
+
+async def _show(target: Target, query: dict[str, str], *, as_json: bool) -> int:
+    table = Table(*_COLUMNS)
+    async with RestClient(target) as client:
+        cursor: str | None = None
+        while True:
+            asked = query if cursor is None else {**query, "cursor": cursor}
+            page = await client.call("GET", f"/v1/usage?{urlencode(asked)}", _Page)
+            for row in page.rows:
+                if as_json:
+                    typer.echo(msgspec.json.encode(row))
+                else:
+                    table.add_row(*(_shown(getattr(row, name)) for name in _COLUMNS))
+            cursor = page.next_cursor
+            if cursor is None:
+                break
+    if not as_json:
+        screen.results.print(table)
+    return 0
+
+
+def _shown(value: str | int | None) -> str:
+    return "" if value is None else str(value)

@@ -1,0 +1,126 @@
+"""What tenants hold in the engine, told to the meters of this process: bytes stored, leases.
+
+    every second ──▶ [Holdings] ── USE, all namespaces of a request ──▶ engine
+                          └──▶ TenantMeter.hold(stored_bytes, inflight_count)
+
+No message waits for this: between two looks a meter counts what its own process adds. So a limit is
+passed by what the other processes add within a second, and no more. Who is far from its limits is
+looked at every five seconds. While the engine is away nothing can be added.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterable
+from itertools import islice
+from typing import Final
+
+from asgiref.sync import sync_to_async
+from django.db import DatabaseError, InterfaceError, close_old_connections
+
+from mqservice.accounts.models import Namespace
+from mqservice.lib.clock import Clock
+from mqservice.quotas.meters import Meters
+from mqservice.store import StoreError, UseReply, UseRequest
+
+log = logging.getLogger(__name__)
+
+LOOK_MS: Final = 1_000
+_FAR_LOOK_MS: Final = 5_000
+_NAMES_KEPT_MS: Final = 10_000  # what a tenant stores in a new namespace counts that late
+REQUEST_NAMES_MAX: Final = 1_000  # the engine's own limit
+_NEAR: Final = 0.5  # of a limit
+
+Names = dict[int, list[str]]  # of the namespaces of each tenant
+
+
+class Holdings:
+    """See the module's docstring. One per process; used on the event loop of its meters."""
+
+    def __init__(
+        self,
+        meters: Meters,
+        use: Callable[[UseRequest], Awaitable[UseReply]],
+        clock: Clock,
+        *,
+        find_names: Callable[[list[int]], Awaitable[Names]] | None = None,
+    ) -> None:
+        self._meters = meters
+        self._use = use
+        self._clock = clock
+        self._find_names = find_names or sync_to_async(namespace_names)
+        self._names: Names = {}
+        self._named_ms: int | None = None
+        self._looked_ms: dict[int, int] = {}
+
+    async def run(self) -> None:
+        """Look until cancelled."""
+        while True:
+            await asyncio.sleep(LOOK_MS / 1_000)
+            try:
+                await self.look()
+            except (StoreError, DatabaseError, InterfaceError) as exc:
+                log.debug("Nothing was held", extra={"action": "hold_missed", "error": str(exc)})
+            except Exception:
+                log.exception("Nothing was held", extra={"action": "hold_failed"})
+
+    async def look(self) -> None:
+        """One round. Raises ``StoreError``, ``DatabaseError``; the meters go on counting then."""
+        now_ms = self._clock.monotonic_ms()
+        tenant_ids = list(self._meters.known)
+        self._looked_ms = {one: self._looked_ms.get(one, -_FAR_LOOK_MS) for one in tenant_ids}
+        due = [one for one in tenant_ids if self._is_due(one, now_ms)]
+        if not due:
+            return
+        await self._learn_names(tenant_ids, now_ms)
+        held = {tenant_id: [0, 0] for tenant_id in due}
+        is_complete = True
+        wanted = ((one, name) for one in due for name in self._names.get(one, ()))
+        for part in _parts(wanted):
+            reply = await self._use(UseRequest(namespaces=[name for _, name in part]))
+            is_complete = is_complete and reply.is_complete
+            for (tenant_id, _), used in zip(part, reply.namespaces, strict=True):
+                held[tenant_id][0] += used.stored_bytes
+                held[tenant_id][1] += used.inflight_count
+        for tenant_id, (stored_bytes, inflight_count) in held.items():
+            meter = self._meters.known.get(tenant_id)
+            if meter is not None:
+                meter.hold(stored_bytes, inflight_count)
+                if is_complete:
+                    self._looked_ms[tenant_id] = now_ms
+
+    def _is_due(self, tenant_id: int, now_ms: int) -> bool:
+        meter = self._meters.known[tenant_id]
+        limits = meter.limits
+        return (
+            now_ms - self._looked_ms[tenant_id] >= _FAR_LOOK_MS
+            or meter.stored_bytes > limits.storage_bytes_max * _NEAR
+            or meter.inflight_count > limits.inflight_count_max * _NEAR
+        )
+
+    async def _learn_names(self, tenant_ids: list[int], now_ms: int) -> None:
+        is_old = self._named_ms is None or now_ms - self._named_ms >= _NAMES_KEPT_MS
+        if is_old or any(tenant_id not in self._names for tenant_id in tenant_ids):
+            found = await self._find_names(tenant_ids)
+            self._names = {tenant_id: found.get(tenant_id, []) for tenant_id in tenant_ids}
+            self._named_ms = now_ms
+
+
+def namespace_names(tenant_ids: list[int]) -> Names:
+    """One query."""
+    try:
+        names: Names = {}
+        rows = Namespace.objects.filter(tenant__in=tenant_ids).values_list("tenant_id", "name")
+        for tenant_id, name in rows:
+            names.setdefault(tenant_id, []).append(name)
+        return names
+    finally:
+        close_old_connections()
+
+
+def _parts(pairs: Iterable[tuple[int, str]]) -> Iterable[list[tuple[int, str]]]:
+    """As many names as one request may have."""
+    rest = iter(pairs)
+    while part := list(islice(rest, REQUEST_NAMES_MAX)):
+        yield part

@@ -1,0 +1,124 @@
+"""Usage over REST: ``GET /v1/usage?from=&to=&per=&by=&namespace=&topic=&cursor=``, JSON or CSV."""
+
+from __future__ import annotations
+
+import csv
+import io
+from typing import Annotated, Final
+
+from django.http import HttpResponse
+from ninja import Query, Router, Schema
+from pydantic import Field
+
+from mqservice.accounts.rest import AuthedRequest
+from mqservice.lib.clock import SystemClock
+from mqservice.lib.problem import Problem
+from mqservice.lib.timestamps import rfc3339
+from mqservice.lib.wire import time_ms
+from mqservice.usage.limits import PAGE_MAX
+from mqservice.usage.queries import By, Per, UsageQuestion, UsageRow, usage_page
+
+router = Router(tags=["usage"])
+
+_CSV_TYPE: Final = "text/csv"
+_JSON_TYPE: Final = "application/json"
+Name = Annotated[str | None, Field(max_length=200)]
+
+
+class UsageRowOut(Schema):
+    """``namespace`` and ``topic`` are null where the row is of more than one, and for calls that
+    were about none: those of the control plane, and those that were refused.
+    """
+
+    at: str
+    namespace: str | None
+    topic: str | None
+    messages_in: int
+    bytes_in: int
+    messages_out: int
+    bytes_out: int
+    api_calls: int
+    storage_bytes_max: int | None
+
+    @classmethod
+    def of(cls, row: UsageRow) -> UsageRowOut:
+        return cls(
+            at=rfc3339(row.at_ms),
+            namespace=row.namespace or None,
+            topic=row.topic or None,
+            messages_in=row.messages_in,
+            bytes_in=row.bytes_in,
+            messages_out=row.messages_out,
+            bytes_out=row.bytes_out,
+            api_calls=row.api_calls,
+            storage_bytes_max=row.storage_bytes_max,
+        )
+
+
+class UsagePageOut(Schema):
+    """A page, the oldest first; ``next_cursor`` is null on the last one."""
+
+    tenant: str
+    per: Per
+    by: By
+    rows: list[UsageRowOut]
+    next_cursor: str | None
+
+
+@router.get("/usage", response=UsagePageOut)
+def read_usage(
+    request: AuthedRequest,
+    since: Annotated[str | None, Query(None, alias="from")],
+    to: str | None = None,
+    per: Per = Per.HOUR,
+    by: By = By.TENANT,
+    namespace: Name = None,
+    topic: Name = None,
+    cursor: str | None = None,
+    limit: Annotated[int, Field(ge=1, le=PAGE_MAX)] = PAGE_MAX,
+) -> UsagePageOut | HttpResponse:
+    """What the tenant has used, by hour or day: the last day without `from` and `to`. With
+    `Accept: text/csv` it is a table, whose `X-Next-Cursor` leads on. One query.
+    """
+    is_csv = _takes_csv(request)
+    question = UsageQuestion(
+        from_ms=None if since is None else time_ms("?from", since),
+        to_ms=None if to is None else time_ms("?to", to),
+        per=per,
+        by=by,
+        namespace=namespace,
+        topic=topic,
+    )
+    now_ms = SystemClock().now_ms()
+    page = usage_page(request.auth, question, now_ms, cursor=cursor, limit=limit)
+    rows = [UsageRowOut.of(row) for row in page.rows]
+    if is_csv:
+        return _table(rows, page.next_cursor)
+    return UsagePageOut(
+        tenant=request.auth.tenant, per=per, by=by, rows=rows, next_cursor=page.next_cursor
+    )
+
+
+def _takes_csv(request: AuthedRequest) -> bool:
+    """Raises Problem NOT_ACCEPTABLE when it takes neither a table nor JSON."""
+    kind = request.get_preferred_type([_JSON_TYPE, _CSV_TYPE])
+    if kind is None:
+        raise Problem.of("NOT_ACCEPTABLE", f"this path answers {_JSON_TYPE} or {_CSV_TYPE}")
+    return kind == _CSV_TYPE
+
+
+def _table(rows: list[UsageRowOut], next_cursor: str | None) -> HttpResponse:
+    """A header and a line a row, quoted so that no spreadsheet takes a name for a formula."""
+    text = io.StringIO()
+    writer = csv.writer(text)
+    writer.writerow(UsageRowOut.model_fields)
+    for row in rows:
+        writer.writerow([_cell(getattr(row, name)) for name in UsageRowOut.model_fields])
+    answer = HttpResponse(text.getvalue(), content_type=f"{_CSV_TYPE}; charset=utf-8")
+    if next_cursor is not None:
+        answer["X-Next-Cursor"] = next_cursor
+    return answer
+
+
+def _cell(value: str | int | None) -> str | int | None:
+    return f"'{value}" if isinstance(value, str) and value.startswith("-") else value
