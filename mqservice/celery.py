@@ -40,6 +40,7 @@ SCHEDULE: Final = {
     "alerts.sweep": ("alerts", 2.0),  # what is to be sent begins, or is tried again, that late
     "alerts.clean_up": ("alerts", 300.0),
     "idempotency.clean_up": ("sampling", 300.0),
+    "accounts.clean_up": ("sampling", 300.0),
     "reports.sweep": ("control", 10.0),
     "reports.clean_up": ("persist", 3_600.0),
 }
@@ -99,6 +100,7 @@ app.autodiscover_tasks(
         "mqservice.sampling",
         "mqservice.alerts",
         "mqservice.idempotency",
+        "mqservice.accounts",
         "mqservice.reports",
     ]
 )

@@ -5,6 +5,8 @@ from __future__ import annotations
 from django.http import HttpRequest
 
 from mqservice.accounts.access import HEADER_BYTES_MAX, Principal, find_principal, unauthenticated
+from mqservice.accounts.key_failures import failures
+from mqservice.lib.json_logs import client_address_var
 
 
 class AuthedRequest(HttpRequest):
@@ -14,9 +16,12 @@ class AuthedRequest(HttpRequest):
 
 
 def authenticate(request: HttpRequest) -> Principal:
-    """The principal of the Authorization header. Raises Problem 401. One query."""
+    """The principal of the Authorization header. Raises Problem 401, 429. One query."""
+    address = client_address_var.get()
+    failures.check(address)
     header = request.headers.get("Authorization", "").encode("latin-1", "replace")
     principal = find_principal(header) if len(header) <= HEADER_BYTES_MAX else None
     if principal is None:
+        failures.note(address)
         raise unauthenticated()
     return principal
