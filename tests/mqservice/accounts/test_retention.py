@@ -31,8 +31,8 @@ WAYS_OUT = [
 def written(people: People, *, days_ago: int) -> None:
     """An entry of that age. Only a new row can be given one."""
     entry = record("user:alice", people.acme, "topic.put", f"topics/{days_ago}")
-    columns = [field.column for field in AuditEntry._meta.fields if field.name not in ("id", "at")]
-    names = ", ".join(columns)
+    columns = [str(field.column) for field in AuditEntry._meta.fields]
+    names = ", ".join(column for column in columns if column not in ("id", "at"))
     with connection.cursor() as cursor:
         cursor.execute(
             f"INSERT INTO accounts_auditentry (at, {names}) "

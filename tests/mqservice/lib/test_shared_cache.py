@@ -40,7 +40,7 @@ def test_without_valkey_the_process_counts_by_itself_and_comes_back(
     valkey_server: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     now = [1_000.0]
-    monkeypatch.setattr(shared_cache.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr("mqservice.lib.shared_cache.time.monotonic", lambda: now[0])
     cache = SharedCache(NOBODY, dict(PARAMS))
     with caplog.at_level(logging.WARNING):
         assert cache.add("tries", 1, timeout=60)
