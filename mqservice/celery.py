@@ -41,6 +41,7 @@ SCHEDULE: Final = {
     "alerts.clean_up": ("alerts", 300.0),
     "idempotency.clean_up": ("sampling", 300.0),
     "accounts.clean_up": ("sampling", 300.0),
+    "people.clean_up": ("sampling", 300.0),
     "reports.sweep": ("control", 10.0),
     "reports.clean_up": ("persist", 3_600.0),
 }
@@ -101,6 +102,7 @@ app.autodiscover_tasks(
         "mqservice.alerts",
         "mqservice.idempotency",
         "mqservice.accounts",
+        "mqservice.people",
         "mqservice.reports",
     ]
 )

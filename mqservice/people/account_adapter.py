@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
-from typing import Any
+from typing import Any, Final
 from urllib.parse import urlsplit
 
 from allauth.account.adapter import DefaultAccountAdapter
@@ -21,8 +22,10 @@ from mqservice.people.founding import may_found
 
 log = logging.getLogger(__name__)
 
-_VERIFY_STAGE = "allauth.account.stages.EmailVerificationStage"
-_OUR_VERIFY_STAGE = "mqservice.people.stages.VerifyAddressStage"
+PASSWORD_CHARS_MAX: Final = 1_000  # a hash of more costs more than it is worth
+_SEEN_ANYWAY: Final = ("account/messages/logged_in.txt", "account/messages/logged_out.txt")
+_VERIFY_STAGE: Final = "allauth.account.stages.EmailVerificationStage"
+_OUR_VERIFY_STAGE: Final = "mqservice.people.stages.VerifyAddressStage"
 
 
 class AccountAdapter(DefaultAccountAdapter):  # type: ignore[misc]  # allauth has no types
@@ -56,6 +59,21 @@ class AccountAdapter(DefaultAccountAdapter):  # type: ignore[misc]  # allauth ha
     def get_reset_password_from_key_url(self, key: str) -> str:
         return _of_service(super().get_reset_password_from_key_url(key))
 
+    def add_message(
+        self,
+        request: HttpRequest,
+        level: int,
+        message_template: str | None = None,
+        message_context: dict[str, Any] | None = None,  # Any: as allauth has it
+        extra_tags: str = "",
+        message: str | None = None,
+    ) -> None:
+        """Nothing of what one sees anyway: that one is signed in, or out."""
+        if message_template not in _SEEN_ANYWAY:
+            super().add_message(
+                request, level, message_template, message_context, extra_tags, message
+            )
+
     def send_mail(self, template_prefix: str, email: str, context: dict[str, Any]) -> None:
         """An answer of 503 where the mail server takes none, whoever it was for."""
         ours = {
@@ -71,8 +89,10 @@ class AccountAdapter(DefaultAccountAdapter):  # type: ignore[misc]  # allauth ha
             page = render(_request(), "account/mail_failed.html", status=503)
             raise ImmediateHttpResponse(page) from exc
 
-
-PASSWORD_CHARS_MAX = 1_000  # a hash of more costs more than it is worth
+    def send_notification_mail(self, *args: Any, **more: Any) -> None:  # Any: as allauth has it
+        """That a password or a factor was changed: it is, also where no mail can tell so."""
+        with contextlib.suppress(ImmediateHttpResponse):
+            super().send_notification_mail(*args, **more)
 
 
 def _request() -> HttpRequest | None:

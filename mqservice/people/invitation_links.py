@@ -10,12 +10,17 @@ from typing import Final
 from django.http import HttpRequest
 
 from mqservice.accounts.invitation_services import find_invitation
+from mqservice.accounts.invitation_tokens import parse_token
 from mqservice.accounts.models import Invitation
 
 _SESSION_NAME: Final = "mq_invitation"
 
 
 def stash(request: HttpRequest, token: str) -> None:
+    """What cannot be a token is not worth a session."""
+    if parse_token(token) is None:
+        forget(request)
+        return
     request.session[_SESSION_NAME] = token
 
 
