@@ -29,7 +29,7 @@ def test_what_changes_messages_only_is_known_by_name() -> None:
 
 
 async def test_each_change_has_a_row_that_says_who_what_and_in_which_request(
-    engine: str, people: People
+    engine: str, valkey_server: str, people: People
 ) -> None:
     rows = [row for row in CONTROL_ROWS if row.method in CHANGING]
     unaudited = []

@@ -66,3 +66,10 @@ def test_api_key_in_a_text_is_cut_to_its_public_id() -> None:
     assert key not in line
     assert key[12:] not in line
     assert line.count(f"{key[:12]}…") == 2
+
+
+@pytest.mark.parametrize("kind", ["mqk_", "mqi_", "mqt_"])
+def test_keys_tokens_and_tickets_are_cut_in_whatever_text(kind: str) -> None:
+    record = logging.makeLogRecord({"msg": f"/account/join/{kind}0123456789-_abcXYZ/ failed"})
+    line = JsonFormatter().format(record)
+    assert f"/account/join/{kind}01234567…/ failed" in line
