@@ -5,6 +5,8 @@ A visitor who follows an invitation signs in or up first, and comes back here.
 
 from __future__ import annotations
 
+from typing import Final
+
 from django.contrib.auth.decorators import login_required
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
@@ -20,6 +22,8 @@ from mqservice.lib.throttle import network_of
 from mqservice.people import invitation_links
 from mqservice.people.forms import FoundingForm
 from mqservice.people.founding import found_own, may_found
+
+TOO_MANY_STATUS: Final = 429
 
 
 @never_cache
@@ -47,7 +51,7 @@ def join(request: HttpRequest) -> HttpResponse:
             return redirect("console:overview")
     except Problem as problem:
         row, detail, status = None, problem.detail, problem.status
-    if row is None:
+    if row is None and status != TOO_MANY_STATUS:
         invitation_links.forget(request)
         status = status if detail else 404
     page = {"invitation": row, "detail": detail}

@@ -6,6 +6,7 @@ import logging
 import sys
 
 import msgspec
+import pytest
 
 from mqservice.lib.api_keys import generate_api_key
 from mqservice.lib.json_logs import JsonFormatter, request_id_var

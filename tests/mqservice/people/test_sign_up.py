@@ -9,6 +9,7 @@ import pytest
 from allauth.account.models import EmailAddress
 from django.contrib.auth import get_user
 from django.core import mail
+from django.core.cache import cache
 from django.test import Client
 from pytest_django import Settings
 
@@ -168,6 +169,14 @@ def test_tokens_are_tried_so_often_from_one_address_and_no_more(db: None, client
     client.get("/account/join/x/")
     statuses = [client.get("/account/join/").status_code for _ in range(31)]
     assert statuses == [404] * 30 + [429]
+
+
+def test_who_has_to_wait_keeps_the_invitation(people: People, client: Client) -> None:
+    client.get(f"/account/join/{token_of(people.rival_owner_key)}/")
+    statuses = [client.get("/account/join/").status_code for _ in range(31)]
+    assert statuses == [200] * 30 + [429]
+    cache.clear()
+    assert client.get("/account/join/").status_code == 200
 
 
 def test_mail_server_that_is_away_is_answered_with_503(
