@@ -11,6 +11,7 @@
 /v1/keys...             accounts.keys_api
 /v1/namespaces..., /v1/members..., /v1/invitations...   accounts.people_api
 /v1/audit               accounts.audit_api
+/v1/ws-tickets          accounts.tickets_api
 /v1/ns/{ns}/reports...  reports.api
 """
 
@@ -32,6 +33,7 @@ from mqservice.accounts.audit_api import router as audit_router
 from mqservice.accounts.keys_api import router as keys_router
 from mqservice.accounts.people_api import router as people_router
 from mqservice.accounts.rest import authenticate
+from mqservice.accounts.tickets_api import router as tickets_router
 from mqservice.alerts.api import router as alerts_router
 from mqservice.groups.api import router as groups_router
 from mqservice.groups.clients import router as clients_router
@@ -80,6 +82,7 @@ api.add_router("", usage_router)
 api.add_router("", keys_router)
 api.add_router("", people_router)
 api.add_router("", audit_router)
+api.add_router("", tickets_router)
 api.add_router("", reports_router)
 
 

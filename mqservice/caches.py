@@ -28,7 +28,14 @@ from django.db import (
     connection,
 )
 
-from mqservice.accounts.access import KeyCache, Principal, find_principal, metadata_unavailable
+from mqservice.accounts.access import (
+    HolderCache,
+    KeyCache,
+    Principal,
+    find_principal,
+    metadata_unavailable,
+)
+from mqservice.accounts.ticket_holders import find_holder, session_id_of
 from mqservice.groups.routes import GroupRoute, find_group_route
 from mqservice.lib.clock import Clock
 from mqservice.lib.lookup_cache import CacheLimits, LookupCache, LookupUnavailable
@@ -157,8 +164,10 @@ class Caches:
         keys: KeyCache | None = None,
         routes: RouteCache | None = None,
         quotas: QuotaCache | None = None,
+        holders: KeyCache | None = None,
     ) -> None:
         self.keys = keys or KeyCache(_query(find_principal))
+        self.holders = holders or HolderCache(_query(find_holder))
         self.routes = routes or RouteCache(
             _query(lambda key: find_topic_route(*key)), _query(lambda key: find_group_route(*key))
         )
@@ -168,6 +177,7 @@ class Caches:
     def clear(self) -> None:
         """Forget everything."""
         self.keys.clear()
+        self.holders.clear()
         self.routes.clear()
         self.quotas.clear()
 
@@ -176,6 +186,11 @@ class Caches:
         match payload.split(" "):
             case ["key", public_id]:
                 self.keys.drop_key(public_id)
+                self.holders.drop_key(public_id)
+            case ["session", digest]:
+                self.holders.drop_key(session_id_of(digest))
+            case ["people"]:
+                self.holders.clear()
             case ["topic", tenant_id, namespace, name] if tenant_id.isdecimal():
                 self.routes.drop_topic((int(tenant_id), namespace, name))
             case ["group", tenant_id, namespace, name] if tenant_id.isdecimal():

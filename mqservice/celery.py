@@ -42,6 +42,8 @@ SCHEDULE: Final = {
     "idempotency.clean_up": ("sampling", 300.0),
     "usage.measure_storage": ("sampling", 60.0),
     "usage.clean_up": ("sampling", 300.0),
+    "accounts.clean_up": ("sampling", 300.0),
+    "people.clean_up": ("sampling", 300.0),
     "reports.sweep": ("control", 10.0),
     "reports.clean_up": ("persist", 3_600.0),
 }
@@ -103,6 +105,8 @@ app.autodiscover_tasks(
         "mqservice.alerts",
         "mqservice.idempotency",
         "mqservice.usage",
+        "mqservice.accounts",
+        "mqservice.people",
         "mqservice.reports",
     ]
 )

@@ -41,6 +41,16 @@ def envbool(name: str, default: bool) -> bool:
     raise ImproperlyConfigured(f"{name} must be one of 1, true, yes, on, 0, false, no, off")
 
 
+def envchoice(name: str, default: str, *others: str) -> str:
+    """One of ``default`` and ``others``."""
+    text = envtext(name, default)
+    if text not in (default, *others):
+        raise ImproperlyConfigured(
+            f"{name} must be one of {', '.join((default, *others))}; found {text!r}"
+        )
+    return text
+
+
 def envint(name: str, default: int, *, minimum: int, maximum: int) -> int:
     value = os.environ.get(name)
     if not value:

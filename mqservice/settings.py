@@ -5,6 +5,7 @@ optional   VALKEY_URL MQ_DATA_DIR MQ_ENGINE_SOCKET MQ_PORT MQ_BASE_URL MQ_ALLOWE
            MQ_PROCESS MQ_KEY_PEPPER MQ_SECRET_KEY_FALLBACKS MQ_TRUST_PROXY MQ_LOG_LEVEL
            MQ_REDRIVE_RATE_DEFAULT MQ_REDRIVE_RATE_MAX MQ_TICK_MS
            MQ_EMAIL_URL MQ_EMAIL_FROM MQ_WEBHOOK_NETWORKS
+           MQ_SIGN_UP MQ_FAILED_KEYS_MAX MQ_AUDIT_DAYS
            MQ_SOCKETS_MAX MQ_TENANT_SOCKETS_MAX MQ_SOCKET_ORIGINS MQ_WEB_WORKERS MQ_ENGINE_STORE_DIR
            MQ_REPORTS_AT MQ_REPORTS_ZONE MQ_REPORTS_MASTER MQ_REPORTS_MEMORY MQ_REPORTS_LIMIT_S
            MQ_REPORTS_CONF MQ_REPORTS_LAKE MQ_REPORTS_OUT MQ_REPORTS_BY_HAND_MAX
@@ -18,6 +19,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 from mqservice.env import (
     envbool,
+    envchoice,
     envclock,
     envint,
     envlist,
@@ -71,8 +73,14 @@ INSTALLED_APPS = [
     "django.contrib.contenttypes",
     "django.contrib.auth",
     "django.contrib.sessions",
+    "django.contrib.messages",
     "django.contrib.staticfiles",
+    "allauth",
+    "allauth.account",
+    "allauth.mfa",
+    "allauth.usersessions",
     "mqservice.accounts",
+    "mqservice.people",
     "mqservice.idempotency",
     "mqservice.quotas",
     "mqservice.topics",
@@ -95,6 +103,8 @@ MIDDLEWARE = [
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "django.contrib.messages.middleware.MessageMiddleware",
+    "allauth.account.middleware.AccountMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "mqservice.usage.middleware.ControlPlaneMiddleware",
     "mqservice.idempotency.middleware.IdempotencyMiddleware",  # calls views, hence innermost
@@ -103,11 +113,12 @@ TEMPLATES = [
     {
         "BACKEND": "django.template.backends.django.DjangoTemplates",
         "DIRS": [BASE_DIR / "frontend" / "templates"],
-        "APP_DIRS": False,
+        "APP_DIRS": True,  # mails of allauth; its pages are ours, in frontend/templates
         "OPTIONS": {
             "context_processors": [
                 "django.template.context_processors.request",
                 "django.contrib.auth.context_processors.auth",
+                "django.contrib.messages.context_processors.messages",
             ],
             "builtins": ["mqservice.console.templatetags.units"],
         },
@@ -147,9 +158,21 @@ DATABASES = {
 }
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
+# ---- What web processes share ------------------------------------------------------------------
+
+# Counts of attempts and used codes: in Valkey, and in each process by itself while that is away.
+CACHES = {
+    "default": {
+        "BACKEND": "mqservice.lib.shared_cache.SharedCache",
+        "LOCATION": MQ_VALKEY_URL,
+        "KEY_PREFIX": "mq:cache",
+    }
+}
+
 # ---- People ------------------------------------------------------------------------------------
 
 AUTH_USER_MODEL = "accounts.User"
+AUTHENTICATION_BACKENDS = ["allauth.account.auth_backends.AuthenticationBackend"]
 PASSWORD_HASHERS = [
     "django.contrib.auth.hashers.Argon2PasswordHasher",
     "django.contrib.auth.hashers.PBKDF2PasswordHasher",
@@ -162,9 +185,9 @@ AUTH_PASSWORD_VALIDATORS = [
     },
     {"NAME": "django.contrib.auth.password_validation.CommonPasswordValidator"},
 ]
-LOGIN_URL = "console:login"
+LOGIN_URL = "account_login"
 LOGIN_REDIRECT_URL = "console:overview"
-LOGOUT_REDIRECT_URL = "console:login"
+LOGOUT_REDIRECT_URL = "account_login"
 # Kept in PostgreSQL, so that losing all of Valkey signs nobody out.
 SESSION_ENGINE = "django.contrib.sessions.backends.db"
 SESSION_COOKIE_AGE = 12 * 60 * 60
@@ -175,6 +198,47 @@ CSRF_COOKIE_NAME = "__Host-mq_csrf" if _is_https else "mq_csrf"
 CSRF_COOKIE_SECURE = _is_https
 CSRF_COOKIE_HTTPONLY = True
 CSRF_TRUSTED_ORIGINS = [f"{_base_url.scheme}://{_base_url.netloc}"]
+MESSAGE_STORAGE = "django.contrib.messages.storage.session.SessionStorage"
+
+# open: anybody may sign up and found a tenant; invited: only who brings an invitation.
+MQ_SIGN_UP = envchoice("MQ_SIGN_UP", "open", "invited")
+ACCOUNT_ADAPTER = "mqservice.people.account_adapter.AccountAdapter"
+ACCOUNT_LOGIN_METHODS = {"username", "email"}
+# The user name is made of the address: asked for, it would tell who is here already.
+ACCOUNT_SIGNUP_FIELDS = ["email*", "password1*"]
+ACCOUNT_EMAIL_VERIFICATION = "mandatory"
+ACCOUNT_EMAIL_CONFIRMATION_EXPIRE_DAYS = 1
+ACCOUNT_EMAIL_SUBJECT_PREFIX = "mqservice: "
+ACCOUNT_EMAIL_NOTIFICATIONS = True
+ACCOUNT_MAX_EMAIL_ADDRESSES = 5
+ACCOUNT_SESSION_REMEMBER = True  # for SESSION_COOKIE_AGE, no longer
+ACCOUNT_REAUTHENTICATION_REQUIRED = True
+ACCOUNT_REAUTHENTICATION_TIMEOUT = 5 * 60
+ACCOUNT_DEFAULT_HTTP_PROTOCOL = _base_url.scheme
+ACCOUNT_RATE_LIMITS = {
+    "login": "30/m/ip",
+    "login_failed": "10/m/ip,5/300s/key",
+    "signup": "10/m/ip",
+    "reset_password": "10/m/ip,3/10m/key",
+    "reset_password_from_key": "10/m/ip",
+    "reauthenticate": "10/m/user",
+    "change_password": "5/m/user",
+    "manage_email": "10/m/user",
+    "confirm_email": "1/3m/key",
+}
+MFA_ADAPTER = "mqservice.people.mfa_adapter.MfaAdapter"
+MFA_SUPPORTED_TYPES = ["totp", "webauthn", "recovery_codes"]
+MFA_TOTP_ISSUER = "mqservice"
+MFA_TOTP_TOLERANCE = 1  # a code of the period before is good still: clocks differ
+MFA_RECOVERY_CODES_SHOW_ONCE = True
+MFA_WEBAUTHN_ALLOW_INSECURE_ORIGIN = not _is_https  # browsers themselves allow it on localhost only
+USERSESSIONS_TRACK_ACTIVITY = False  # a write for each page
+
+# Wrong keys of one address in a minute, after which keys from there are not looked up for a while;
+# 0: as many as come.
+MQ_FAILED_KEYS_MAX = envint("MQ_FAILED_KEYS_MAX", 300, minimum=0, maximum=1_000_000)
+# For how long the audit is kept.
+MQ_AUDIT_DAYS = envint("MQ_AUDIT_DAYS", 400, minimum=30, maximum=3_650)
 
 # ---- HTTP safety -------------------------------------------------------------------------------
 
@@ -238,6 +302,9 @@ if MQ_EMAIL_URL:
     EMAIL_HOST_PASSWORD = unquote(_email.password or "")
     EMAIL_USE_TLS = _email.scheme == "smtp+tls"
     EMAIL_USE_SSL = _email.scheme == "smtps"
+else:  # to be read by who runs it: links of sign-up and new passwords
+    EMAIL_BACKEND = "django.core.mail.backends.filebased.EmailBackend"
+    EMAIL_FILE_PATH = MQ_DATA_DIR / "mail"
 # Networks that webhooks may reach although they are not public, such as 10.1.0.0/16; there plain
 # HTTP is allowed as well.
 MQ_WEBHOOK_NETWORKS = envnetworks("MQ_WEBHOOK_NETWORKS")

@@ -25,6 +25,10 @@ urlpatterns = [
     path("v1/", api.urls),
     # /errors/<slug>: what the ``type`` of a problem document leads to
     path("errors/<slug:slug>", error_page, name="error-page"),
+    # /account/: signing up, in and out, second factors, sessions
+    path("account/", include("mqservice.people.urls")),
+    # Before the console's own, which knows no second factor.
+    path("console/login", RedirectView.as_view(pattern_name="account_login", query_string=True)),
     # /console/
     path("console/", include("mqservice.console.urls")),
 ]

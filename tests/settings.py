@@ -13,3 +13,8 @@ from mqservice.settings import *  # noqa: F403
 
 # The real ones are slow on purpose, which each test that creates people would feel.
 PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
+
+# Each test begins with no attempts counted: see the fixture ``no_attempts``.
+CACHES = {"default": {"BACKEND": "django.core.cache.backends.locmem.LocMemCache"}}
+# The matrices are wrong on purpose, hundreds of times.
+MQ_FAILED_KEYS_MAX = 0

@@ -65,6 +65,7 @@ class Principal:
     grants: tuple[Grant, ...] = ()
     role: Role = Role.DEVELOPER
     expires_at_ms: int | None = None
+    user: str | None = None  # whose session it is, where it is no key
     _decisions: dict[tuple[Scope, Kind, str], bool] = field(
         default_factory=dict, compare=False, repr=False
     )
@@ -76,7 +77,7 @@ class Principal:
     @property
     def actor(self) -> str:
         """The name that the audit knows it by."""
-        return f"key:{self.key_id}"
+        return f"key:{self.key_id}" if self.user is None else f"user:{self.user}"
 
     def namespace_named(self, ns: str) -> str | None:
         """The namespace a path means by ``ns``, or None when it is none of this key's."""
@@ -151,10 +152,12 @@ def find_principal(authorization: bytes) -> Principal | None:
     key = _bearer(authorization)
     if key is None:
         return None
-    row = (
-        ApiKey.objects.select_related("tenant", "namespace").filter(public_id=key.public_id).first()
-    )
-    mac = secret_mac(key)  # before looking at the row: an unknown id costs the same work
+    return principal_of_key(key.public_id, secret_mac(key))
+
+
+def principal_of_key(public_id: str, mac: bytes) -> Principal | None:
+    """Of the key whose secret has this MAC, while it is good. One query."""
+    row = ApiKey.objects.select_related("tenant", "namespace").filter(public_id=public_id).first()
     now = timezone.now()
     is_present = hmac.compare_digest(mac, _NO_MAC if row is None else bytes(row.secret_mac))
     previous = None if row is None else row.previous_mac
@@ -230,6 +233,9 @@ class KeyCache:
             raise unauthenticated()
         if _bearer(authorization) is None:
             raise unauthenticated()
+        return await self._look_up(authorization)
+
+    async def _look_up(self, authorization: bytes) -> Principal:
         try:
             principal = await self._cache.load(authorization)
         except LookupUnavailable as exc:
@@ -247,6 +253,18 @@ class KeyCache:
         if principal.expires_at_ms is None:
             return None
         return max(0, principal.expires_at_ms - self._clock.now_ms())
+
+
+class HolderCache(KeyCache):
+    """Principals by who holds a ticket, as ``ticket_holders`` writes it: never a client's words."""
+
+    async def load(self, authorization: bytes) -> Principal:
+        return await self._look_up(authorization)
+
+
+def key_of_header(authorization: bytes) -> ApiKeyText | None:
+    """The key in a header, which need not be a good one."""
+    return _bearer(authorization)
 
 
 def _bearer(authorization: bytes) -> ApiKeyText | None:

@@ -4,12 +4,16 @@
                                    user new:   name, password ok? ──▶ user, member
 
 Nothing costs a hash before the token was right, and one token is worth ``ATTEMPTS_MAX`` tries.
+Tries are counted for each address and each user name as well. Who has a second factor cannot join
+here, where nothing asks for it, and is answered as with a wrong password.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
+from allauth.mfa.utils import is_mfa_enabled
 from django.contrib.auth import authenticate
 from django.contrib.auth.password_validation import validate_password
 from django.core.exceptions import ValidationError
@@ -22,8 +26,13 @@ from mqservice.accounts.invitation_services import (
     spend_attempt,
 )
 from mqservice.accounts.models import Invitation, Member, User
+from mqservice.lib.json_logs import client_address_var
 from mqservice.lib.problem import Problem
+from mqservice.lib.throttle import Throttle, network_of
 from mqservice.lib.wire import refused
+
+ACCEPTS: Final = Throttle("invitation", limit=30, window_s=60)  # of one address, right or wrong
+PASSWORDS: Final = Throttle("joining-password", limit=5, window_s=300)  # of one user name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,15 +48,24 @@ class Joining:
 
 
 def join(wanted: Joining) -> Member:
-    """Raises Problem: INVITATION_NOT_FOUND, UNAUTHENTICATED, BAD_REQUEST, CONFLICT."""
+    """A new member.
+
+    Raises Problem: INVITATION_NOT_FOUND, UNAUTHENTICATED, BAD_REQUEST, CONFLICT, RATE_LIMITED.
+    """
+    ACCEPTS.spend(network_of(client_address_var.get()), "invitations were tried from here")
     row = find_invitation(wanted.token)
     if row is None:
         raise invalid_token()
     spend_attempt(row)
     if User.objects.filter(username=wanted.username).exists():
+        PASSWORDS.spend(wanted.username.lower(), "passwords were tried for this user")
         user = authenticate(username=wanted.username, password=wanted.password)
-        if not isinstance(user, User):
-            raise Problem.of("UNAUTHENTICATED", "the user name exists, with another password")
+        if not isinstance(user, User) or is_mfa_enabled(user):
+            raise Problem.of(
+                "UNAUTHENTICATED",
+                "the user name exists, with another password, or with a second factor: follow the "
+                "invitation's link and sign in there",
+            )
         return accept_invitation(row, user)
     with transaction.atomic():
         return accept_invitation(row, _new_user(row, wanted))

@@ -38,7 +38,7 @@ def read_order(body: bytes) -> KeyOrder:
     name = _name(fields)
     if name is None and not fields.faults:
         fields.fault("name", "is missing")
-    grants = _grants(fields)
+    grants = read_grants(fields)
     role = fields.choice("role", Role) or Role.DEVELOPER
     namespace = fields.find("namespace")
     if namespace is not None:
@@ -64,7 +64,7 @@ def read_change(body: bytes) -> KeyChange:
     fields = read_object(body)
     change = KeyChange(
         name=_name(fields),
-        grants=_grants(fields),
+        grants=read_grants(fields),
         role=fields.choice("role", Role),
         expires_at=read_end(fields, KEY_LIFE_MAX),
         is_endless=fields.has("expires_at") and fields.find("expires_at") is None,
@@ -118,7 +118,8 @@ def _name(fields: Fields) -> str | None:
     return name.strip()
 
 
-def _grants(fields: Fields) -> tuple[Grant, ...] | None:
+def read_grants(fields: Fields) -> tuple[Grant, ...] | None:
+    """``scopes``; None where it is absent. Adds faults."""
     value = fields.find("scopes")
     if value is None:
         return None

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
+from django.conf import settings
 from django.http import HttpRequest, HttpResponse
 from ninja import Router, Status
 from pydantic import Field
@@ -145,7 +146,8 @@ def create_invitation(request: AuthedRequest, response: HttpResponse) -> Status[
     row, token = invite(request.auth, order.email, order.role, order.life)
     response["Location"] = f"/v1/invitations/{row.public_id}"
     shown = InvitationOut.of(row).dict()
-    return Status(201, NewInvitationOut(**shown, token=token.text))
+    link = f"{settings.MQ_BASE_URL}/account/join/{token.text}/"
+    return Status(201, NewInvitationOut(**shown, token=token.text, link=link))
 
 
 @router.post("/invitations:accept", response={201: JoinedOut}, auth=None)

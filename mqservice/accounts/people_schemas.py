@@ -151,9 +151,12 @@ class InvitationOut(Schema):
 
 
 class NewInvitationOut(InvitationOut):
-    """``token`` is shown in this answer and never again."""
+    """``token`` is shown in this answer and never again, as is the ``link`` that leads a person to
+    the page where it is taken up.
+    """
 
     token: str
+    link: str
 
 
 class InvitationListOut(Schema):

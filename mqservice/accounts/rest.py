@@ -7,6 +7,8 @@ from typing import Final
 from django.http import HttpRequest
 
 from mqservice.accounts.access import HEADER_BYTES_MAX, Principal, find_principal, unauthenticated
+from mqservice.accounts.key_failures import failures
+from mqservice.lib.json_logs import client_address_var
 
 _KNOWN: Final = "_mq_principal"
 
@@ -18,15 +20,18 @@ class AuthedRequest(HttpRequest):
 
 
 def authenticate(request: HttpRequest) -> Principal:
-    """The principal of the Authorization header. Raises Problem 401. One query, for all who ask
-    about the same request.
+    """The principal of the Authorization header. Raises Problem 401, 429. One query, for all who
+    ask about the same request.
     """
     known: Principal | None = getattr(request, _KNOWN, None)
     if known is not None:
         return known
+    address = client_address_var.get()
+    failures.check(address)
     header = request.headers.get("Authorization", "").encode("latin-1", "replace")
     principal = find_principal(header) if len(header) <= HEADER_BYTES_MAX else None
     if principal is None:
+        failures.note(address)
         raise unauthenticated()
     setattr(request, _KNOWN, principal)
     return principal

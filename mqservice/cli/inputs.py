@@ -49,6 +49,7 @@ class Common(msgspec.Struct, frozen=True, kw_only=True):
     delay: str | None = None
     delay_level: int | None = None
     deliver_at: str | None = None
+    dedup_id: str | None = None  # of the only message there is
 
     def dress(self, message: Outgoing) -> Outgoing:
         has_wait = (message.delay, message.delay_level, message.deliver_at) != (None, None, None)
@@ -64,6 +65,7 @@ class Common(msgspec.Struct, frozen=True, kw_only=True):
             delay=wait.delay,
             delay_level=wait.delay_level,
             deliver_at=wait.deliver_at,
+            dedup_id=self.dedup_id if message.dedup_id is None else message.dedup_id,
         )
 
 

@@ -5,13 +5,17 @@ from __future__ import annotations
 import typer
 
 from mqservice.cli import (
+    admin,
     alert,
+    audit,
     dlq,
     engine,
     group,
     group_clients,
     group_settings,
+    invitation,
     key,
+    member,
     message,
     quota,
     report,
@@ -50,7 +54,11 @@ app.add_typer(alert.app, name="alert")
 app.add_typer(quota.app, name="quota")
 app.command()(usage)
 app.add_typer(key.app, name="key")
+app.add_typer(member.app, name="member")
+app.add_typer(invitation.app, name="invitation")
+app.add_typer(audit.app, name="audit")
 app.add_typer(report.app, name="report")
+app.add_typer(admin.app, name="admin")
 app.add_typer(engine.app, name="engine")
 
 if __name__ == "__main__":

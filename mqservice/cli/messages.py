@@ -29,6 +29,7 @@ class Outgoing(msgspec.Struct, frozen=True, kw_only=True):
     delay: str | None = None
     delay_level: int | None = None
     deliver_at: str | None = None
+    dedup_id: str | None = None
 
 
 class Delivered(msgspec.Struct, frozen=True, kw_only=True):
@@ -63,6 +64,7 @@ class MessageForm(msgspec.Struct, kw_only=True, omit_defaults=True):
     delay: str | None = None
     delay_level: int | None = None
     deliver_at: str | None = None
+    dedup_id: str | None = None
 
 
 class LineForm(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -84,6 +86,7 @@ class LineForm(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unknown_
     delay: str | None = None
     delay_level: int | None = None
     deliver_at: str | None = None
+    dedup_id: str | None = None
 
 
 _form_encoder = msgspec.json.Encoder()
@@ -100,6 +103,7 @@ def encode_outgoing(message: Outgoing) -> bytes:
         delay=message.delay,
         delay_level=message.delay_level,
         deliver_at=message.deliver_at,
+        dedup_id=message.dedup_id,
     )
     form.body, form.body_b64 = split_body(message.body)
     return _form_encoder.encode(form)
@@ -115,6 +119,7 @@ def raw_headers(message: Outgoing) -> dict[str, str]:
         "mq-delay": message.delay,
         "mq-delay-level": None if message.delay_level is None else str(message.delay_level),
         "mq-deliver-at": message.deliver_at,
+        "mq-dedup-id": message.dedup_id,
     }
     return {name: value for name, value in headers.items() if value is not None}
 
@@ -160,6 +165,7 @@ def parse_line(line: bytes, *, line_number: int) -> Outgoing:
         delay=form.delay,
         delay_level=form.delay_level,
         deliver_at=form.deliver_at,
+        dedup_id=form.dedup_id,
     )
 
 

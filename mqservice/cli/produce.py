@@ -103,6 +103,15 @@ def produce(
     deliver_at: Annotated[
         str | None, typer.Option("--deliver-at", metavar="TIME", help="Not before, in RFC 3339.")
     ] = None,
+    dedup_id: Annotated[
+        str | None,
+        typer.Option(
+            "--dedup-id",
+            metavar="KEY",
+            help="Store the message once, however often it is sent under this key within 10 "
+            "minutes. For one message; lines of NDJSON have a dedup_id each.",
+        ),
+    ] = None,
     batch: Annotated[
         int, typer.Option("--batch", min=1, max=BATCH_MESSAGES_MAX, help="Messages a request.")
     ] = 100,
@@ -139,7 +148,13 @@ def produce(
             delay=delay,
             delay_level=delay_level,
             deliver_at=deliver_at,
+            dedup_id=dedup_id,
         )
+        if dedup_id is not None and not _is_one_message(texts or [], files or [], form):
+            raise UsageRefused(
+                "--dedup-id is the key of one message: give one TEXT, or one --file as a whole; in "
+                "NDJSON each line has a dedup_id of its own"
+            )
         source, total = _source(texts or [], files or [], form, common)
     except ClientError as exc:
         screen.fail(exc)
@@ -153,6 +168,13 @@ def produce(
         output = ResultOutput.IDS if total == 1 else ResultOutput.NONE
     report = _Report(output, total=total, is_quiet=quiet or total == 1)
     screen.run(_produce(target, topic, source, limits, report))
+
+
+def _is_one_message(texts: list[str], files: list[Path], form: Format | None) -> bool:
+    if texts:
+        return len(texts) == 1 and not files
+    is_whole = form is Format.WHOLE or (form is None and files != [Path("-")])
+    return len(files) == 1 and is_whole
 
 
 def parse_properties(pairs: list[str]) -> dict[str, str]:

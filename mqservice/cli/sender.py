@@ -3,9 +3,10 @@
     async iterator of lists ─▶ [Sender] ─▶ RestClient ─▶ service
                                    └─▶ on_verdicts(stored, failed, unknown)
 
-Invariants: a message is sent again only when the service promised that it was not stored, or when
-the user asked for it with ``retry_unknown``. Every message gets exactly one verdict. Messages with
-a message group are sent one batch at a time, so that their order in the topic is their order here.
+Invariants: a message is sent again only when the service promised that it was not stored, when it
+has a ``dedup_id``, or when the user asked for it with ``retry_unknown``. Every message gets exactly
+one verdict. Messages with a message group are sent one batch at a time, so that their order in the
+topic is their order here.
 """
 
 from __future__ import annotations
@@ -168,16 +169,18 @@ class Sender:
         for item, verdict in reversed(list(zip(batch, verdicts, strict=True))):
             group = item.message.message_group
             is_late = is_ordered and group is not None and group in overtaken
-            if isinstance(verdict, Failed) and not is_late and self._may_repeat(verdict, attempt):
+            may_repeat = isinstance(verdict, Failed) and self._may_repeat(item, verdict, attempt)
+            if may_repeat and not is_late:
                 again.add(item.number)
             if group is not None and (isinstance(verdict, Stored) or verdict.stored is None):
                 overtaken.add(group)
         return again
 
-    def _may_repeat(self, verdict: Failed, attempt: int) -> bool:
+    def _may_repeat(self, item: Numbered, verdict: Failed, attempt: int) -> bool:
         if attempt >= self._limits.attempts_max or not verdict.retriable:
             return False
-        return verdict.stored is False or (verdict.stored is None and self._limits.retry_unknown)
+        is_harmless = self._limits.retry_unknown or item.message.dedup_id is not None
+        return verdict.stored is False or (verdict.stored is None and is_harmless)
 
     async def _try(self, batch: list[Numbered]) -> Sequence[Verdict]:
         """One request for the batch; several when one refused message hides among good ones."""
@@ -234,7 +237,7 @@ def _failed(exc: Refused) -> Failed:
 def _fits_headers(message: Outgoing) -> bool:
     """Whether all but the body can travel as header lines unchanged."""
     texts = [message.tag or "", message.message_group or "", *message.keys]
-    texts += [message.delay or "", message.deliver_at or ""]
+    texts += [message.delay or "", message.deliver_at or "", message.dedup_id or ""]
     return not message.properties and all(
         text.isascii() and text.isprintable() and text == text.strip() and "," not in text
         for text in texts

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Awaitable, MutableMapping
 from dataclasses import dataclass, field
 from random import SystemRandom
+from typing import Any, Final, TypeVar
 
+from asgiref.sync import sync_to_async
 from django.conf import settings
 
+from mqservice.accounts.key_failures import KeyFailures, failures
+from mqservice.accounts.tickets import Tickets
 from mqservice.caches import Caches, caches
 from mqservice.delivery.cursors import Cursors
 from mqservice.delivery.drain import Drain
@@ -25,11 +31,16 @@ from mqservice.delivery.receipts import Receipts
 from mqservice.delivery.resume_tokens import ResumeTokens
 from mqservice.delivery.sessions import Sessions, SocketLimits
 from mqservice.lib.clock import Clock, SystemClock
+from mqservice.lib.problem import Problem
 from mqservice.lib.signing import Signer
 from mqservice.quotas.exchange import ValkeyExchange
 from mqservice.quotas.limits import DEFAULTS, QuotaLimits
 from mqservice.quotas.meters import Meters
 from mqservice.store import Store, get_store
+
+T = TypeVar("T")
+Scope = MutableMapping[str, Any]  # Any: as ASGI has it
+UNAUTHENTICATED_STATUS: Final = 401
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +71,30 @@ class DeliveryContext:
     times: SessionTimes = SessionTimes()
     sessions: Sessions = field(default_factory=Sessions)
     origins: Origins = field(default_factory=Origins)
+    failures: KeyFailures = failures
+    tickets: Tickets = field(default_factory=lambda: Tickets(settings.MQ_VALKEY_URL))
     meters: Meters = field(default_factory=lambda: Meters(_default_limits, SystemClock()))
+
+
+async def counted(context: DeliveryContext, scope: Scope, found: Awaitable[T]) -> T:
+    """Who asks, by credentials that are not cached; wrong ones are counted by address.
+
+    Raises Problem: 429 after too many wrong ones, and whatever ``found`` raises.
+    """
+    client = scope.get("client")
+    address = client[0] if client else ""
+    try:
+        context.failures.check(address)
+    except Problem:
+        if inspect.iscoroutine(found):
+            found.close()
+        raise
+    try:
+        return await found
+    except Problem as problem:
+        if problem.status == UNAUTHENTICATED_STATUS:
+            await sync_to_async(context.failures.note, thread_sensitive=False)(address)
+        raise
 
 
 async def _default_limits(tenant_id: int) -> QuotaLimits:

@@ -16,7 +16,7 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 
 from mqservice.accounts.access import unauthenticated
-from mqservice.delivery.context import DeliveryContext
+from mqservice.delivery.context import DeliveryContext, counted
 from mqservice.delivery.decoding import Fault, problem_of
 from mqservice.delivery.http import (
     ClientGone,
@@ -152,7 +152,10 @@ class DataPlane:
             authorization = headers.get(b"authorization")
             if authorization is None:
                 raise unauthenticated()
-            request.principal = keys.cached(authorization) or await keys.load(authorization)
+            principal = keys.cached(authorization)
+            if principal is None:
+                principal = await counted(self._context, scope, keys.load(authorization))
+            request.principal = principal
             handlers = HANDLERS[match.operation]
             handler = handlers.get(scope["method"])
             if handler is None:

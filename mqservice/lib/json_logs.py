@@ -26,7 +26,8 @@ TEXT_CHARS_MAX: Final = 8_000
 _ORDINARY: Final = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime"}
 # What Django and Celery attach to their records: objects that hold headers, bodies and arguments.
 _HIDDEN: Final = frozenset({"request", "data", "args", "kwargs", "params", "sql", "exc_info"})
-_KEY: Final = re.compile(r"(mqk_[0-9A-Za-z]{8})[0-9A-Za-z]+")  # what follows the public id
+# What follows the public id of a key or an invitation's token; most of a ticket.
+_KEY: Final = re.compile(r"(mq[kit]_[0-9A-Za-z_-]{8})[0-9A-Za-z_-]+")
 _encoder: Final = msgspec.json.Encoder(enc_hook=str)
 
 
@@ -50,4 +51,4 @@ class JsonFormatter(logging.Formatter):
         if record.exc_info:
             line["traceback"] = self.formatException(record.exc_info)[-TEXT_CHARS_MAX:]
         text = _encoder.encode(line).decode()
-        return _KEY.sub(r"\1…", text) if "mqk_" in text else text
+        return _KEY.sub(r"\1…", text)

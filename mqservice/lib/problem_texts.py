@@ -231,6 +231,10 @@ MEANINGS: Final[dict[str, Meaning]] = {
         "The database of keys and settings does not answer. Nothing was stored.",
         "Send it again after `retry_after_ms`, with growing pauses.",
     ),
+    "TICKETS_UNAVAILABLE": Meaning(
+        "Valkey, where tickets for sockets are kept, does not answer.",
+        "Repeat after `retry_after_ms` with a new ticket. Keys in the handshake need no Valkey.",
+    ),
     "NOT_LEADER": Meaning(
         "Another node has the topic.",
         "Send it again; it is routed anew.",

@@ -139,7 +139,12 @@ def asyncapi_document() -> JsonObject:
                             "type": "object",
                             "properties": {
                                 "Authorization": {"type": "string"},
-                                "Sec-WebSocket-Protocol": {"enum": [JSON_NAME, MSGPACK_NAME]},
+                                "Sec-WebSocket-Protocol": {
+                                    "type": "string",
+                                    "description": f"`{JSON_NAME}` or `{MSGPACK_NAME}`; pages add "
+                                    "`ticket.` with a ticket of `POST /v1/ws-tickets`.",
+                                    "examples": [JSON_NAME, f"{JSON_NAME}, ticket.mqt_…"],
+                                },
                             },
                         },
                     }
@@ -158,7 +163,15 @@ def asyncapi_document() -> JsonObject:
                     "type": "http",
                     "scheme": "bearer",
                     "description": "An API key of the tenant, in the handshake.",
-                }
+                },
+                "ticket": {
+                    "type": "httpApiKey",
+                    "name": "Sec-WebSocket-Protocol",
+                    "in": "header",
+                    "description": "`ticket.` and a ticket of `POST /v1/ws-tickets`, as one of the "
+                    "subprotocols offered: for pages, which cannot send a key. It opens one "
+                    "socket, within 30 s, from the origin that asked for it.",
+                },
             },
         },
     }
@@ -175,7 +188,10 @@ def _server() -> JsonObject:
     return {
         "host": host,
         "protocol": "wss" if scheme == "https" else "ws",
-        "security": [{"$ref": "#/components/securitySchemes/apiKey"}],
+        "security": [
+            {"$ref": "#/components/securitySchemes/apiKey"},
+            {"$ref": "#/components/securitySchemes/ticket"},
+        ],
     }
 
 

@@ -126,6 +126,8 @@ def _codes(path: str, method: str, *, has_body: bool) -> set[str]:
         absent = set(codes_of_statuses(404)) - {_NOT_FOUND[name] for name in names}
         # A parameter of the query may name a topic or a group too, and a page a task.
         codes -= absent - {"NOT_FOUND", "TOPIC_NOT_FOUND", "GROUP_NOT_FOUND", "TASK_NOT_FOUND"}
+    if path.endswith("/ws-tickets"):
+        codes.add("TICKETS_UNAVAILABLE")
     if "/reports" in path:
         codes.add("REPORT_NOT_FOUND")
     return codes

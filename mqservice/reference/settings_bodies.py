@@ -106,6 +106,25 @@ _RETRY_FORMS: Final = [
 ]
 
 SCHEMAS: Final[dict[str, JsonObject]] = {
+    "TicketIn": {
+        "type": "object",
+        "additionalProperties": False,
+        "description": "What the ticket is good for; each field may be left out.",
+        "properties": {
+            "namespace": {
+                "type": "string",
+                "pattern": NAME_PATTERN,
+                "description": "The one it is good for. By default that of the key; a session of "
+                "a person has to say.",
+            },
+            "scopes": {
+                "type": "array",
+                "items": {"type": "string"},
+                "maxItems": 32,
+                "description": "As those of a key, and no more than one has: all by default.",
+            },
+        },
+    },
     "RetryPolicy": {
         "description": "When a message that failed comes again.",
         "oneOf": _RETRY_FORMS,
@@ -224,6 +243,10 @@ SCHEMAS: Final[dict[str, JsonObject]] = {
 
 # operationId -> request body
 BODIES: Final[dict[str, JsonObject]] = {
+    "issueTicket": {
+        "required": False,
+        "content": json_content(ref("TicketIn"), {"namespace": "acme", "scopes": ["consume"]}),
+    },
     "writeGroup": {
         "required": False,
         "content": json_content(ref("GroupIn"), {"dispatch": "shared", "lease": "60s"}),

@@ -68,6 +68,11 @@ def choose_ports(path: Path, names: tuple[str, ...]) -> dict[str, int]:
     return chosen
 
 
+def remembered_ports(path: Path) -> dict[str, int]:
+    """Of the last start; empty where there was none."""
+    return _read(path)
+
+
 def is_port_free(port: int) -> bool:
     """Whether a server could listen on the loopback ``port`` now."""
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:

@@ -40,6 +40,11 @@ POLL_WAIT_S: Final = 0.05
 CONNECT_TIMEOUT_S: Final = 5
 
 
+def service_url(password: str, port: int) -> str:
+    """Where the service finds the embedded server."""
+    return f"postgresql://{ROLE}:{password}@{LOOPBACK}:{port}/{DATABASE}"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PostgresServer:
     """One cluster in ``directory``, listening on the loopback ``port``."""
@@ -55,7 +60,7 @@ class PostgresServer:
     @property
     def url(self) -> str:
         """For the service: owner of its database, not a superuser."""
-        return f"postgresql://{ROLE}:{self.password}@{LOOPBACK}:{self.port}/{DATABASE}"
+        return service_url(self.password, self.port)
 
     @property
     def admin_url(self) -> str:

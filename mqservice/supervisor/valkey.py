@@ -17,6 +17,11 @@ from mqservice.supervisor.gates import is_valkey_ready
 from mqservice.supervisor.ports import LOOPBACK
 
 
+def service_url(password: str, port: int) -> str:
+    """Where the service finds the embedded server; kombu knows no valkey:// scheme."""
+    return f"redis://:{password}@{LOOPBACK}:{port}/0"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ValkeyServer:
     """One server with its files in ``directory``, listening on the loopback ``port``."""
@@ -30,8 +35,7 @@ class ValkeyServer:
 
     @property
     def url(self) -> str:
-        # kombu knows no valkey:// scheme.
-        return f"redis://:{self.password}@{LOOPBACK}:{self.port}/0"
+        return service_url(self.password, self.port)
 
     def prepare(self) -> None:
         """Makes the directory, owned by the server's account."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 import pytest
+from django.core.cache import cache
 from django.db import connection
 from django.test import Client
 from psycopg.conninfo import make_conninfo
@@ -14,6 +15,12 @@ from mqservice.store import GroupRef, StoreClient, TopicRef
 from storage_engine.topic_names import is_of_group
 from tests.engine import running_engine
 from tests.people import People, create_people
+
+
+@pytest.fixture(autouse=True)
+def no_attempts() -> None:
+    """What earlier tests have tried is forgotten: all come from one address."""
+    cache.clear()
 
 
 @pytest.fixture

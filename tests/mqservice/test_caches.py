@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import hashlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import NoReturn
 
 import psycopg
 import pytest
 from asgiref.sync import sync_to_async
+from django.contrib.sessions.backends.db import SessionStore
 from django.db import OperationalError, connection
 from psycopg.conninfo import make_conninfo
 
 from mqservice.accounts.access import Principal
-from mqservice.accounts.models import ApiKey, Tenant
+from mqservice.accounts.models import ApiKey, Member, Role, Tenant, User
 from mqservice.accounts.scopes import Scope
-from mqservice.accounts.services import create_api_key, revoke_api_key
+from mqservice.accounts.services import create_api_key, revoke_api_key, set_role
 from mqservice.caches import Caches, listen
 from mqservice.groups.models import ConsumerGroup
 from mqservice.lib.api_keys import generate_api_key, parse_api_key
@@ -190,6 +192,24 @@ async def test_noting_the_last_use_of_a_key_forgets_nothing() -> None:
         await in_db(lambda: Tenant.objects.filter(name="rival").update(name="rival"))
         async with asyncio.timeout(WAIT_S):
             assert await caches.dropped.get() == "all"  # the only one
+
+
+@pytest.mark.django_db(transaction=True)
+async def test_who_signs_out_leaves_or_changes_is_heard_of() -> None:
+    people = await sync_to_async(create_people)()
+    session = SessionStore()
+    await in_db(session.create)
+    key = session.session_key or ""
+    digest = hashlib.md5(key.encode(), usedforsecurity=False).hexdigest()
+    async with listening() as (caches, _):
+        await in_db(lambda: session.delete(key))
+        await caches.saw(f"session {digest}")
+        await in_db(lambda: set_role(people.acme.tenant, people.bob, Role.DEVELOPER))
+        await caches.saw("people")
+        await in_db(lambda: Member.objects.filter(user=people.bob).delete())
+        await caches.saw("people")
+        await in_db(lambda: User.objects.filter(pk=people.bob.pk).update(is_active=False))
+        await caches.saw("people")
 
 
 @pytest.mark.django_db(transaction=True)

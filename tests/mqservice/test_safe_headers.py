@@ -153,7 +153,7 @@ def test_every_form_of_the_console_needs_its_token(people: People) -> None:
 
 def test_another_sessions_token_is_no_token(people: People) -> None:
     other, client = Client(enforce_csrf_checks=True), Client(enforce_csrf_checks=True)
-    other.get("/console/login")
+    other.get("/account/login/")
     foreign = other.cookies["mq_csrf"].value
     client.force_login(people.alice)
     client.get("/console/acme/")
@@ -163,13 +163,13 @@ def test_another_sessions_token_is_no_token(people: People) -> None:
 
 def test_form_from_another_origin_is_refused(people: People) -> None:
     client = Client(enforce_csrf_checks=True)
-    page = client.get("/console/login").content.decode()
+    page = client.get("/account/login/").content.decode()
     found = re.search(r'csrfmiddlewaretoken" value="(\w+)"', page)
     assert found is not None
-    form = {"username": "alice", "password": "wrong", "csrfmiddlewaretoken": found[1]}
-    assert client.post("/console/login", form).status_code == 200
+    form = {"login": "alice", "password": "wrong", "csrfmiddlewaretoken": found[1]}
+    assert client.post("/account/login/", form).status_code == 200
     for origin in ("https://evil.example", "null", "http://testserver.evil.example"):
-        assert client.post("/console/login", form, headers={"origin": origin}).status_code == 403
+        assert client.post("/account/login/", form, headers={"origin": origin}).status_code == 403
 
 
 def test_session_of_the_console_opens_nothing_of_the_api(people: People) -> None:

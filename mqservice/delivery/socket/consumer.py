@@ -1,6 +1,6 @@
 """The WebSocket of the API as a Channels consumer: refuses or accepts, then runs one session.
 
-    websocket.connect ──▶ key, namespace, subprotocol ──▶ accept, or an HTTP problem instead
+    websocket.connect ──▶ key or ticket, namespace ──▶ accept, or an HTTP problem instead
     websocket.receive ──▶ Session.take_frame
     end (bad frame, stall, shutdown, client gone) ──▶ session kept or given back ──▶ close code
 
@@ -21,7 +21,8 @@ from channels.consumer import AsyncConsumer
 from channels.exceptions import StopConsumer
 
 from mqservice.accounts.access import Principal, unauthenticated
-from mqservice.delivery.context import DeliveryContext
+from mqservice.accounts.tickets import TICKET_SUBPROTOCOL
+from mqservice.delivery.context import DeliveryContext, counted
 from mqservice.delivery.http import (
     UPGRADE_REFUSAL_EXTENSION,
     Message,
@@ -132,7 +133,13 @@ class DeliveryConsumer(AsyncConsumer):
                     "DRAINING", "this process is about to stop", retry_after_ms=RECONNECT_MS
                 )
             authorization = headers.get(b"authorization", b"")
-            principal = await self._principal(authorization)
+            keys = self._context.caches.keys
+            if not authorization:
+                keys = self._context.caches.holders
+                authorization = await self._holder(headers)
+            principal = keys.cached(authorization)
+            if principal is None:
+                principal = await counted(self._context, self._scope, keys.load(authorization))
             namespace = self._namespace(principal)
             codec = self._codec()
             meters = self._context.meters
@@ -154,6 +161,7 @@ class DeliveryConsumer(AsyncConsumer):
         self._session = Session(
             self._context,
             codec,
+            keys=keys,
             authorization=authorization,
             principal=principal,
             meter=meter,
@@ -172,11 +180,15 @@ class DeliveryConsumer(AsyncConsumer):
         assert self._reader is not None
         self._reader.cancel()
 
-    async def _principal(self, authorization: bytes) -> Principal:
-        if not authorization:
-            raise unauthenticated()
-        keys = self._context.caches.keys
-        return keys.cached(authorization) or await keys.load(authorization)
+    async def _holder(self, headers: dict[bytes, bytes]) -> bytes:
+        """Who holds the ticket among the subprotocols, which is worth nothing after this."""
+        for name in self._scope["subprotocols"]:
+            if name.startswith(TICKET_SUBPROTOCOL):
+                origin = headers.get(b"origin", b"").decode("latin-1")
+                text = name.removeprefix(TICKET_SUBPROTOCOL)
+                redeemed = self._context.tickets.redeem(text, origin)
+                return await counted(self._context, self._scope, redeemed)
+        raise unauthenticated()
 
     def _namespace(self, principal: Principal) -> str:
         query = parse_qs(self._scope["query_string"].decode("latin-1"))

@@ -18,7 +18,7 @@ from typing import Any, Final
 
 import msgspec
 
-from mqservice.accounts.access import Principal
+from mqservice.accounts.access import KeyCache, Principal
 from mqservice.accounts.scopes import Kind, Scope
 from mqservice.delivery.context import DeliveryContext
 from mqservice.delivery.decoding import Fault, problem_of
@@ -74,6 +74,7 @@ class Session:
         context: DeliveryContext,
         codec: Codec,
         *,
+        keys: KeyCache,
         authorization: bytes,
         principal: Principal,
         meter: TenantMeter,
@@ -82,7 +83,10 @@ class Session:
         send: Send,
         interrupt: Callable[[], None],
     ) -> None:
-        """``interrupt`` wakes whoever waits for frames, once ``ending`` says why."""
+        """``keys`` finds who ``authorization`` is.
+
+        ``interrupt`` wakes whoever waits for frames, once ``ending`` says why.
+        """
         self.context = context
         self.meter = meter
         self.codec = codec
@@ -91,6 +95,7 @@ class Session:
         self.frame_bytes_max = FRAME_BYTES_DEFAULT
         self.ending: SessionEnded | None = None
         self._is_text = codec.name.endswith(".json")
+        self._keys = keys
         self.authorization = authorization
         self._send = send
         self._interrupt = interrupt
@@ -110,7 +115,7 @@ class Session:
         context.drain.join(self._on_drain)
         self._commands = Commands(self, principal, namespace, client)
         self._key_id = principal.key_id
-        context.caches.keys.watch.join(authorization, self._key_id, self.rechecked)
+        keys.watch.join(authorization, self._key_id, self.rechecked)
         context.sessions.join(self)
 
     @property
@@ -253,8 +258,8 @@ class Session:
         self._tick_count += 1
         if self._tick_count % _RECHECK_TICKS:
             return
-        if self.context.caches.keys.cached(self.authorization) is None:
-            self.context.caches.keys.watch.ask(self.authorization, self._key_id)
+        if self._keys.cached(self.authorization) is None:
+            self._keys.watch.ask(self.authorization, self._key_id)
 
     def rechecked(self, principal: Principal | None) -> None:
         """What the session's key may do now; None: nothing any more.
@@ -310,7 +315,7 @@ class Session:
         if self._is_over:
             return
         self._is_over = True
-        self.context.caches.keys.watch.leave(self.authorization, self._key_id, self.rechecked)
+        self._keys.watch.leave(self.authorization, self._key_id, self.rechecked)
         if self._sender is not None and self._sender is not asyncio.current_task():
             self._sender.cancel()
         tasks = [task for task in self._tasks if task is not asyncio.current_task()]

@@ -189,6 +189,7 @@ CONTROL_ROWS: list[Row] = [
     _account("GET", "/invitations/{invitation}", Need.ADMIN),
     _account("DELETE", "/invitations/{invitation}", Need.ADMIN, done=(204,)),
     _account("GET", "/audit", Need.ADMIN),
+    _account("POST", "/ws-tickets", Need.NOTHING, done=(201,), body={}),
     _account("GET", "/quotas", Need.NOTHING),
     _account("GET", "/usage", Need.NOTHING),
     _account("PUT", "/quotas", Need.ADMIN, body={"topic_count_max": 5_000}),

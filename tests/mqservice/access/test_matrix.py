@@ -63,7 +63,7 @@ def test_each_route_of_the_data_plane_has_a_row() -> None:
 
 
 async def test_each_cell_of_the_matrix_is_answered_as_written(
-    engine: str, people: People, capsys: pytest.CaptureFixture[str]
+    engine: str, valkey_server: str, people: People, capsys: pytest.CaptureFixture[str]
 ) -> None:
     wrong: list[str] = []
     count = 0

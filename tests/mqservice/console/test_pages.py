@@ -50,10 +50,10 @@ def test_stranger_cannot_tell_a_foreign_namespace_from_an_absent_one(
 
 @pytest.mark.parametrize("path", PAGES)
 def test_who_is_not_signed_in_is_led_to_the_login(db: None, client: Client, path: str) -> None:
-    assert client.get(path).headers["Location"] == f"/console/login?next={path}"
+    assert client.get(path).headers["Location"] == f"/account/login/?next={path}"
 
 
-@pytest.mark.parametrize("path", [*PAGES, "/console/login", "/errors/not-found", "/console/x/"])
+@pytest.mark.parametrize("path", [*PAGES, "/account/", "/errors/not-found", "/console/x/"])
 def test_pages_need_nothing_that_the_content_policy_forbids(alice: Client, path: str) -> None:
     response = alice.get(path, follow=True)
     assert INLINE.search(response.content.decode()) is None

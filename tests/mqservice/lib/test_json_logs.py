@@ -6,6 +6,7 @@ import logging
 import sys
 
 import msgspec
+import pytest
 
 from mqservice.lib.api_keys import generate_api_key
 from mqservice.lib.json_logs import JsonFormatter, request_id_var
@@ -66,3 +67,10 @@ def test_api_key_in_a_text_is_cut_to_its_public_id() -> None:
     assert key not in line
     assert key[12:] not in line
     assert line.count(f"{key[:12]}…") == 2
+
+
+@pytest.mark.parametrize("kind", ["mqk_", "mqi_", "mqt_"])
+def test_keys_tokens_and_tickets_are_cut_in_whatever_text(kind: str) -> None:
+    record = logging.makeLogRecord({"msg": f"/account/join/{kind}0123456789-_abcXYZ/ failed"})
+    line = JsonFormatter().format(record)
+    assert f"/account/join/{kind}01234567…/ failed" in line

@@ -1,0 +1,39 @@
+"""The beginning of a tenant: itself, a first namespace of its name, and an owner. Audited."""
+
+from __future__ import annotations
+
+from django.db import IntegrityError, transaction
+
+from mqservice.accounts.audit import record
+from mqservice.accounts.models import Member, Namespace, Role, Tenant, User
+from mqservice.lib.names import name_fault
+from mqservice.lib.problem import Problem
+
+
+@transaction.atomic
+def found_tenant(user: User, name: str, *, actor: str | None) -> Tenant:
+    """Whoever asks at the same time: one tenant a name, one founding a user.
+
+    Args:
+        actor: as the audit names who did it; None: the service.
+
+    Raises Problem: ILLEGAL_NAMESPACE, or CONFLICT for a name that is taken, as a tenant's or a
+    namespace's, and for a user who belongs to a tenant.
+    """
+    fault = name_fault(name)
+    if fault is not None:
+        raise Problem.of("ILLEGAL_NAMESPACE", fault)
+    User.objects.select_for_update().get(pk=user.pk)
+    if Member.objects.filter(user=user).exists():
+        raise Problem.of("CONFLICT", f"{user.username} belongs to a tenant already")
+    try:
+        with transaction.atomic():
+            tenant = Tenant.objects.create(name=name)
+            namespace = Namespace.objects.create(tenant=tenant, name=name)
+    except IntegrityError:
+        raise Problem.of("CONFLICT", f"the name {name} is taken") from None
+    Member.objects.create(tenant=tenant, user=user, role=Role.OWNER.value)
+    owner = {"owner": user.username}
+    record(actor, tenant, "tenant.create", f"tenants/{name}", after={"name": name, **owner})
+    record(actor, namespace, "namespace.create", f"namespaces/{name}", after={"name": name})
+    return tenant

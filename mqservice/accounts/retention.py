@@ -1,0 +1,24 @@
+"""How old audit entries go: by a function of the database, which is the only way out.
+
+A trigger refuses every other DELETE, every UPDATE and TRUNCATE.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from django.conf import settings
+from django.db import connection
+
+_DROPPED_A_TIME: Final = 5_000
+
+
+def drop_old_audit(at_most: int = _DROPPED_A_TIME) -> int:
+    """Drop the oldest entries that are older than is configured; how many. One statement."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT mq_drop_old_audit(make_interval(days => %s), %s)",
+            [settings.MQ_AUDIT_DAYS, at_most],
+        )
+        [dropped] = cursor.fetchone()
+    return int(dropped)

@@ -1,0 +1,135 @@
+"""``POST /v1/ws-tickets``: a ticket for one socket, by a key or by the session of a person.
+
+key ──────────────────────────▶ ┐
+session, token against forgery ▶┴ may it be narrowed so? ──▶ ticket, LIFE_MS
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from allauth.usersessions.models import UserSession
+from django.conf import settings
+from django.http import HttpRequest
+from ninja import Router, Schema, Status
+from ninja.utils import check_csrf
+
+from mqservice.accounts.access import Principal, key_of_header, secret_mac, unauthenticated
+from mqservice.accounts.key_schemas import read_grants
+from mqservice.accounts.models import User
+from mqservice.accounts.rest import authenticate
+from mqservice.accounts.scopes import Grant
+from mqservice.accounts.ticket_holders import Holder, find_holder
+from mqservice.accounts.tickets import LIFE_MS, Tickets
+from mqservice.lib.json_fields import Fields, read_object
+from mqservice.lib.problem import Problem
+from mqservice.lib.throttle import Throttle
+from mqservice.lib.wire import refused
+
+router = Router(tags=["sockets"])
+
+TICKETS: Final = Throttle("ticket", limit=300, window_s=60)  # of one key or session
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asker:
+    """Who asks for a ticket: a key, or a session."""
+
+    holder: Holder
+    name: str  # for counting
+
+
+class TicketRequest(HttpRequest):
+    """A request that ``ask`` has let through."""
+
+    auth: Asker
+
+
+class TicketOut(Schema):
+    """``ticket`` opens one socket within ``expires_in_ms``: offer it as a subprotocol, with
+    ``ticket.`` before it, beside ``mq.v1.json`` or ``mq.v1.msgpack``.
+    """
+
+    ticket: str
+    expires_in_ms: int
+    namespace: str | None
+    scopes: list[str]
+
+
+def ask(request: HttpRequest) -> Asker:
+    """By key, or by session with the token of its forms. Raises Problem 401, 403."""
+    if "Authorization" in request.headers:
+        principal = authenticate(request)
+        key = key_of_header(request.headers["Authorization"].encode("latin-1", "replace"))
+        assert key is not None, "let through by it"
+        holder = Holder(key_id=principal.key_id, key_mac=secret_mac(key))
+        return Asker(holder=holder, name=f"key {principal.key_id}")
+    if not isinstance(request.user, User):
+        raise unauthenticated()
+    if check_csrf(request) is not None:
+        raise Problem.of("FORBIDDEN", "send the token of the page's forms as X-CSRFToken")
+    key_of_session = request.session.session_key
+    row = UserSession.objects.filter(user=request.user, session_key=key_of_session).first()
+    if row is None:
+        raise unauthenticated()
+    return Asker(holder=Holder(session_row=row.pk), name=f"session {row.pk}")
+
+
+@router.post("/ws-tickets", response={201: TicketOut}, auth=ask)
+def issue_ticket(request: TicketRequest) -> Status[TicketOut]:
+    """Make a ticket that opens one socket, once and soon, for a page that cannot send a key."""
+    TICKETS.spend(request.auth.name, "tickets were asked for")
+    namespace, grants = _read(request.body)
+    holder = request.auth.holder
+    if holder.session_row and namespace is None:
+        raise refused("/namespace", "a session has to say for which namespace")
+    holder = Holder(
+        key_id=holder.key_id,
+        key_mac=holder.key_mac,
+        session_row=holder.session_row,
+        namespace=namespace,
+    )
+    principal = find_holder(holder.text)
+    if principal is None:
+        raise Problem.of("NAMESPACE_NOT_FOUND", f"{namespace} does not exist")
+    if grants is not None:
+        holder, principal = _narrow(holder, principal, grants)
+    ticket = Tickets(settings.MQ_VALKEY_URL).issue(holder, request.headers.get("Origin", ""))
+    return Status(
+        201,
+        TicketOut(
+            ticket=ticket,
+            expires_in_ms=LIFE_MS,
+            namespace=principal.namespace,
+            scopes=[grant.text for grant in principal.all_grants],
+        ),
+    )
+
+
+def _narrow(
+    holder: Holder, principal: Principal, grants: tuple[Grant, ...]
+) -> tuple[Holder, Principal]:
+    texts = [grant.text for grant in grants]
+    narrow = Holder(
+        key_id=holder.key_id,
+        key_mac=holder.key_mac,
+        session_row=holder.session_row,
+        namespace=holder.namespace,
+        scopes=texts,
+    )
+    found = find_holder(narrow.text)
+    if found is None:
+        raise Problem.of("FORBIDDEN", f"you do not have the scopes {', '.join(texts)} yourself")
+    return narrow, found
+
+
+def _read(body: bytes) -> tuple[str | None, tuple[Grant, ...] | None]:
+    fields = read_object(body) if body else Fields({})
+    namespace = fields.find("namespace")
+    if namespace is not None and not isinstance(namespace, str):
+        fields.fault("namespace", "must be a name")
+    grants = read_grants(fields)
+    fields.refuse_unknown()
+    fields.refuse()
+    return (namespace if isinstance(namespace, str) else None), grants

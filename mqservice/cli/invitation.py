@@ -1,0 +1,124 @@
+"""``mqservice invitation``: invite people to the tenant, list and withdraw invitations.
+
+create ─▶ stdout: the link to send, which is shown this once; all else on stderr
+list ───▶ stdout: a table, or NDJSON
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Final
+from urllib.parse import quote
+
+import msgspec
+import typer
+from rich.table import Table
+
+from mqservice.cli import screen
+from mqservice.cli.client import PAGES_MAX, RestClient
+from mqservice.cli.errors import AnswerMalformed
+from mqservice.cli.target import BaseUrlOption, KeyOption, Target
+
+app = typer.Typer(no_args_is_help=True, help="Invite people, list and withdraw invitations.")
+
+_PATH: Final = "/v1/invitations"
+
+
+class Invitation(msgspec.Struct, kw_only=True):
+    """``link`` is there when it has just been made."""
+
+    id: str
+    email: str
+    role: str
+    state: str
+    invited_by: str
+    created_at: str
+    expires_at: str
+    link: str | None = None
+
+
+class _Page(msgspec.Struct):
+    invitations: list[Invitation]
+    next: str | None = None
+
+
+@app.command("create")
+def create(
+    email: Annotated[str, typer.Argument(help="Whom it is for; the service sends no mail.")],
+    role: Annotated[
+        str, typer.Option("--role", help="viewer, developer, admin or owner.")
+    ] = "developer",
+    expires_in: Annotated[
+        str | None, typer.Option("--expires-in", help="How long it is good, such as 7d.")
+    ] = None,
+    base_url: BaseUrlOption = None,
+    key: KeyOption = None,
+) -> None:
+    """Invite somebody and print the link to send. It is shown this once."""
+    order = {"email": email, "role": role, "expires_in": expires_in}
+    screen.run(_create(screen.target_of(base_url, key, None), order))
+
+
+@app.command("list")
+def list_invitations(
+    as_json: Annotated[bool, typer.Option("--json", help="NDJSON instead of a table.")] = False,
+    base_url: BaseUrlOption = None,
+    key: KeyOption = None,
+) -> None:
+    """List invitations, those that are over too."""
+    screen.run(_list(screen.target_of(base_url, key, None), as_json=as_json))
+
+
+@app.command("revoke")
+def revoke(
+    invitation_id: Annotated[str, typer.Argument(metavar="ID", help="As list shows it.")],
+    base_url: BaseUrlOption = None,
+    key: KeyOption = None,
+) -> None:
+    """Withdraw an invitation that is open."""
+    screen.run(_revoke(screen.target_of(base_url, key, None), invitation_id))
+
+
+async def _create(target: Target, order: dict[str, str | None]) -> int:
+    given = {name: value for name, value in order.items() if value is not None}
+    async with RestClient(target) as client:
+        content = msgspec.json.encode(given)
+        made = await client.call("POST", _PATH, Invitation, content=content)
+    if made.link is None:
+        raise AnswerMalformed("the answer has no link in it")
+    screen.notice(f"invitation {made.id} for {made.email} is good until {made.expires_at}")
+    typer.echo(made.link)
+    return 0
+
+
+async def _list(target: Target, *, as_json: bool) -> int:
+    found: list[Invitation] = []
+    path = _PATH
+    async with RestClient(target) as client:
+        for _ in range(PAGES_MAX):
+            page = await client.call("GET", path, _Page)
+            found += page.invitations
+            if page.next is None:
+                break
+            path = f"{_PATH}?after={quote(page.next, safe='')}"
+        else:
+            raise AnswerMalformed(f"the list of invitations has no end after {PAGES_MAX} pages")
+    if as_json:
+        for each in found:
+            typer.echo(msgspec.json.encode(each))
+        return 0
+    table = Table()
+    table.add_column("id", no_wrap=True)  # to be copied
+    for heading in ("email", "role", "state", "invited by", "until"):
+        table.add_column(heading)
+    for each in found:
+        email, inviter = screen.harmless(each.email), screen.harmless(each.invited_by)
+        table.add_row(each.id, email, each.role, each.state, inviter, each.expires_at)
+    screen.results.print(table)
+    return 0
+
+
+async def _revoke(target: Target, invitation_id: str) -> int:
+    async with RestClient(target) as client:
+        await client.call("DELETE", f"{_PATH}/{quote(invitation_id, safe='')}")
+    screen.notice(f"invitation {invitation_id} is withdrawn")
+    return 0

@@ -1,0 +1,112 @@
+"""``mqservice member``: who belongs to the tenant, with which role.
+
+list ─▶ stdout: a table, or NDJSON          set-role, remove ─▶ a line on stderr
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Final
+from urllib.parse import quote
+
+import msgspec
+import typer
+from rich.table import Table
+
+from mqservice.cli import screen
+from mqservice.cli.client import PAGES_MAX, RestClient
+from mqservice.cli.errors import AnswerMalformed
+from mqservice.cli.target import BaseUrlOption, KeyOption, Target
+
+app = typer.Typer(no_args_is_help=True, help="List members, change their roles, remove them.")
+
+_PATH: Final = "/v1/members"
+
+NameArgument = Annotated[str, typer.Argument(metavar="USERNAME", help="As list shows it.")]
+
+
+class Member(msgspec.Struct, kw_only=True):
+    username: str
+    role: str
+    created_at: str
+
+
+class _Page(msgspec.Struct):
+    members: list[Member]
+    next: str | None = None
+
+
+@app.command("list")
+def list_members(
+    as_json: Annotated[bool, typer.Option("--json", help="NDJSON instead of a table.")] = False,
+    base_url: BaseUrlOption = None,
+    key: KeyOption = None,
+) -> None:
+    """List who belongs to the tenant."""
+    screen.run(_list(screen.target_of(base_url, key, None), as_json=as_json))
+
+
+@app.command("set-role")
+def set_role(
+    username: NameArgument,
+    role: Annotated[str, typer.Argument(help="viewer, developer, admin or owner.")],
+    base_url: BaseUrlOption = None,
+    key: KeyOption = None,
+) -> None:
+    """Give a member another role."""
+    screen.run(_set_role(screen.target_of(base_url, key, None), username, role))
+
+
+@app.command("remove")
+def remove(
+    username: NameArgument,
+    is_sure: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    base_url: BaseUrlOption = None,
+    key: KeyOption = None,
+) -> None:
+    """Take a member's place away; keys that were made stay."""
+    target = screen.target_of(base_url, key, None)
+    if not is_sure:
+        typer.confirm(f"Remove {username} from the tenant?", abort=True, err=True)
+    screen.run(_remove(target, username))
+
+
+async def _list(target: Target, *, as_json: bool) -> int:
+    members: list[Member] = []
+    path = _PATH
+    async with RestClient(target) as client:
+        for _ in range(PAGES_MAX):
+            page = await client.call("GET", path, _Page)
+            members += page.members
+            if page.next is None:
+                break
+            path = f"{_PATH}?after={quote(page.next, safe='')}"
+        else:
+            raise AnswerMalformed(f"the list of members has no end after {PAGES_MAX} pages")
+    if as_json:
+        for each in members:
+            typer.echo(msgspec.json.encode(each))
+        return 0
+    table = Table("user name", "role", "since")
+    for each in members:
+        table.add_row(screen.harmless(each.username), each.role, each.created_at)
+    screen.results.print(table)
+    return 0
+
+
+async def _set_role(target: Target, username: str, role: str) -> int:
+    async with RestClient(target) as client:
+        content = msgspec.json.encode({"role": role})
+        changed = await client.call("PATCH", _path(username), Member, content=content)
+    screen.notice(f"{changed.username} is {changed.role} now")
+    return 0
+
+
+async def _remove(target: Target, username: str) -> int:
+    async with RestClient(target) as client:
+        await client.call("DELETE", _path(username))
+    screen.notice(f"{username} belongs to the tenant no more")
+    return 0
+
+
+def _path(username: str) -> str:
+    return f"{_PATH}/{quote(username, safe='')}"

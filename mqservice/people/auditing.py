@@ -1,0 +1,91 @@
+"""What people do with their accounts, in the audit of each tenant they belong to.
+
+    signals of allauth and Django ──▶ [record_person] ──▶ a row for each membership
+
+Who belongs to no tenant leaves no row: there is nobody who could read it. Failed attempts are
+bounded by the limits on attempts.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Any, Final
+
+from allauth.account import signals as account_signals
+from allauth.mfa import signals as mfa_signals
+from django.contrib.auth import signals as auth_signals
+from django.db import DatabaseError
+from django.dispatch import Signal
+
+from mqservice.accounts.audit import Settings, record
+from mqservice.accounts.models import Member, User
+
+log = logging.getLogger(__name__)
+
+TENANTS_MAX: Final = 100  # whose audits tell of one person
+_ACCOUNT: Final[dict[str, Signal]] = {
+    "user.login": auth_signals.user_logged_in,
+    "user.logout": auth_signals.user_logged_out,
+    "user.password_set": account_signals.password_set,
+    "user.password_change": account_signals.password_changed,
+    "user.password_reset": account_signals.password_reset,
+    "user.email_add": account_signals.email_added,
+    "user.email_remove": account_signals.email_removed,
+    "user.email_change": account_signals.email_changed,
+}
+_FACTORS: Final[dict[str, Signal]] = {
+    "factor.add": mfa_signals.authenticator_added,
+    "factor.remove": mfa_signals.authenticator_removed,
+    "factor.reset": mfa_signals.authenticator_reset,
+    "factor.use": mfa_signals.authenticator_used,
+    "factor.fail": mfa_signals.authentication_failed,
+}
+
+
+def connect() -> None:
+    """Once, when Django is set up."""
+    for action, signal in _ACCOUNT.items():
+        signal.connect(_person(action), weak=False, dispatch_uid=f"audit {action}")
+    for action, signal in _FACTORS.items():
+        signal.connect(_factor(action), weak=False, dispatch_uid=f"audit {action}")
+    auth_signals.user_login_failed.connect(_failed, weak=False, dispatch_uid="audit login failed")
+
+
+def record_person(user: User, action: str, details: Settings | None = None) -> None:
+    """One row for each tenant of ``user``. A login goes on where it cannot be written."""
+    rows = Member.objects.filter(user=user).select_related("tenant").order_by("tenant_id")
+    try:
+        for member in rows[:TENANTS_MAX]:
+            actor = f"user:{user.username}"
+            record(actor, member.tenant, action, f"users/{user.username}", details)
+    except DatabaseError:
+        log.exception("People are not audited", extra={"action": "audit_lost", "audited": action})
+
+
+def _person(action: str) -> Any:  # Any: receivers of signals take what they are sent
+    def tell(sender: object, user: object = None, **more: Any) -> None:
+        if isinstance(user, User):
+            record_person(user, action)
+
+    return tell
+
+
+def _factor(action: str) -> Any:  # Any: as above
+    def tell(sender: object, user: object = None, authenticator: Any = None, **more: Any) -> None:
+        if isinstance(user, User):
+            kind = "" if authenticator is None else str(authenticator.type)
+            record_person(user, action, {"type": kind})
+
+    return tell
+
+
+def _failed(sender: object, credentials: dict[str, Any], **more: Any) -> None:  # Any: as sent
+    """Of names that are somebody's; what else was tried is nobody's to know."""
+    name, email = credentials.get("username"), credentials.get("email")
+    user = None
+    if isinstance(name, str) and name:
+        user = User.objects.filter(username=name).first()
+    if user is None and isinstance(email, str) and email:
+        user = User.objects.filter(email__iexact=email).first()
+    if user is not None:
+        record_person(user, "user.login_fail")

@@ -1,0 +1,38 @@
+"""What Celery runs for people: sessions that are over go, and accounts that nobody verified.
+
+An address that a stranger has signed up with is free again after ``UNVERIFIED_DAYS``.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Final
+
+from allauth.account.models import EmailAddress
+from allauth.usersessions.models import UserSession
+from django.contrib.sessions.models import Session
+from django.utils import timezone
+
+from mqservice.accounts.models import User
+from mqservice.celery import app
+
+UNVERIFIED_DAYS: Final = 7
+_DROPPED_A_TIME: Final = 5_000
+
+
+@app.task(name="people.clean_up", soft_time_limit=25, time_limit=30)
+def clean_up() -> None:
+    """Drop what is over, so many at a time."""
+    now = timezone.now()
+    sessions = Session.objects.filter(expire_date__lt=now).values_list("pk", flat=True)
+    keys = list(sessions[:_DROPPED_A_TIME])
+    UserSession.objects.filter(session_key__in=keys).delete()
+    Session.objects.filter(pk__in=keys).delete()
+    unverified = EmailAddress.objects.filter(
+        verified=False,
+        user__last_login=None,
+        user__memberships=None,
+        user__date_joined__lt=now - timedelta(days=UNVERIFIED_DAYS),
+    ).exclude(user__in=EmailAddress.objects.filter(verified=True).values("user"))
+    users = list(unverified.values_list("user", flat=True)[:_DROPPED_A_TIME])
+    User.objects.filter(pk__in=users).delete()

@@ -1,0 +1,150 @@
+"""Every page of people: drawn in our frame, under our policy, and with a token in each form."""
+
+from __future__ import annotations
+
+import re
+from html.parser import HTMLParser
+
+import pytest
+from allauth.usersessions.models import UserSession
+from django.contrib.auth import get_user
+from django.test import Client
+from django.urls import URLPattern, URLResolver, get_resolver
+
+from mqservice.accounts.models import AuditEntry
+from tests.mqservice.people.visiting import LOGIN, SIGN_UP, confirm, sign_in
+from tests.people import PASSWORD, People
+
+# Where a visitor is sent on from, or what takes more than an address.
+OPEN = {"login/", "signup/", "password/reset/", "password/reset/done/", "confirm-email/",
+        "inactive/", "password/reset/key/done/", "join/"}  # fmt: skip
+MINE = {"", "email/", "password/change/", "factors/", "factors/totp/activate/",
+        "factors/webauthn/add/", "factors/webauthn/", "sessions/", "logout/"}  # fmt: skip
+# Sent elsewhere without a state that other tests make.
+ELSEWHERE = {
+    "start/", "password/set/", "reauthenticate/",
+    "factors/authenticate/", "factors/reauthenticate/",
+    "factors/totp/deactivate/", "factors/recovery-codes/", "factors/recovery-codes/generate/",
+    "factors/recovery-codes/download/", "factors/webauthn/reauthenticate/", "login/code/confirm/",
+}  # fmt: skip
+
+
+class Page(HTMLParser):
+    """Forms without a token, scripts with a text, and attributes that a policy refuses."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.faults: list[str] = []
+        self._is_inline = False
+        self._form: str | None = None
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        given = dict(attrs)
+        self.faults += [f"{tag} {name}" for name in given if name.startswith("on")]
+        if "style" in given:
+            self.faults.append(f"{tag} style")
+        if tag == "style" or (tag == "script" and "src" not in given and not given.get("type")):
+            self.faults.append(f"inline {tag}")
+        if tag == "form" and given.get("method", "").lower() == "post":  # type: ignore[union-attr]
+            self._form = given.get("action") or "here"
+        if tag == "input" and given.get("name") == "csrfmiddlewaretoken":
+            self._form = None
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag == "form" and self._form is not None:
+            self.faults.append(f"form to {self._form} without a token")
+
+
+def routes() -> set[str]:
+    """Paths below /account/ that have no parameters."""
+    found = set()
+    for each in get_resolver().url_patterns:
+        if isinstance(each, URLResolver) and str(each.pattern) == "account/":
+            found |= set(_paths(each, ""))
+    return {path for path in found if "<" not in path and "(" not in path}
+
+
+def _paths(node: URLResolver, prefix: str) -> list[str]:
+    paths: list[str] = []
+    for each in node.url_patterns:
+        where = prefix + str(each.pattern)
+        paths += [where] if isinstance(each, URLPattern) else _paths(each, where)
+    return paths
+
+
+def test_every_page_is_known_here() -> None:
+    assert routes() == OPEN | MINE | ELSEWHERE
+
+
+@pytest.mark.parametrize("path", sorted(OPEN))
+def test_page_for_visitors_keeps_the_rules(path: str, db: None, client: Client) -> None:
+    check(client.get(f"/account/{path}"))
+
+
+@pytest.mark.parametrize("path", sorted(MINE))
+def test_page_for_those_signed_in_keeps_the_rules(
+    path: str, people: People, client: Client
+) -> None:
+    assert client.get(f"/account/{path}").status_code == 302
+    sign_in(client)
+    confirm(client)
+    check(client.get(f"/account/{path}"))
+
+
+def check(response: object) -> None:
+    assert response.status_code in (200, 404)  # type: ignore[attr-defined]
+    text = response.content.decode()  # type: ignore[attr-defined]
+    assert "mqservice</title>" in text
+    assert re.search(r"<h1>[^<]+</h1>", text)
+    assert Page(text).faults == []
+    policy = response.headers["Content-Security-Policy"]  # type: ignore[attr-defined]
+    assert "script-src 'self';" in policy
+    assert response.headers["Cache-Control"]  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("path", sorted((OPEN | MINE | ELSEWHERE) - {"", "join/", "inactive/"}))
+def test_form_without_its_token_is_refused(path: str, people: People) -> None:
+    client = Client(enforce_csrf_checks=True)
+    client.force_login(people.alice)
+    response = client.post(f"/account/{path}", {"login": "alice", "password": PASSWORD})
+    assert response.status_code == 403, path
+
+
+@pytest.mark.parametrize("path", [LOGIN, SIGN_UP, "/account/join/", "/account/start/"])
+def test_form_from_a_page_of_somebody_else_is_refused(path: str, people: People) -> None:
+    client = Client(enforce_csrf_checks=True)
+    client.force_login(people.alice)
+    client.get("/account/email/")
+    client.get("/account/factors/")
+    token = client.cookies["mq_csrf"].value
+    headers = {"origin": "https://evil.example"}
+    form = {"csrfmiddlewaretoken": token}
+    assert client.post(path, form, headers=headers).status_code == 403
+
+
+def test_other_sessions_end_and_this_one_goes_on(people: People, client: Client) -> None:
+    other = Client()
+    sign_in(other)
+    sign_in(client)
+    assert UserSession.objects.filter(user=people.alice).count() == 2
+    client.post("/account/sessions/")
+    assert not get_user(other).is_authenticated
+    assert get_user(client).is_authenticated
+
+
+def test_changed_password_ends_other_sessions_and_is_audited(
+    people: People, client: Client
+) -> None:
+    other = Client()
+    sign_in(other)
+    sign_in(client)
+    form = {
+        "oldpassword": PASSWORD,
+        "password1": "another long phrase",
+        "password2": "another long phrase",
+    }
+    client.post("/account/password/change/", form)
+    assert not get_user(other).is_authenticated
+    assert get_user(client).is_authenticated
+    assert AuditEntry.objects.filter(action="user.password_change").count() == 1
