@@ -51,6 +51,7 @@ _NO_MAC: Final = bytes(32)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Principal:
     """Who asks. ``namespace`` is set when the key is bound to one; None means all of the tenant.
+    ``user`` is the name of a person, who has no key.
 
     ``scopes`` hold for every topic and group, ``grants`` for those of their patterns. Both are
     already cut down to what ``role`` allows.
@@ -65,6 +66,7 @@ class Principal:
     grants: tuple[Grant, ...] = ()
     role: Role = Role.DEVELOPER
     expires_at_ms: int | None = None
+    user: str = ""
     _decisions: dict[tuple[Scope, Kind, str], bool] = field(
         default_factory=dict, compare=False, repr=False
     )
@@ -76,7 +78,7 @@ class Principal:
     @property
     def actor(self) -> str:
         """The name that the audit knows it by."""
-        return f"key:{self.key_id}"
+        return f"user:{self.user}" if self.user else f"key:{self.key_id}"
 
     def namespace_named(self, ns: str) -> str | None:
         """The namespace a path means by ``ns``, or None when it is none of this key's."""

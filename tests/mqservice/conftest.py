@@ -10,6 +10,8 @@ from django.test import Client
 from psycopg.conninfo import make_conninfo
 from pytest_django import Settings
 
+from mqservice.store import GroupRef, StoreClient, TopicRef
+from storage_engine.topic_names import is_of_group
 from tests.engine import running_engine
 from tests.people import People, create_people
 
@@ -21,15 +23,25 @@ def people(db: None) -> People:
 
 @pytest.fixture(scope="session")
 def engine_socket() -> Iterator[str]:
-    """One engine for the whole run; tests share it under names of their own."""
+    """One engine for the whole run."""
     with running_engine() as path:
         yield path
 
 
 @pytest.fixture
 def engine(engine_socket: str, settings: Settings) -> str:
-    """The service finds the engine. Without this fixture it finds none."""
+    """The service finds the engine. Without this fixture it finds none.
+
+    It starts as empty as the database: a topic that an earlier test made under the same name
+    would else still be there, with that test's queues.
+    """
     settings.MQ_ENGINE_SOCKET = engine_socket
+    with StoreClient(engine_socket, client_name="tests") as client:
+        for group in client.group_list().groups:
+            client.group_delete(GroupRef(group=group.group))
+        for topic in client.topic_list().topics:
+            if not is_of_group(topic.topic) and "%" in topic.topic:
+                client.topic_delete(TopicRef(topic=topic.topic))
     return engine_socket
 
 
