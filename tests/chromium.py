@@ -1,6 +1,6 @@
-"""The browser of the tests: Debian's Chromium, found, missed in words, or installed where allowed.
+"""The browser of the tests: Debian's Chromium, found, missed in words, or installed.
 
-    [why_no_chromium] ──▶ "" or what is missing        python -m tests.chromium ──▶ apt-get, when root
+    [why_no_chromium] ──▶ "" or what is missing     python -m tests.chromium ──▶ apt-get, when root
 
 ``make test`` calls it and goes on without one; the tests in a browser are skipped then, with the
 reason.

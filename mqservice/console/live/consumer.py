@@ -25,6 +25,7 @@ from channels.db import database_sync_to_async
 from channels.exceptions import StopConsumer
 from channels.sessions import SessionMiddlewareStack
 from django.conf import settings
+from django.contrib.sessions.backends.db import SessionStore
 from django.utils import translation
 
 from mqservice.accounts.models import Namespace, User
@@ -180,7 +181,10 @@ class LiveConsumer(AsyncConsumer):
 
     async def _user(self) -> User:
         """Whose session it is, now. Raises Closed."""
-        user = await get_user(self.scope)
+        # What the scope holds was read once: a session that has ended since would still be there.
+        session = SessionStore(self.scope["session"].session_key)
+        scope: Any = {**self.scope, "session": session}  # Any: Channels names its lazy one
+        user = await get_user(scope)
         if not isinstance(user, User):
             raise Closed(4401)
         return user
