@@ -7,6 +7,7 @@
 #   make stop    stop the service that owns the data directory
 #   make torture injure the engine at the size of a release, keep evidence/ and docs/reliability.md (long)
 #   make fuzz    5,000 requests made from the OpenAPI document against a service of its own (FUZZ_CASES, FUZZ_SEED)
+#   make console build the console's style and scripts anew after a change in frontend/ (Node 20; nothing else needs it)
 #   make bench   measure; make lint  style, types, import rules; make lock  bring the lock files in line with
 #                pyproject.toml (UPGRADE=--upgrade: newest versions)
 #   make clean   remove the environment, the data directory and all caches
@@ -43,7 +44,7 @@ define sync
 	@chmod +x $(BIN)/mqservice
 endef
 
-.PHONY: run analytics test lint stop bench torture fuzz clean lock
+.PHONY: run analytics test lint stop bench torture fuzz clean lock console
 
 run: $(VENV)/.run-ready
 	@$(BIN)/python -m analytics.java --background $(VENV)/java.log
@@ -58,6 +59,7 @@ analytics: $(VENV)/.analytics-ready
 
 test: lint
 	@$(BIN)/python -m analytics.java
+	@$(BIN)/python -m tests.chromium
 	$(BIN)/python -m pytest -n 2 --dist loadgroup
 
 lint: $(VENV)/.test-ready
@@ -80,6 +82,13 @@ FUZZ_CASES ?= 5000
 FUZZ_SEED ?= 0
 fuzz: $(VENV)/.test-ready
 	$(BIN)/python -m tests.mqservice.reference.fuzzing --cases $(FUZZ_CASES) --seed $(FUZZ_SEED)
+
+console:
+	@command -v node >/dev/null 2>&1 && command -v npm >/dev/null 2>&1 || { \
+		echo "Node 20 or newer with npm is needed to build the console; to run it is not" >&2; exit 1; }
+	cd frontend && npm ci --ignore-scripts --no-audit --no-fund && node build.mjs
+	@if command -v msgfmt >/dev/null 2>&1; then $(BIN)/python -m mqservice.console.texts; \
+	else echo "msgfmt (Debian: gettext) is needed to compile changed translations" >&2; fi
 
 clean: stop
 	@# Only what the service has made: the variable may by mistake name any directory.

@@ -2,6 +2,7 @@
 
     http /v1/.../messages…, :receive, :settle ─▶ delivery.plane     no Django on this road
     websocket /v1/ws ─────────────────────────▶ delivery.consumer  (Channels)
+    websocket /console/live ──────────────────▶ console.live       (Channels, session of a browser)
     http, everything else ────────────────────▶ Django             pages, control plane, files
     lifespan ──▶ store client, cache listener ──▶ closed at the end
 
@@ -29,6 +30,7 @@ django_application: Any = get_asgi_application()  # Any: Django types scopes mor
 from mqservice.accounts.key_uses import write_uses  # noqa: E402 needs Django set up
 from mqservice.body_guard import BodyGuard  # noqa: E402 as above
 from mqservice.caches import caches, listen  # noqa: E402 needs Django set up
+from mqservice.console.live.consumer import live_application  # noqa: E402 as above
 from mqservice.delivery.context import DeliveryContext, process_context  # noqa: E402 as above
 from mqservice.delivery.http import (  # noqa: E402 as above
     UPGRADE_REFUSAL_EXTENSION,
@@ -51,6 +53,7 @@ from mqservice.usage.writing import run as write_usage  # noqa: E402 as above
 log = logging.getLogger(__name__)
 
 SOCKET_PATH: Final = "/v1/ws"
+LIVE_PATH: Final = "/console/live"
 _DRAIN_MARGIN_MS: Final = 2_000  # for the engine to keep the sessions
 
 
@@ -65,6 +68,7 @@ class Application:
         self._chores: list[asyncio.Task[None]] = []
         # Any: Channels types scopes more narrowly than servers keep to.
         self._socket: Any = DeliveryConsumer.as_asgi(context=self._open)
+        self._live_socket: Any = live_application(self._open)  # Any: as above
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         kind = scope["type"]
@@ -80,6 +84,8 @@ class Application:
         elif kind == "websocket":
             if scope["path"] == SOCKET_PATH:
                 await self._socket(scope, receive, send)
+            elif scope["path"] == LIVE_PATH:
+                await self._live_socket(scope, receive, send)
             else:
                 await _refuse_socket(scope, receive, send)
         elif kind == "lifespan":
@@ -146,6 +152,8 @@ class Application:
         request_id = request_id_of(dict(scope["headers"]))
         scope["mq.request_id"] = request_id
         guard = BodyGuard(scope, receive, bytes_max=django_settings.DATA_UPLOAD_MAX_MEMORY_SIZE)
+        # For pages that send or show messages: the plane knows how, and what it costs.
+        scope["mq.plane"] = self._plane or self._open_plane()
 
         async def send_with_id(message: Message) -> None:
             if message["type"] == "http.response.start":

@@ -8,7 +8,7 @@ optional   VALKEY_URL MQ_DATA_DIR MQ_ENGINE_SOCKET MQ_PORT MQ_BASE_URL MQ_ALLOWE
            MQ_SIGN_UP MQ_FAILED_KEYS_MAX MQ_AUDIT_DAYS
            MQ_SOCKETS_MAX MQ_TENANT_SOCKETS_MAX MQ_SOCKET_ORIGINS MQ_WEB_WORKERS MQ_ENGINE_STORE_DIR
            MQ_REPORTS_AT MQ_REPORTS_ZONE MQ_REPORTS_MASTER MQ_REPORTS_MEMORY MQ_REPORTS_LIMIT_S
-           MQ_REPORTS_CONF MQ_REPORTS_LAKE MQ_REPORTS_OUT MQ_REPORTS_BY_HAND_MAX
+           MQ_REPORTS_CONF MQ_REPORTS_LAKE MQ_REPORTS_OUT MQ_REPORTS_BY_HAND_MAX MQ_ENVIRONMENT
 """
 
 from __future__ import annotations
@@ -79,6 +79,7 @@ INSTALLED_APPS = [
     "allauth.account",
     "allauth.mfa",
     "allauth.usersessions",
+    "django_htmx",
     "mqservice.accounts",
     "mqservice.people",
     "mqservice.idempotency",
@@ -100,6 +101,7 @@ MIDDLEWARE = [
     "mqservice.lib.middleware.ProblemMiddleware",
     "django.middleware.security.SecurityMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
+    "mqservice.console.language.PageLocaleMiddleware",
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
@@ -119,8 +121,14 @@ TEMPLATES = [
                 "django.template.context_processors.request",
                 "django.contrib.auth.context_processors.auth",
                 "django.contrib.messages.context_processors.messages",
+                "mqservice.console.preferences.preferences",
             ],
-            "builtins": ["mqservice.console.templatetags.units"],
+            "builtins": [
+                "django.templatetags.i18n",
+                "django.templatetags.static",
+                "mqservice.console.templatetags.units",
+                "mqservice.console.templatetags.parts",
+            ],
         },
     }
 ]
@@ -131,6 +139,15 @@ USE_TZ = True
 TIME_ZONE = "UTC"
 USE_I18N = True
 LANGUAGE_CODE = "en"
+LANGUAGES = [("en", "English"), ("zh-hans", "简体中文")]
+LOCALE_PATHS = [BASE_DIR / "frontend" / "locale"]
+LANGUAGE_COOKIE_NAME = "mq_language"
+LANGUAGE_COOKIE_SAMESITE = "Lax"
+LANGUAGE_COOKIE_SECURE = _is_https
+# In the session: what a page tells the next one is nobody else's to read or to write.
+MESSAGE_STORAGE = "django.contrib.messages.storage.session.SessionStorage"
+# What people call this installation, such as production: a badge on each page of the console.
+MQ_ENVIRONMENT = envtext("MQ_ENVIRONMENT", "")[:24]
 
 # ---- PostgreSQL --------------------------------------------------------------------------------
 

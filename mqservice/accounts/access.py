@@ -51,6 +51,7 @@ _NO_MAC: Final = bytes(32)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Principal:
     """Who asks. ``namespace`` is set when the key is bound to one; None means all of the tenant.
+    ``user`` is the name of a person, who has no key.
 
     ``scopes`` hold for every topic and group, ``grants`` for those of their patterns. Both are
     already cut down to what ``role`` allows.

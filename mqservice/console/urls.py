@@ -2,19 +2,38 @@
 
 from __future__ import annotations
 
-from django.contrib.auth.views import LoginView, LogoutView
+from django.contrib.auth.views import LogoutView
 from django.urls import path
 
-from mqservice.console import views
+from mqservice.console import (
+    views,
+    views_charts,
+    views_messages,
+    views_publish,
+    views_topics,
+)
+from mqservice.console.preferences import set_preferences
 
 app_name = "console"
 
 urlpatterns = [
-    path("login", LoginView.as_view(template_name="console/login.html",
-                                    redirect_authenticated_user=True), name="login"),
     path("logout", LogoutView.as_view(), name="logout"),
+    path("preferences", set_preferences, name="preferences"),
     path("", views.overview, name="overview"),
     path("<str:ns>/", views.namespace_overview, name="namespace"),
-    path("<str:ns>/topics", views.topics, name="topics"),
     path("<str:ns>/quick-start", views.quick_start, name="quick-start"),
+    path("<str:ns>/search", views.search, name="search"),
+    path("<str:ns>/charts/<str:name>", views_charts.chart, name="chart"),
+    # Topics
+    path("<str:ns>/topics", views_topics.topics, name="topics"),
+    path("<str:ns>/new-topic", views_topics.new_topic, name="new-topic"),
+    path("<str:ns>/topics/<str:topic>", views_topics.topic, name="topic"),
+    path("<str:ns>/topics/<str:topic>/edit", views_topics.edit_topic, name="edit-topic"),
+    path("<str:ns>/topics/<str:topic>/delete", views_topics.remove_topic, name="delete-topic"),
+    path("<str:ns>/topics/<str:topic>/publish", views_publish.publish, name="publish"),
+    path("<str:ns>/topics/<str:topic>/messages", views_messages.messages, name="messages"),
+    path("<str:ns>/topics/<str:topic>/messages/<str:message_id>", views_messages.message,
+         name="message"),
+    path("<str:ns>/topics/<str:topic>/messages/<str:message_id>/body", views_messages.download,
+         name="message-body"),
 ]  # fmt: skip

@@ -1,81 +1,97 @@
-"""Pages of a namespace, read-only: overview, topics, quick start.
-
-    request ─▶ signed in? ─▶ member of the namespace's tenant? ─▶ one page object ─▶ template
-
-A namespace one is no member of answers 404, as one that does not exist.
-"""
+"""Pages of a namespace that only read: the way in, overview, quick start, search."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import Final
+
 from django.conf import settings
 from django.contrib.auth.decorators import login_required
-from django.http import Http404, HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
+from django.utils.translation import gettext as _
 from django.views.decorators.http import require_safe
 
-from mqservice.accounts.models import Namespace, User
+from mqservice.accounts.models import Namespace
 from mqservice.accounts.queries import namespaces_of
-from mqservice.console.pages import overview_page, topics_page
+from mqservice.console.frame import Crumb, Frame, page, signed_in
+from mqservice.console.overview import overview_page
+from mqservice.console.series import Span
+from mqservice.console.views_charts import span_of
+from mqservice.groups.models import ConsumerGroup
+from mqservice.lib.names import NAME_CHARS_MAX
+from mqservice.topics.models import Topic
+
+FOUND_MAX: Final = 8  # of each kind while somebody types
+FOUND_PAGE_MAX: Final = 100
 
 
 @require_safe
 @login_required
 def overview(request: HttpRequest) -> HttpResponse:
     """To the first namespace of the user; who has none is told so."""
-    namespaces = namespaces_of(_user(request))
+    namespaces = namespaces_of(signed_in(request))
     if namespaces:
         return redirect("console:namespace", ns=namespaces[0].name)
-    return render(request, "console/no_namespace.html", {"namespaces": []})
+    return render(request, "console/no_namespace.html")
 
 
-@require_safe
-@login_required
-def namespace_overview(request: HttpRequest, ns: str) -> HttpResponse:
-    """Engine, background processes, topics and groups of a namespace."""
-    context, namespace = _context(request, ns, "overview")
-    return render(request, "console/overview.html", context | {"page": overview_page(namespace)})
+@page("overview")
+def namespace_overview(frame: Frame) -> HttpResponse:
+    """Rates, backlog, alerts, quotas, the busiest topics and groups."""
+    return frame.render(
+        "console/overview.html",
+        page=overview_page(frame.namespace),
+        crumbs=[Crumb(title=_("Overview"))],
+        spans=list(Span),
+        span=span_of(frame.request.GET.get("span", "")),
+    )
 
 
-@require_safe
-@login_required
-def topics(request: HttpRequest, ns: str) -> HttpResponse:
-    """All topics with their settings and the offsets of each queue."""
-    context, namespace = _context(request, ns, "topics")
-    return render(request, "console/topics.html", context | {"page": topics_page(namespace)})
-
-
-@require_safe
-@login_required
-def quick_start(request: HttpRequest, ns: str) -> HttpResponse:
+@page("quick-start")
+def quick_start(frame: Frame) -> HttpResponse:
     """Commands to paste. The key is a placeholder: its secret is not kept anywhere."""
-    context, namespace = _context(request, ns, "quick-start")
+    namespace = frame.namespace
     topic = namespace.topics.order_by("name").first()
     group = namespace.groups.order_by("name").first()
-    snippets = {
-        "base_url": settings.MQ_BASE_URL,
-        "ws_url": settings.MQ_BASE_URL.replace("http", "ws", 1) + "/v1/ws",
-        "topic": topic.name if topic else "orders",
-        "group": group.name if group else "billing",
-        "has_topic": topic is not None,
-        "has_group": group is not None,
-        "keys": list(
-            namespace.tenant.api_keys.filter(revoked_at=None).order_by("-created_at")[:10]
-        ),
-    }
-    return render(request, "console/quick_start.html", context | snippets)
+    keys = namespace.tenant.api_keys.filter(revoked_at=None).order_by("-created_at")
+    return frame.render(
+        "console/quick_start.html",
+        crumbs=[Crumb(title=_("Quick start"))],
+        base_url=settings.MQ_BASE_URL,
+        ws_url=settings.MQ_BASE_URL.replace("http", "ws", 1) + "/v1/ws",
+        topic=topic.name if topic else "orders",
+        group=group.name if group else "billing",
+        has_topic=topic is not None,
+        has_group=group is not None,
+        keys=list(keys[:10]),
+    )
 
 
-def _context(request: HttpRequest, ns: str, here: str) -> tuple[dict[str, object], Namespace]:
-    """What the frame of each page needs, and the namespace if the user may see it."""
-    namespaces = namespaces_of(_user(request))
-    for namespace in namespaces:
-        if namespace.name == ns:
-            context = {"namespaces": namespaces, "namespace": namespace, "here": here}
-            return context, namespace
-    raise Http404
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """Names that contain the text."""
+
+    topics: list[str]
+    groups: list[str]
 
 
-def _user(request: HttpRequest) -> User:
-    user = request.user
-    assert isinstance(user, User), "login_required lets only users pass"
-    return user
+@page("")
+def search(frame: Frame) -> HttpResponse:
+    """``?q=``: for htmx the part below the search field, else a page. Two queries."""
+    text = frame.request.GET.get("q", "").strip()[:NAME_CHARS_MAX]
+    is_part = frame.request.headers.get("HX-Request") == "true"
+    found = _found(frame.namespace, text, FOUND_MAX if is_part else FOUND_PAGE_MAX)
+    template = "console/_found.html" if is_part else "console/search.html"
+    return frame.render(template, found=found, search_text=text, crumbs=[Crumb(title=_("Search"))])
+
+
+def _found(namespace: Namespace, text: str, limit: int) -> Found:
+    if not text:
+        return Found(topics=[], groups=[])
+    topics = Topic.objects.filter(namespace=namespace, name__icontains=text)
+    groups = ConsumerGroup.objects.filter(namespace=namespace, name__icontains=text)
+    return Found(
+        topics=list(topics.order_by("name").values_list("name", flat=True)[:limit]),
+        groups=list(groups.order_by("name").values_list("name", flat=True)[:limit]),
+    )

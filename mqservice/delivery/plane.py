@@ -15,7 +15,7 @@ import re
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from mqservice.accounts.access import unauthenticated
+from mqservice.accounts.access import Principal, unauthenticated
 from mqservice.delivery.context import DeliveryContext, counted
 from mqservice.delivery.decoding import Fault, problem_of
 from mqservice.delivery.http import (
@@ -143,18 +143,29 @@ class DataPlane:
     def __init__(self, context: DeliveryContext) -> None:
         self._context = context
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send, match: Match) -> None:
-        """Answer one HTTP request that ``find_match`` has matched."""
+    async def __call__(
+        self,
+        scope: Scope,
+        receive: Receive,
+        send: Send,
+        match: Match,
+        principal: Principal | None = None,
+    ) -> None:
+        """Answer one HTTP request that ``find_match`` has matched.
+
+        ``principal``: who asks, where that is known without a key.
+        """
         headers: dict[bytes, bytes] = dict(scope["headers"])
         request = Request(scope, receive, send, match, headers, request_id_of(headers))
         keys = self._context.caches.keys
         try:
-            authorization = headers.get(b"authorization")
-            if authorization is None:
-                raise unauthenticated()
-            principal = keys.cached(authorization)
             if principal is None:
-                principal = await counted(self._context, scope, keys.load(authorization))
+                authorization = headers.get(b"authorization")
+                if authorization is None:
+                    raise unauthenticated()
+                principal = keys.cached(authorization)
+                if principal is None:
+                    principal = await counted(self._context, scope, keys.load(authorization))
             request.principal = principal
             handlers = HANDLERS[match.operation]
             handler = handlers.get(scope["method"])

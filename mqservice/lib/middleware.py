@@ -39,6 +39,7 @@ CONTENT_SECURITY_POLICY: Final = "; ".join((
     "frame-ancestors 'none'",
     "object-src 'none'",
     "require-trusted-types-for 'script'",
+    "trusted-types default",  # see frontend/src/js/trusted.js
 ))  # fmt: skip
 PERMISSIONS_POLICY: Final = ", ".join(
     f"{feature}=()"

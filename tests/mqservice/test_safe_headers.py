@@ -80,7 +80,7 @@ def test_files_have_the_headers_too(server: Server) -> None:
     # On one connection, and the one that is no file last: whoever leaves while a file is being
     # sent leaves its closing to the garbage collector, which warns.
     with httpx.Client(base_url=server.url) as http:
-        for path in ("/static/css/base.css", "/static/js/reference.js", "/static/nothing.css"):
+        for path in ("/static/build/console.css", "/static/js/reference.js", "/static/nothing.css"):
             headers = http.get(path).headers
             assert headers["x-content-type-options"] == "nosniff"
             assert headers["content-security-policy"] == CONTENT_SECURITY_POLICY

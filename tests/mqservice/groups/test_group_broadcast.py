@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 import pytest
 from django.test import Client
 
-from mqservice.console.pages import overview_page
+from mqservice.console.overview import overview_page
 from mqservice.groups.models import ConsumerGroup
 from mqservice.store import (
     Dispatch,
@@ -232,9 +232,9 @@ def test_groups_that_do_not_broadcast_have_no_clients(acme: Client, store: Store
 def test_pages_show_the_group_and_nothing_of_its_clients(reader: Reader, people: People) -> None:
     for name in ("a", "b"):
         receive(reader, name)
-    rows = {row.group.name: row for row in overview_page(people.acme).groups}
-    assert list(rows) == [reader.group]
-    assert (rows[reader.group].lag, rows[reader.group].inflight_count) == (3, 6)
+    groups = overview_page(people.acme).figures.groups
+    assert list(groups) == [reader.group]
+    assert (groups[reader.group].lag, groups[reader.group].inflight) == (3, 6)
     listed = reader.client.get("/v1/ns/acme/groups").json()["groups"]
     assert [group["name"] for group in listed] == [reader.group]
     assert reader.client.get(reader.path).json()["lag"]["total"] == 3

@@ -1,4 +1,5 @@
-"""What this machine lets tests do: tracing, mounting, Java. The only place that may skip.
+"""What this machine lets tests do: tracing, mounting, Java, a browser. The only place that may
+skip.
 
 Every promise that a test here checks with the real kernel is also checked with injected system
 calls (``crash``), which any machine can run. Spark has no such double: without Java 17 reports are
@@ -22,6 +23,7 @@ from typing import Final
 import pytest
 
 from analytics.session import why_no_spark
+from tests.chromium import find_chromium, why_no_chromium
 
 _SHUTDOWN: Final = 0x8004587D  # FS_IOC_SHUTDOWN
 _NO_LOG_FLUSH: Final = struct.pack("I", 2)
@@ -44,6 +46,15 @@ def need_java() -> None:
     """Skip where Spark cannot run."""
     if reason := why_no_spark():
         pytest.skip(reason)  # no Java here; without it the service makes no reports, and says so
+
+
+def need_chromium() -> str:
+    """Skip where there is no browser; else its path."""
+    if reason := why_no_chromium():
+        pytest.skip(reason)  # no browser here; what the server does for a page is tested without
+    found = find_chromium()
+    assert found is not None
+    return found
 
 
 @functools.cache

@@ -1,0 +1,22 @@
+// Everything a page needs beyond its HTML. Pages work without it; it makes them quicker to use.
+import "./trusted.js";
+import Alpine from "@alpinejs/csp";
+import { startCopying } from "./copying.js";
+import { startDialogs } from "./dialogs.js";
+import { startKeyboard } from "./keyboard.js";
+import { startLive } from "./live.js";
+import { startMenus } from "./menus.js";
+import { showTimes } from "./times.js";
+import { toast, typedName } from "./components.js";
+
+Alpine.data("typedName", typedName);
+Alpine.data("toast", toast);
+Alpine.start();
+
+startMenus();
+startKeyboard();
+startDialogs();
+startCopying();
+showTimes(document);
+startLive();
+document.addEventListener("htmx:after:swap", () => showTimes(document));

@@ -1,0 +1,37 @@
+"""What somebody who is signed in may do in a namespace: the same ``Principal`` that a key becomes.
+
+    session ──▶ user ──▶ member of the namespace's tenant ──▶ role ──▶ [person_of] ──▶ Principal
+
+So pages and sockets of people pass the same checks as requests with keys, and the audit has their
+names.
+"""
+
+from __future__ import annotations
+
+from mqservice.accounts.access import Principal
+from mqservice.accounts.models import Member, Namespace, Role, User
+from mqservice.accounts.roles import permits_scope
+from mqservice.accounts.scopes import Scope
+
+
+def find_person(user: User, namespace: Namespace) -> Principal | None:
+    """None for who is no member, or no longer let in. One query."""
+    member = Member.objects.filter(user=user, tenant_id=namespace.tenant_id).first()
+    if member is None or not user.is_active:
+        return None
+    return person_of(member, user, namespace)
+
+
+def person_of(member: Member, user: User, namespace: Namespace) -> Principal:
+    """Good for all of the tenant. Reads ``namespace.tenant``."""
+    role = Role(member.role)
+    return Principal(
+        key_id="",
+        user=user.get_username(),
+        tenant_id=namespace.tenant_id,
+        tenant=namespace.tenant.name,
+        namespace_id=None,
+        namespace=None,
+        scopes=frozenset(scope for scope in Scope if permits_scope(role, scope)),
+        role=role,
+    )

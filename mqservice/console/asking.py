@@ -1,0 +1,95 @@
+"""Pages that send or show messages ask the data plane, as the person who looks at them.
+
+    page ── principal, path ──▶ [ask] ──▶ delivery.plane, on the process's loop ──▶ status, JSON
+
+So a message that is sent from a form passes the same checks and quotas as one over REST, and
+nothing of it is written twice.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+from urllib.parse import urlencode
+
+import msgspec
+from asgiref.sync import async_to_sync
+from django.http import HttpRequest
+
+from mqservice.accounts.access import Principal
+from mqservice.delivery.http import Message
+from mqservice.delivery.plane import DataPlane, find_match
+from mqservice.lib.problem import Problem, ProblemItem
+
+_JSON: Final = (b"content-type", b"application/json")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """``data``: decoded JSON, of whatever shape the path answers with."""
+
+    status: int
+    data: Any  # Any: read by templates and by who knows the path
+
+    @property
+    def problem(self) -> Problem | None:
+        """The refusal, if it is one."""
+        if self.status < 400:
+            return None
+        items = [
+            ProblemItem(item.get("pointer", ""), item.get("code", ""), item.get("detail", ""))
+            for item in self.data.get("errors", [])
+        ]
+        return Problem.of(self.data["code"], self.data.get("detail", ""), errors=items)
+
+
+def ask(
+    request: HttpRequest,
+    principal: Principal,
+    method: str,
+    path: str,
+    *,
+    query: dict[str, str] | None = None,
+    body: bytes = b"",
+) -> Answer:
+    """What the data plane answers on ``path``, such as ``/v1/ns/demo/topics/orders/messages``."""
+    plane = request.scope["mq.plane"]  # type: ignore[attr-defined]  # of an ASGIRequest
+    kept = {name: value for name, value in (query or {}).items() if value}
+    return async_to_sync(_ask)(plane, request, principal, method, path, kept, body)
+
+
+async def _ask(
+    plane: DataPlane,
+    request: HttpRequest,
+    principal: Principal,
+    method: str,
+    path: str,
+    query: dict[str, str],
+    body: bytes,
+) -> Answer:
+    match = find_match(path)
+    assert match is not None, f"{path} is none of the data plane"
+    address = str(request.META.get("REMOTE_ADDR") or "0.0.0.0")
+    scope = {
+        "type": "http",
+        "method": method,
+        "path": path,
+        "query_string": urlencode(query).encode(),
+        "headers": [
+            _JSON,
+            (b"content-length", str(len(body)).encode()),
+            (b"x-request-id", str(request.META.get("MQ_REQUEST_ID", "")).encode()),
+        ],
+        "client": (address, 0),
+    }
+    sent: list[Message] = []
+
+    async def receive() -> Message:
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    async def send(message: Message) -> None:
+        sent.append(message)
+
+    await plane(scope, receive, send, match, principal)
+    content = b"".join(message.get("body", b"") for message in sent[1:])
+    return Answer(status=sent[0]["status"], data=msgspec.json.decode(content) if content else None)

@@ -1,0 +1,182 @@
+"""Forms of the console. What a field takes is checked by the services, as for REST; here its text
+is only read. A refusal of a service comes back to the field that its pointer names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import ClassVar, Final
+
+from django import forms
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
+
+from mqservice.lib.durations import format_duration_ms, parse_duration_ms
+from mqservice.lib.names import NAME_CHARS_MAX
+from mqservice.lib.problem import Problem
+from mqservice.topics.models import (
+    BODY_BYTES_MAX_DEFAULT,
+    BODY_BYTES_MAX_MAX,
+    BODY_BYTES_MAX_MIN,
+    QUEUE_COUNT_DEFAULT,
+    QUEUE_COUNT_MAX,
+    RETENTION_AGE_MS_DEFAULT,
+    Durability,
+    MessageType,
+    Topic,
+)
+from mqservice.topics.services import TopicChange
+
+_KIND_TEXTS: Final = {
+    MessageType.MIXED: gettext_lazy("Any message"),
+    MessageType.NORMAL: gettext_lazy("Normal messages only"),
+    MessageType.FIFO: gettext_lazy("Ordered by message group"),
+    MessageType.DELAY: gettext_lazy("Delayed messages"),
+    MessageType.TRANSACTION: gettext_lazy("Transactions"),
+}
+_DURABILITY_TEXTS: Final = {
+    Durability.SYNC: gettext_lazy("sync: answered when the disk has the message"),
+    Durability.ASYNC: gettext_lazy("async: answered at once, durable within 200 ms"),
+}
+
+
+class DurationField(forms.Field):
+    """A text such as 3d; cleaned to ms."""
+
+    def to_python(self, value: object) -> object:
+        text = str(value or "").strip()
+        if not text:
+            return None
+        try:
+            return parse_duration_ms(text)
+        except ValueError:
+            raise forms.ValidationError(
+                _("not a duration such as 30m, 12h or 7d"), code="invalid"
+            ) from None
+
+    def prepare_value(self, value: object) -> object:
+        return format_duration_ms(value) if isinstance(value, int) else value
+
+
+class RefusableForm(forms.Form):
+    """A form to which a service's refusal can be added. ``POINTERS``: field by pointer."""
+
+    POINTERS: ClassVar[Mapping[str, str]] = {}
+
+    def add_problem(self, problem: Problem) -> None:
+        """To the fields it names, else to the form as a whole."""
+        items = [(self.POINTERS.get(item.pointer), item.detail) for item in problem.errors]
+        for field, detail in items:
+            self.add_error(field, detail)
+        if not items:
+            self.add_error(self.POINTERS.get(problem.code), problem.detail or problem.title)
+
+
+class TopicForm(RefusableForm):
+    """Settings of a topic; ``name`` only of a new one."""
+
+    POINTERS: ClassVar[Mapping[str, str]] = {
+        "/queues": "queues",
+        "/retention_ms": "retention",
+        "/body_bytes_max": "body_bytes_max",
+        "ILLEGAL_TOPIC": "name",
+    }
+
+    name = forms.CharField(
+        max_length=NAME_CHARS_MAX,
+        label=gettext_lazy("Name"),
+        help_text=gettext_lazy("Letters, digits, - and _; it cannot be changed later."),
+    )
+    message_type = forms.ChoiceField(
+        choices=[(kind.value, text) for kind, text in _KIND_TEXTS.items()],
+        label=gettext_lazy("Messages"),
+    )
+    queues = forms.IntegerField(
+        min_value=1,
+        max_value=QUEUE_COUNT_MAX,
+        initial=QUEUE_COUNT_DEFAULT,
+        label=gettext_lazy("Queues"),
+        help_text=gettext_lazy("How far consumers can share the work; it can grow, not shrink."),
+    )
+    retention = DurationField(
+        initial=RETENTION_AGE_MS_DEFAULT,
+        label=gettext_lazy("Retention"),
+        help_text=gettext_lazy("How long messages are kept: 30m, 12h, 7d."),
+    )
+    durability = forms.ChoiceField(
+        choices=[(kind.value, text) for kind, text in _DURABILITY_TEXTS.items()],
+        label=gettext_lazy("Durability"),
+    )
+    body_bytes_max = forms.IntegerField(
+        min_value=BODY_BYTES_MAX_MIN,
+        max_value=BODY_BYTES_MAX_MAX,
+        initial=BODY_BYTES_MAX_DEFAULT,
+        label=gettext_lazy("Body up to, bytes"),
+    )
+
+    def __init__(self, *args: object, topic: Topic | None = None, **kwargs: object) -> None:
+        super().__init__(*args, **kwargs)  # type: ignore[arg-type]  # as Django takes them
+        if topic is not None:
+            del self.fields["name"]
+            self.initial.update(
+                message_type=topic.message_type,
+                queues=topic.queue_count,
+                retention=topic.retention_age_ms,
+                durability=topic.durability,
+                body_bytes_max=topic.body_bytes_max,
+            )
+
+    def change(self) -> TopicChange:
+        """Of a valid form."""
+        return TopicChange(
+            message_type=MessageType(self.cleaned_data["message_type"]),
+            queue_count=self.cleaned_data["queues"],
+            durability=Durability(self.cleaned_data["durability"]),
+            retention_age_ms=self.cleaned_data["retention"],
+            body_bytes_max=self.cleaned_data["body_bytes_max"],
+        )
+
+
+class PublishForm(RefusableForm):
+    """One message; see ``views_publish``."""
+
+    POINTERS: ClassVar[Mapping[str, str]] = {
+        "/body": "body",
+        "/body_json": "body",
+        "/tag": "tag",
+        "/keys": "keys",
+        "/delay": "delay",
+        "/message_group": "message_group",
+        "/properties": "properties",
+    }
+
+    body = forms.CharField(
+        strip=False,
+        required=False,
+        widget=forms.Textarea(attrs={"rows": 8, "spellcheck": "false"}),
+        label=gettext_lazy("Body"),
+        initial='{"order": 42}',
+    )
+    is_json = forms.BooleanField(
+        required=False, initial=True, label=gettext_lazy("The body is JSON")
+    )
+    tag = forms.CharField(required=False, label=gettext_lazy("Tag"))
+    keys = forms.CharField(
+        required=False, label=gettext_lazy("Keys"), help_text=gettext_lazy("Separated by commas.")
+    )
+    delay = forms.CharField(
+        required=False,
+        label=gettext_lazy("Delay"),
+        help_text=gettext_lazy("Such as 30s or 2h; empty: at once."),
+    )
+    message_group = forms.CharField(
+        required=False,
+        label=gettext_lazy("Message group"),
+        help_text=gettext_lazy("Messages of one group keep their order."),
+    )
+    properties = forms.CharField(
+        required=False,
+        widget=forms.Textarea(attrs={"rows": 3, "spellcheck": "false"}),
+        label=gettext_lazy("Properties"),
+        help_text=gettext_lazy("One a line, name=value."),
+    )

@@ -1,0 +1,1 @@
+"""Numbers that change while somebody looks: one measuring a namespace, one socket a page."""

@@ -1,0 +1,63 @@
+"""The pages of the side navigation. A new page is one line here; see ``docs/console.md``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from django.utils.functional import Promise
+from django.utils.translation import gettext_lazy as _
+
+from mqservice.accounts.access import Principal
+from mqservice.accounts.roles import Permission
+
+Text = str | Promise  # a Promise is translated when it is shown
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Item:
+    """``url``: name of a path with the argument ``ns``; ``here``: what its views call themselves;
+    ``icon``: a file of ``templates/icons``. Who lacks ``needs`` does not see it.
+    """
+
+    here: str
+    url: str
+    title: Text
+    icon: str
+    needs: Permission = Permission.SETTINGS_READ
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Section:
+    title: Text
+    items: tuple[Item, ...]
+
+
+SECTIONS: Final = (
+    Section(
+        title="",
+        items=(
+            Item(here="overview", url="console:namespace", title=_("Overview"), icon="overview"),
+            Item(
+                here="quick-start",
+                url="console:quick-start",
+                title=_("Quick start"),
+                icon="quick_start",
+            ),
+        ),
+    ),
+    Section(
+        title=_("Messaging"),
+        items=(Item(here="topics", url="console:topics", title=_("Topics"), icon="topics"),),
+    ),
+)
+
+
+def sections_for(principal: Principal) -> list[Section]:
+    """What ``principal`` may open; sections without any of it are left out."""
+    shown = []
+    for section in SECTIONS:
+        items = tuple(item for item in section.items if principal.permits(item.needs))
+        if items:
+            shown.append(Section(title=section.title, items=items))
+    return shown

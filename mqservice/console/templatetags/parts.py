@@ -1,0 +1,74 @@
+"""Pieces that pages are made of, where an include would need too much around it.
+
+{% asset "console.css" %}  {% moment topic.created_at %}  {% icon "topics" %}  {% live "lag" 12 %}
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from urllib.parse import urlencode
+
+from django import template
+from django.http import HttpRequest
+from django.template.loader import get_template
+from django.templatetags.static import static
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+from django.utils.translation import gettext as _
+
+from mqservice.console.assets import version
+from mqservice.console.templatetags.units import count
+
+register = template.Library()
+
+_FORMATS = {"m": "%Y-%m-%d %H:%M", "s": "%Y-%m-%d %H:%M:%S", "ms": "%Y-%m-%d %H:%M:%S.%f"}
+
+
+@register.simple_tag
+def asset(name: str) -> str:
+    """Address of a built file; it changes with the files, so that no cache mixes two versions."""
+    return f"{static(f'build/{name}')}?v={version()}"
+
+
+@register.simple_tag
+def icon(name: str) -> SafeString:
+    """One of ``templates/icons``, which is only for the eye."""
+    return SafeString(get_template(f"icons/{name}.svg").render().strip())
+
+
+@register.simple_tag
+def moment(value: datetime | int | None, precision: str = "s") -> str | SafeString:
+    """A time (epoch ms where it is a number) in UTC, which scripts show in the reader's zone.
+
+    ``precision``: m, s or ms.
+    """
+    if value is None:
+        return _("unknown")
+    if isinstance(value, int):
+        value = datetime.fromtimestamp(value / 1000, tz=UTC)
+    text = value.astimezone(UTC).strftime(_FORMATS[precision])
+    return format_html(
+        '<time datetime="{}" data-precision="{}">{} UTC</time>',
+        value.astimezone(UTC).isoformat().replace("+00:00", "Z"),
+        precision,
+        text[:-3] if precision == "ms" else text,
+    )
+
+
+@register.simple_tag
+def live(key: str, value: object, text: str | None = None) -> SafeString:
+    """A number that the page's socket keeps up to date under ``key``."""
+    shown = text if text is not None else count(value if isinstance(value, int) else None)
+    return format_html('<span data-live="{}">{}</span>', key, shown)
+
+
+@register.simple_tag(takes_context=True)
+def query(context: template.Context, **changes: object) -> str:
+    """The query of this page with ``changes``; what becomes empty is left out."""
+    request = context["request"]
+    assert isinstance(request, HttpRequest)
+    found = {name: request.GET[name] for name in request.GET}
+    for name, value in changes.items():
+        found[name] = "" if value is None else str(value)
+    kept = {name: value for name, value in found.items() if value}
+    return "?" + urlencode(kept) if kept else request.path

@@ -1,0 +1,176 @@
+"""The list of topics: search, sort and page over all of them, numbers for those that are shown.
+
+    names, samples ──▶ filtered, sorted ──▶ one page ──▶ rows, counts from the engine, groups
+
+A page costs the same with a thousand topics as with fifty, but for one look at the samples.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from mqservice.accounts.models import Namespace
+from mqservice.console.figures import (
+    DIRECT_ROWS_MAX,
+    Figures,
+    TopicFigures,
+    figures_of,
+    measure_topic,
+    sampled,
+)
+from mqservice.groups.models import ConsumerGroup
+from mqservice.lib.clock import SystemClock
+from mqservice.monitoring.sampling import engine_stats
+from mqservice.store import blocking_client
+from mqservice.topics.models import MessageType, Topic
+
+PAGE_ROWS: Final = 50
+NAMES_MAX: Final = 10_000  # that are looked through
+GROUPS_SHOWN: Final = 3
+
+
+class Order(enum.StrEnum):
+    NAME = "name"
+    MESSAGES = "messages"
+    RATE = "rate"
+    LAG = "lag"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """What to list. ``after`` and ``before`` are names of topics: the page begins behind the one,
+    or ends before the other.
+    """
+
+    text: str = ""
+    kind: str = ""
+    order: Order = Order.NAME
+    after: str = ""
+    before: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicRow:
+    topic: Topic
+    figures: TopicFigures
+
+    @property
+    def groups(self) -> list[tuple[str, int]]:
+        """The furthest behind first."""
+        return sorted(self.figures.lag_by_group.items(), key=lambda item: (-item[1], item[0]))
+
+    @property
+    def shown_groups(self) -> list[tuple[str, int]]:
+        return self.groups[:GROUPS_SHOWN]
+
+    @property
+    def more_count(self) -> int:
+        return max(0, len(self.figures.lag_by_group) - GROUPS_SHOWN)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicsPage:
+    """``found_count``: that fit the question, ``first``: place of the first row, from 1."""
+
+    question: Question
+    rows: list[TopicRow]
+    topic_count: int
+    found_count: int
+    first: int
+    is_engine_up: bool
+
+    @property
+    def last(self) -> int:
+        return self.first + len(self.rows) - 1
+
+    @property
+    def has_next(self) -> bool:
+        return self.last < self.found_count
+
+    @property
+    def has_previous(self) -> bool:
+        return self.first > 1
+
+    @property
+    def next_after(self) -> str:
+        return self.rows[-1].topic.name if self.has_next and self.rows else ""
+
+    @property
+    def previous_before(self) -> str:
+        return self.rows[0].topic.name if self.has_previous and self.rows else ""
+
+
+def topics_page(namespace: Namespace, question: Question) -> TopicsPage:
+    """Five or six queries, and a call to the engine for each row."""
+    now_ms = SystemClock().now_ms()
+    rows = Topic.objects.filter(namespace=namespace)
+    topic_count = rows.count()
+    group_names = list(
+        ConsumerGroup.objects.filter(namespace=namespace).values_list("name", flat=True)[:NAMES_MAX]
+    )
+    if question.text:
+        rows = rows.filter(name__icontains=question.text)
+    if question.kind in set(MessageType):
+        rows = rows.filter(message_type=question.kind)
+    names = list(rows.order_by("name").values_list("name", flat=True)[:NAMES_MAX])
+    is_up = engine_stats() is not None
+    with blocking_client() as client:
+        client_or_none = client if is_up else None
+        if topic_count + len(group_names) <= DIRECT_ROWS_MAX:
+            figures = figures_of(namespace, client_or_none, now_ms)
+        else:
+            figures = sampled(namespace, names, group_names, now_ms)
+        names = _sorted(names, figures, question.order)
+        first, shown = _cut(names, question)
+        by_name = {topic.name: topic for topic in _topics(namespace, shown)}
+        if not figures.is_direct:
+            for name, topic in by_name.items():
+                measure_topic(figures.topics[name], client_or_none, topic)
+    return TopicsPage(
+        question=question,
+        rows=[
+            TopicRow(topic=by_name[name], figures=figures.topics[name])
+            for name in shown
+            if name in by_name and name in figures.topics
+        ],
+        topic_count=topic_count,
+        found_count=len(names),
+        first=first + 1,
+        is_engine_up=is_up,
+    )
+
+
+def _topics(namespace: Namespace, names: list[str]) -> list[Topic]:
+    rows = Topic.objects.filter(namespace=namespace, name__in=names)
+    return list(rows.select_related("namespace"))
+
+
+def _sorted(names: list[str], figures: Figures, order: Order) -> list[str]:
+    """Numbers from high to low, what is unknown last; else as it was, by name."""
+    if order is Order.NAME:
+        return names
+    values: dict[Order, Callable[[TopicFigures], float | None]] = {
+        Order.MESSAGES: lambda topic: topic.readable,
+        Order.RATE: lambda topic: topic.in_per_s,
+        Order.LAG: lambda topic: topic.lag,
+    }
+    value_of = values[order]
+
+    def place(name: str) -> tuple[float, str]:
+        value = value_of(figures.topics[name]) if name in figures.topics else None
+        return (1.0 if value is None else -value), name
+
+    return sorted((name for name in names if name in figures.topics), key=place)
+
+
+def _cut(names: list[str], question: Question) -> tuple[int, list[str]]:
+    """Index of the first of the page, and the page. A name that is gone begins anew."""
+    first = 0
+    if question.after in names:
+        first = names.index(question.after) + 1
+    elif question.before in names:
+        first = max(0, names.index(question.before) - PAGE_ROWS)
+    return first, names[first : first + PAGE_ROWS]

@@ -1,0 +1,110 @@
+"""Sending a message from a form, with the curl command that does the same."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from typing import Final
+
+import msgspec
+from django.conf import settings
+from django.contrib import messages
+from django.http import HttpResponse
+from django.shortcuts import redirect
+from django.utils.translation import gettext as _
+
+from mqservice.accounts.roles import Permission
+from mqservice.console.asking import ask
+from mqservice.console.forms import PublishForm
+from mqservice.console.frame import Frame, page
+from mqservice.console.views_topics import found_topic, topic_crumbs
+from mqservice.lib.problem import Problem
+
+REPEAT_MAX: Final = 100
+
+
+class BadForm(Exception):
+    """A field that cannot be read."""
+
+    def __init__(self, field: str, text: str) -> None:
+        super().__init__(text)
+        self.field, self.text = field, text
+
+
+@page("topics", needs=Permission.PRODUCE, methods=("GET", "HEAD", "POST"))
+def publish(frame: Frame, topic: str) -> HttpResponse:
+    """POST stores the message as ``POST /v1/ns/{ns}/topics/{topic}/messages`` does."""
+    row = found_topic(frame, topic)
+    form = PublishForm(frame.request.POST or None)
+    path = f"/v1/ns/{frame.namespace.name}/topics/{row.name}/messages"
+    body: dict[str, object] = {"body_json": {"order": 42}}
+    status = 200
+    if frame.request.method == "POST" and form.is_valid():
+        try:
+            body = message_of(form.cleaned_data)
+            answer = ask(
+                frame.request, frame.principal, "POST", path, body=msgspec.json.encode(body)
+            )
+            if answer.problem is not None:
+                raise answer.problem
+        except BadForm as bad:
+            form.add_error(bad.field, bad.text)
+        except Problem as problem:
+            form.add_problem(problem)
+        else:
+            told = {"id": answer.data["id"], "queue": answer.data["queue"]}
+            messages.success(frame.request, _("Stored in queue %(queue)s as %(id)s.") % told)
+            if "again" not in frame.request.POST:
+                return redirect("console:messages", frame.namespace.name, row.name)
+            return redirect("console:publish", frame.namespace.name, row.name)
+    if form.is_bound:
+        status = 422
+    return frame.render(
+        "console/publish.html",
+        status=status,
+        form=form,
+        topic=row,
+        tab="publish",
+        crumbs=topic_crumbs(frame, row, _("Publish")),
+        curl=curl_of(path, body),
+    )
+
+
+def message_of(fields: dict[str, object]) -> dict[str, object]:
+    """The JSON form of the API. Raises BadForm."""
+    message: dict[str, object] = {}
+    text = str(fields["body"])
+    if fields["is_json"]:
+        try:
+            message["body_json"] = json.loads(text)
+        except ValueError as exc:
+            raise BadForm("body", _("This is not JSON: %(why)s") % {"why": exc}) from None
+    else:
+        message["body"] = text
+    for name in ("tag", "delay", "message_group"):
+        if fields[name]:
+            message[name] = fields[name]
+    keys = [key.strip() for key in str(fields["keys"]).split(",") if key.strip()]
+    if keys:
+        message["keys"] = keys
+    properties = {}
+    for line in str(fields["properties"]).splitlines():
+        name, sign, value = line.partition("=")
+        if line.strip() and not sign:
+            raise BadForm("properties", _("“%(line)s” is not name=value.") % {"line": line[:80]})
+        if sign:
+            properties[name.strip()] = value.strip()
+    if properties:
+        message["properties"] = properties
+    return message
+
+
+def curl_of(path: str, body: dict[str, object]) -> str:
+    """The same by command line; the key is the reader's own."""
+    data = json.dumps(body, ensure_ascii=False)
+    return (
+        f"curl -sS {shlex.quote(settings.MQ_BASE_URL + path)} \\\n"
+        '  -H "Authorization: Bearer $MQ_API_KEY" \\\n'
+        "  -H 'Content-Type: application/json' \\\n"
+        f"  -d {shlex.quote(data)}"
+    )

@@ -1,0 +1,271 @@
+"""The console in a real browser against the whole service: what one does there, and what one sees.
+
+MQ_TEST_SCREENSHOTS=1 keeps a picture of each page, theme and width in screenshots/.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Final
+
+import httpx
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Browser, BrowserContext, Error, Page, expect, sync_playwright
+
+from tests.services import Service
+from tests.storage_engine.faults.machine import need_chromium
+
+pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(180)]
+SCREENSHOTS: Final = Path(__file__).resolve().parents[2] / "screenshots"
+SCRIPT: Final = (
+    "<script>document.title='taken'</script><img src=x onerror=\"document.title='taken'\">"
+)
+WIDTHS: Final = (1440, 390)
+# All of them in one theme; in the other only what colours can change.
+AXE_RULES: Final = {
+    "light": {"runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa"]},
+    "dark": {"runOnly": ["color-contrast"]},
+}
+PAGES: Final = {
+    "overview": "",
+    "quick-start": "quick-start",
+    "search": "search?q=or",
+    "topics": "topics",
+    "topic": "topics/orders",
+    "edit": "topics/orders/edit",
+    "delete": "topics/orders/delete",
+    "publish": "topics/orders/publish",
+    "messages": "topics/orders/messages",
+    "new-topic": "new-topic",
+    "missing": "no/such/page",
+}
+New = Callable[..., Page]
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    """One for the module: as long as it runs, so does a loop on this thread."""
+    path = need_chromium()
+    with sync_playwright() as playwright:
+        yield playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
+
+
+@pytest.fixture(scope="module")
+def session(browser: Browser, service: Service) -> dict[str, object]:
+    """Cookies of somebody who has signed in."""
+    context = browser.new_context(base_url=service.facts.base_url)
+    page = context.new_page()
+    page.goto("/account/login/")
+    page.get_by_label(re.compile("user ?name|login|e-?mail", re.IGNORECASE)).fill(
+        service.facts.username
+    )
+    page.get_by_label("Password", exact=True).fill(service.facts.password)
+    page.get_by_role("button", name="Sign in").click()
+    page.wait_for_url(re.compile(r"/console/demo/"))
+    state = context.storage_state()
+    context.close()
+    return {"storage_state": state, "base_url": service.facts.base_url}
+
+
+@pytest.fixture
+def faults() -> list[str]:
+    """What the pages of a test had to complain of; a test takes out what it wanted."""
+    return []
+
+
+@pytest.fixture
+def new_page(browser: Browser, session: dict[str, object], faults: list[str]) -> Iterator[New]:
+    """Makes a page that is signed in; each has to end without a fault in its console."""
+    contexts: list[BrowserContext] = []
+
+    def make(width: int = 1440, **options: object) -> Page:
+        given = {**session, "viewport": {"width": width, "height": 900}, **options}
+        context = browser.new_context(**given)  # type: ignore[arg-type]  # as Playwright names them
+        context.set_default_timeout(10_000)
+        contexts.append(context)
+        page = context.new_page()
+        page.on("pageerror", lambda error: faults.append(str(error)))
+        page.on(
+            "console",
+            lambda said: (
+                faults.append(said.text)
+                if said.type == "error" and "404" not in said.text and "422" not in said.text
+                else None
+            ),
+        )
+        return page
+
+    yield make
+    for context in contexts:
+        context.close()
+    assert faults == []
+
+
+@pytest.fixture
+def page(new_page: New) -> Page:
+    return new_page()
+
+
+def produce(service: Service, topic: str, body: str) -> str:
+    """Id of a message that was stored over REST."""
+    facts = service.facts
+    answer = httpx.post(
+        f"{facts.base_url}/v1/ns/{facts.namespace}/topics/{topic}/messages",
+        headers={"authorization": f"Bearer {facts.api_key}"},
+        json={"body": body, "keys": ["from-rest"]},
+    )
+    answer.raise_for_status()
+    return str(answer.json()["id"])
+
+
+def test_first_message_is_published_seen_arriving_and_read(page: Page, new_page: New) -> None:
+    watching = new_page()
+    watching.goto("/console/demo/topics/orders")
+    expect(watching.locator(".live-dot")).to_have_text("live")
+    kept = watching.locator('[data-live="t:orders:messages"]')
+    before = int(kept.inner_text().replace(",", ""))
+
+    page.goto("/console/demo/quick-start")
+    page.keyboard.press("/")
+    page.keyboard.type("ord")
+    page.locator("#found").get_by_role("link", name="orders").click()
+    page.get_by_role("link", name="Publish").first.click()
+    page.get_by_label("Body", exact=False).first.fill('{"greeting": "hello", "parts": [1, 2]}')
+    page.get_by_label("Keys").fill("story-1")
+    page.get_by_role("button", name="Publish", exact=True).click()
+
+    expect(page.locator(".toasts")).to_contain_text("Stored in queue")
+    expect(kept).to_have_text(f"{before + 1:,}")  # without loading the page again
+    page.goto("/console/demo/topics/orders/messages?key=story-1")
+    page.locator("tbody a").first.click()
+    expect(page.get_by_role("group", name="Body as a tree")).to_contain_text('greeting: "hello"')
+    with page.expect_download() as download:
+        page.get_by_role("link", name="Download the body").click()
+    assert download.value.path().read_text() == '{"greeting": "hello", "parts": [1, 2]}'
+
+
+def test_topic_is_made_changed_and_deleted(page: Page) -> None:
+    page.goto("/console/demo/topics")
+    page.get_by_role("link", name="New topic").click()
+    page.get_by_label("Name", exact=True).fill("life cycle")
+    page.get_by_role("button", name="Create topic").click()
+    expect(page.get_by_role("alert")).to_contain_text("a name consists of")
+    page.get_by_label("Name", exact=True).fill("life-cycle")
+    page.get_by_label("Queues").fill("3")
+    page.get_by_role("button", name="Create topic").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("life-cycle")
+    expect(page.get_by_text("3 queues, kept 3d, sync")).to_be_visible()
+
+    page.get_by_role("link", name="Settings").click()
+    page.get_by_label("Retention").fill("12h")
+    page.get_by_role("button", name="Save").click()
+    expect(page.get_by_text("3 queues, kept 12h, sync")).to_be_visible()
+
+    page.get_by_role("link", name="Delete").click()
+    dialog = page.get_by_role("dialog")
+    button = dialog.get_by_role("button", name="Delete the topic")
+    dialog.get_by_role("textbox").fill("life")
+    expect(button).to_be_disabled()
+    dialog.get_by_role("textbox").fill("life-cycle")
+    button.click()
+    expect(page.locator(".toasts")).to_contain_text("The topic life-cycle was deleted.")
+    expect(page.get_by_role("link", name="life-cycle")).to_have_count(0)
+
+
+def test_script_in_a_body_is_text_wherever_it_is_shown(
+    page: Page, service: Service, faults: list[str]
+) -> None:
+    message_id = produce(service, "orders", SCRIPT)
+    for path in ("messages?key=from-rest", f"messages/{message_id}"):
+        page.goto(f"/console/demo/topics/orders/{path}")
+        expect(page.locator("main")).to_contain_text("<script>document.title='taken'")
+        assert "taken" not in page.title()
+    assert page.locator("main script, main img").count() == 0
+    # What somebody gets into a page all the same does not run.
+    with page.expect_console_message(lambda said: "Content Security Policy" in said.text):
+        page.evaluate(
+            """document.body.insertAdjacentHTML(
+                "beforeend", "<img src='data:,' onerror=document.title='taken'>")"""
+        )
+    with pytest.raises(Error, match="TrustedScript"):
+        page.evaluate("document.createElement('script').text = '1'")
+    assert "taken" not in page.title()
+    assert all("Content Security Policy" in fault or "Trusted" in fault for fault in faults)
+    faults.clear()
+
+
+def test_pages_are_of_use_without_javascript(new_page: New) -> None:
+    page = new_page(java_script_enabled=False)
+    page.goto("/console/demo/")
+    expect(page.get_by_text("Busiest topics")).to_be_visible()
+    assert page.locator('[data-live="lag"]').inner_text()
+    page.goto("/console/demo/topics/orders")
+    expect(page.locator("time").first).to_contain_text("UTC")
+    page.get_by_role("link", name="Delete").click()
+    page.get_by_label("Type orders to confirm").fill("other")
+    page.get_by_role("button", name="Delete the topic").click()
+    expect(page.get_by_role("alert")).to_have_text("This is not the name of the topic.")
+    page.locator("details.menu-end > summary").click()
+    page.get_by_role("button", name="Dark").click()
+    assert page.locator("html").get_attribute("data-theme") == "dark"
+    page.locator("details.menu-end > summary").click()
+    page.get_by_role("button", name="简体中文").click()
+    assert page.locator("html").get_attribute("lang") == "zh-hans"
+
+
+def test_times_are_in_the_readers_zone(new_page: New, service: Service) -> None:
+    produce(service, "orders", "when")
+    page = new_page(timezone_id="Asia/Shanghai")
+    page.goto("/console/demo/topics/orders/messages?key=from-rest")
+    shown = page.locator("tbody time").first
+    expect(shown).to_have_attribute("data-shown", "")
+    utc, local = shown.get_attribute("datetime"), shown.inner_text()
+    assert utc is not None
+    hour = (int(utc[11:13]) + 8) % 24
+    assert local[11:13] == f"{hour:02}"
+    assert local[14:] == utc[14:23]
+    assert shown.get_attribute("title") == utc
+
+
+def test_page_goes_on_by_polling_when_no_socket_can_be_had(new_page: New) -> None:
+    page = new_page()
+    page.route_web_socket(re.compile("/console/live"), lambda socket: socket.close(code=4401))
+    page.goto("/console/demo/topics")
+    expect(page.locator(".live-dot")).to_have_text("every 10 s")
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_no_page_has_a_serious_fault_for_those_who_see_or_hear_it(
+    new_page: New, service: Service, theme: str
+) -> None:
+    message_id = produce(service, "orders", '{"a": [1, {"b": null}]}')
+    found: list[str] = []
+    page = new_page(color_scheme=theme)
+    for name, path in {**PAGES, "message": f"topics/orders/messages/{message_id}"}.items():
+        page.set_viewport_size({"width": WIDTHS[0], "height": 900})
+        page.goto(f"/console/demo/{path}")
+        found += [f"{name}: {fault}" for fault in _serious(page, theme)]
+        for width in WIDTHS:
+            page.set_viewport_size({"width": width, "height": 900})
+            beyond = page.evaluate("document.documentElement.scrollWidth - innerWidth")
+            if beyond > 0:
+                found.append(f"{name} at {width} px is {beyond} px too wide")
+            if os.environ.get("MQ_TEST_SCREENSHOTS"):
+                SCREENSHOTS.mkdir(exist_ok=True)
+                kept = SCREENSHOTS / f"{name}-{width}-{theme}.png"
+                page.screenshot(path=str(kept), full_page=True)
+    assert found == []
+
+
+def _serious(page: Page, theme: str) -> list[str]:
+    results = Axe().run(page, options=AXE_RULES[theme])
+    return [
+        f"{each['id']}: {node['target']} {node.get('failureSummary', '')[:200]}"
+        for each in results.response["violations"]
+        if each["impact"] in ("serious", "critical")
+        for node in each["nodes"][:3]
+    ]

@@ -1,0 +1,228 @@
+"""Topics in the console: who may do what, what the forms do, what the list shows of many."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from django.test import Client
+
+from mqservice.accounts.models import AuditEntry
+from mqservice.groups.models import ConsumerGroup
+from mqservice.lib.clock import SystemClock
+from mqservice.sampling.limits import SAMPLE_MS
+from mqservice.sampling.models import GroupSample, TopicSample
+from mqservice.topics.models import Topic
+from mqservice.topics.services import TopicChange, put_topic
+from tests.people import People
+
+TOPICS = "/console/acme/topics"
+FORM = {
+    "name": "invoices",
+    "message_type": "mixed",
+    "queues": "2",
+    "retention": "12h",
+    "durability": "sync",
+    "body_bytes_max": "65536",
+}
+FORMS = ["/console/acme/new-topic", f"{TOPICS}/orders/edit", f"{TOPICS}/orders/delete"]
+
+
+@pytest.fixture
+def alice(people: People, client: Client) -> Client:
+    client.force_login(people.alice)
+    return client
+
+
+@pytest.fixture
+def bob(people: People) -> Client:
+    """A viewer."""
+    client = Client()
+    client.force_login(people.bob)
+    return client
+
+
+def text_of(client: Client, path: str) -> str:
+    answer = client.get(path)
+    assert answer.status_code == 200
+    return answer.content.decode()
+
+
+def names(client: Client, query: str = "") -> list[str]:
+    return re.findall(r'class="name" href="[^"]*" title="([^"]*)"', text_of(client, TOPICS + query))
+
+
+def make_topics(people: People, count: int) -> None:
+    Topic.objects.bulk_create(
+        Topic(namespace=people.acme, name=f"topic-{index:04}") for index in range(count)
+    )
+
+
+def test_topic_is_created_changed_and_deleted_with_an_entry_each(
+    people: People, engine: str, alice: Client
+) -> None:
+    made = alice.post("/console/acme/new-topic", FORM, follow=True)
+    assert made.redirect_chain[-1][0] == f"{TOPICS}/invoices"
+    assert b"The topic invoices was created." in made.content
+    topic = Topic.objects.get(namespace=people.acme, name="invoices")
+    assert (topic.queue_count, topic.retention_age_ms) == (2, 12 * 60 * 60 * 1000)
+
+    change = FORM | {"queues": "3", "revision": "1"}
+    assert alice.post(f"{TOPICS}/invoices/edit", change).status_code == 302
+    topic.refresh_from_db()
+    assert (topic.queue_count, topic.revision) == (3, 2)
+
+    assert alice.post(f"{TOPICS}/invoices/delete", {"confirm": "invoices"}).status_code == 302
+    assert not Topic.objects.filter(name="invoices").exists()
+    entries = AuditEntry.objects.filter(tenant=people.acme.tenant).order_by("id")
+    assert [(row.actor, row.action) for row in entries] == [
+        ("user:alice", "topic.put"),
+        ("user:alice", "topic.put"),
+        ("user:alice", "topic.delete"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "told"),
+    [
+        ("name", "no blanks", "a name consists of"),
+        ("queues", "0", "greater than or equal to 1"),
+        ("queues", "many", "whole number"),
+        ("retention", "soon", "not a duration"),
+        ("retention", "1ms", "must be in"),
+        ("message_type", "other", "not one of the available choices"),
+    ],
+)
+def test_fault_is_told_at_its_field_and_nothing_is_made(
+    engine: str, alice: Client, field: str, value: str, told: str
+) -> None:
+    answer = alice.post("/console/acme/new-topic", FORM | {field: value})
+    assert answer.status_code == 422
+    text = answer.content.decode()
+    fault = text[text.index(f'id="id_{field}_error"') :]
+    assert told in fault[:300]
+    assert 'aria-invalid="true"' in text
+    assert not Topic.objects.exists()
+
+
+def test_topic_that_is_there_is_not_overwritten_by_a_new_one(
+    people: People, engine: str, alice: Client
+) -> None:
+    put_topic(people.acme, "invoices", TopicChange(queue_count=8))
+    answer = alice.post("/console/acme/new-topic", FORM)
+    assert b"There is a topic of this name already" in answer.content
+    assert Topic.objects.get(name="invoices").queue_count == 8
+
+
+def test_change_on_top_of_somebody_elses_is_refused(
+    people: People, engine: str, alice: Client
+) -> None:
+    put_topic(people.acme, "invoices", TopicChange(queue_count=2))
+    put_topic(people.acme, "invoices", TopicChange(queue_count=4))
+    answer = alice.post(f"{TOPICS}/invoices/edit", FORM | {"queues": "8", "revision": "1"})
+    assert b"Somebody else changed this topic" in answer.content
+    assert Topic.objects.get(name="invoices").queue_count == 4
+
+
+@pytest.mark.parametrize("typed", ["", "Orders", "order", "orders2"])
+def test_topic_stays_unless_its_name_is_typed(
+    people: People, engine: str, alice: Client, typed: str
+) -> None:
+    put_topic(people.acme, "orders", TopicChange())
+    assert alice.post(f"{TOPICS}/orders/delete", {"confirm": typed}).status_code == 422
+    assert Topic.objects.filter(name="orders").exists()
+
+
+def test_viewer_sees_no_action_and_is_refused_each(
+    people: People, engine: str, bob: Client
+) -> None:
+    put_topic(people.acme, "orders", TopicChange())
+    seen = text_of(bob, TOPICS) + text_of(bob, f"{TOPICS}/orders") + text_of(bob, "/console/acme/")
+    for word in ("new-topic", "/edit", "/delete", "/publish", "/messages", "New topic"):
+        assert word not in seen
+    for path in (*FORMS, f"{TOPICS}/orders/publish", f"{TOPICS}/orders/messages"):
+        assert bob.get(path).status_code == 403
+        assert bob.post(path, FORM | {"confirm": "orders"}).status_code in (403, 405)
+    assert Topic.objects.filter(name="orders").exists()
+    assert Topic.objects.count() == 1
+
+
+def test_stranger_finds_none_of_the_forms(people: People, client: Client) -> None:
+    Topic.objects.create(namespace=people.acme, name="orders")
+    client.force_login(people.charlie)
+    for path in FORMS:
+        assert client.get(path).status_code == client.post(path, FORM).status_code == 404
+    assert Topic.objects.count() == 1
+
+
+def test_own_form_cannot_reach_a_topic_of_another_namespace(people: People, alice: Client) -> None:
+    Topic.objects.create(namespace=people.rival, name="theirs")
+    assert alice.post(f"{TOPICS}/theirs/delete", {"confirm": "theirs"}).status_code == 404
+    assert alice.get("/console/rival/topics").status_code == 404
+
+
+def test_a_thousand_topics_are_paged_searched_and_found_again(
+    people: People, engine: str, alice: Client
+) -> None:
+    make_topics(people, 1_000)
+    first = names(alice)
+    assert (first[0], len(first)) == ("topic-0000", 50)
+    assert names(alice, "?after=topic-0049")[0] == "topic-0050"
+    assert names(alice, "?before=topic-0050") == first
+    assert len(names(alice, "?after=topic-0989")) == 10
+    assert names(alice, "?q=77") == sorted(
+        f"topic-{n:04}" for n in range(1_000) if "77" in f"{n:04}"
+    )
+    assert names(alice, "?after=gone") == first
+    assert "951 to 1,000 of 1,000" in text_of(alice, f"{TOPICS}?after=topic-0949")
+
+
+def test_list_is_sorted_by_what_is_known_and_has_the_rest_last(
+    people: People, engine: str, alice: Client
+) -> None:
+    make_topics(people, 300)  # more than the engine is asked for one by one
+    ConsumerGroup.objects.create(namespace=people.acme, name="readers")
+    now_ms = SystemClock().now_ms()
+    at_ms = now_ms - now_ms % SAMPLE_MS
+    for step, count in ((1, 0), (0, 50)):
+        TopicSample.objects.bulk_create(
+            TopicSample(
+                namespace=people.acme,
+                topic=f"topic-{index:04}",
+                resolution_ms=SAMPLE_MS,
+                at_ms=at_ms - step * SAMPLE_MS,
+                stored_last=count * index,
+                readable_last=index,
+            )
+            for index in range(7)
+        )
+    GroupSample.objects.create(
+        namespace=people.acme,
+        group_name="readers",
+        topic="topic-0002",
+        resolution_ms=SAMPLE_MS,
+        at_ms=at_ms,
+        known_count=1,
+        lag_last=40,
+    )
+    assert names(alice, "?sort=messages")[:3] == ["topic-0006", "topic-0005", "topic-0004"]
+    assert names(alice, "?sort=rate")[:2] == ["topic-0006", "topic-0005"]
+    assert names(alice, "?sort=lag")[:2] == ["topic-0002", "topic-0000"]
+    text = text_of(alice, f"{TOPICS}?sort=lag")
+    assert "<b>readers</b> 40" in text
+    assert "30/s" in text  # 300 messages in 10 s
+    assert 'aria-sort="descending"' in text
+
+
+def test_topics_page_asks_no_more_of_a_thousand_topics(
+    people: People, alice: Client, django_assert_max_num_queries: object
+) -> None:
+    make_topics(people, 1_000)
+    with django_assert_max_num_queries(14):  # type: ignore[operator]  # pytest-django's
+        assert alice.get(TOPICS).status_code == 200
+
+
+def test_name_in_the_page_is_text(people: People, engine: str, alice: Client) -> None:
+    script = "<script>alert(1)</script>"
+    for path in (f"{TOPICS}?q={script}", f"/console/acme/search?q={script}"):
+        assert script not in text_of(alice, path)
