@@ -9,6 +9,7 @@ from django.http import HttpRequest
 from mqservice.accounts.access import HEADER_BYTES_MAX, Principal, find_principal, unauthenticated
 from mqservice.accounts.key_failures import failures
 from mqservice.lib.json_logs import client_address_var
+from mqservice.lib.problem import Problem
 
 _KNOWN: Final = "_mq_principal"
 
@@ -20,12 +21,23 @@ class AuthedRequest(HttpRequest):
 
 
 def authenticate(request: HttpRequest) -> Principal:
-    """The principal of the Authorization header. Raises Problem 401, 429. One query, for all who
-    ask about the same request.
+    """The principal of the Authorization header. Raises Problem 401, 429.
+
+    One query, and one wrong key counted, for all who ask about the same request.
     """
-    known: Principal | None = getattr(request, _KNOWN, None)
-    if known is not None:
-        return known
+    known: Principal | Problem | None = getattr(request, _KNOWN, None)
+    if known is None:
+        try:
+            known = _find(request)
+        except Problem as problem:
+            known = problem
+        setattr(request, _KNOWN, known)
+    if isinstance(known, Problem):
+        raise known
+    return known
+
+
+def _find(request: HttpRequest) -> Principal:
     address = client_address_var.get()
     failures.check(address)
     header = request.headers.get("Authorization", "").encode("latin-1", "replace")
@@ -33,5 +45,4 @@ def authenticate(request: HttpRequest) -> Principal:
     if principal is None:
         failures.note(address)
         raise unauthenticated()
-    setattr(request, _KNOWN, principal)
     return principal

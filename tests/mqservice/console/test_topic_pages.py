@@ -74,8 +74,8 @@ def test_topic_is_created_changed_and_deleted_with_an_entry_each(
 
     assert alice.post(f"{TOPICS}/invoices/delete", {"confirm": "invoices"}).status_code == 302
     assert not Topic.objects.filter(name="invoices").exists()
-    entries = AuditEntry.objects.filter(tenant=people.acme.tenant).order_by("id")
-    assert [(row.actor, row.action) for row in entries] == [
+    entries = AuditEntry.objects.filter(tenant=people.acme.tenant, action__startswith="topic.")
+    assert [(row.actor, row.action) for row in entries.order_by("id")] == [
         ("user:alice", "topic.put"),
         ("user:alice", "topic.put"),
         ("user:alice", "topic.delete"),
