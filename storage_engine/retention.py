@@ -130,7 +130,7 @@ class Retention:
         if is_forced:
             for queue in self._queues:
                 self._raise(queue, queue.first_at_or_above(forced), held)
-        self._settle_expired_if_room()
+        is_settled = self._settle_expired_if_room()
         going = self._going(min(await self._keep_from(), began_offset), forced, state)
         end_offset = going[-1].base_offset + self._config.segment_bytes if going else 0
         # Whoever takes a snapshot from here on is not promised what is about to go.
@@ -144,6 +144,8 @@ class Retention:
             await self._delete(end_offset, len(going))
         elif self._disk.refusal is None:
             self._min_offsets.spare.keep()
+        if not is_settled:
+            self._settle_expired()
         for queue in self._queues:
             queue.drop_unreadable()
         self._purge(self._commit_log.start_offset)
@@ -154,18 +156,22 @@ class Retention:
     def _schedule_queues(self) -> list[ConsumeQueue]:
         return self._queues.by_topic.get(SCHEDULE_TOPIC_BYTES, [])
 
-    def _settle_expired_if_room(self) -> None:
-        """A later pass settles what a full disk does not let settle: whoever reads passes over it,
-        and room is made only when this pass goes on.
+    def _settle_expired_if_room(self) -> bool:
+        """False where the disk is too full even for that: it is tried again once this pass has made
+        room. Until then whoever reads passes over what has expired.
         """
         try:
-            lost_count = self.settle_expired()
+            self._settle_expired()
         except DiskFull as exc:
             log.warning(
                 "expired messages are settled later",
                 extra={"action": "expired_unsettled", "reason": str(exc)},
             )
-            return
+            return False
+        return True
+
+    def _settle_expired(self) -> None:
+        lost_count = self.settle_expired()
         if lost_count:
             log.warning(
                 "unsettled messages expired",
