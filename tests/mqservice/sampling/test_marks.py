@@ -24,7 +24,7 @@ from mqservice.sampling.marks import (
 )
 from mqservice.sampling.models import RETRY_TOPIC, ProgressMark
 from mqservice.sampling.samples import take_samples
-from mqservice.store import GroupQueueStats, blocking_client
+from mqservice.store import GroupQueueStats, GroupRef, blocking_client
 from tests.mqservice.tasks.desk import Desk, numbered, open_desk
 from tests.people import People
 
@@ -75,8 +75,12 @@ def test_a_mark_says_what_was_settled_and_what_was_given_out(desk: Desk, tmp_pat
     assert [(mark.after_ms, mark.at_ms) for mark in mine] == [
         (0, NOW_MS), (NOW_MS, NOW_MS + SAMPLE_MS),
     ]  # fmt: skip
+    with blocking_client() as client:
+        (queue,) = client.group_stats(GroupRef(group=desk.group.engine_name)).queues
     places = [decode_places(mark.places) for mark in mine]
-    assert places == [[Place(0, 2, 2, 0)], [Place(0, 5, 5, 0)]]
+    # A group that was deleted before under this name counts its resets on.
+    resets = queue.reset_count
+    assert places == [[Place(0, 2, 2, resets)], [Place(0, 5, 5, resets)]]
     assert rows_of(tmp_path / "s.csv", NOW_MS, NOW_MS + DAY_MS, group) == [
         (topic, "delivered", 2, 5), (topic, "settled", 2, 5),
     ]  # fmt: skip
