@@ -17,15 +17,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+from analytics.apt import install, is_allowed, update
+
 JAVA_VERSION_MIN: Final = 17
 # Debian 12 and Ubuntu have the first, Debian 13 the second.
 PACKAGES: Final = ("openjdk-17-jre-headless", "openjdk-21-jre-headless")
 HINT: Final = f"on Debian: apt-get install {PACKAGES[0]} (or {PACKAGES[1]})"
 _VERSION: Final = re.compile(r'version "(?:1\.)?(\d+)')
 _JAVA_WAIT_S: Final = 20
-_UPDATE_WAIT_S: Final = 2 * 60
-_INSTALL_WAIT_S: Final = 10 * 60
-_IMPATIENT: Final = ("-o", "Acquire::Retries=0", "-o", "Acquire::http::Timeout=15")
 
 
 def why_no_java() -> str:
@@ -74,8 +73,7 @@ def main(arguments: Sequence[str] = ()) -> int:
 
 def may_install() -> bool:
     """A Java that somebody named is not ours to change."""
-    has_apt = shutil.which("apt-get") is not None
-    return not os.environ.get("JAVA_HOME") and has_apt and os.geteuid() == 0
+    return not os.environ.get("JAVA_HOME") and is_allowed()
 
 
 def _install_aside(log: Path) -> None:
@@ -92,36 +90,15 @@ def _install_aside(log: Path) -> None:
 
 def _install(reason: str) -> str:
     """Why there is still none; empty when there is one now."""
-    said = _apt(_UPDATE_WAIT_S, "update")
+    said = update()
     if said:
         return f"{said}; {reason}"
     for package in PACKAGES:
         print(f"Installing {package} for reports ...", flush=True)
-        said = _apt(_INSTALL_WAIT_S, "install", "--yes", "--no-install-recommends", package)
+        said = install(package)
         if not said:
             return why_no_java()
     return f"{said}; {reason}"
-
-
-def _apt(wait_s: int, *arguments: str) -> str:
-    """What went wrong; empty for nothing."""
-    apt_get = shutil.which("apt-get")
-    assert apt_get is not None
-    try:
-        subprocess.run(
-            [apt_get, "-qq", *_IMPATIENT, *arguments],
-            env={**os.environ, "DEBIAN_FRONTEND": "noninteractive"},
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            check=True,
-            timeout=wait_s,
-        )
-    except subprocess.CalledProcessError as exc:
-        said = exc.stderr.decode("utf-8", "replace").strip()[-300:]
-        return f"apt-get {arguments[0]} failed: {said}"
-    except (OSError, subprocess.TimeoutExpired) as exc:
-        return f"apt-get {arguments[0]} failed: {exc}"
-    return ""
 
 
 if __name__ == "__main__":

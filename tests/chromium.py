@@ -10,14 +10,14 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
 import sys
 from typing import Final
+
+from analytics.apt import install, is_allowed, update
 
 PACKAGE: Final = "chromium"
 HINT: Final = f"on Debian: apt-get install {PACKAGE}"
 _NAMES: Final = ("chromium", "chromium-browser", "google-chrome")
-_INSTALL_WAIT_S: Final = 10 * 60
 
 
 def find_chromium() -> str | None:
@@ -36,35 +36,15 @@ def why_no_chromium() -> str:
 def main() -> int:
     """Say what there is, after trying to get it. Always 0."""
     reason = why_no_chromium()
-    if reason and shutil.which("apt-get") and os.geteuid() == 0:
-        print(f"Installing {PACKAGE} for the tests in a browser ...")
-        reason = _install() or why_no_chromium()
+    if reason and is_allowed():
+        print(f"Installing {PACKAGE} for the tests in a browser ...", flush=True)
+        said = update() or install(PACKAGE)
+        reason = f"{said}; {HINT}" if said else why_no_chromium()
     if reason:
         print(f"The console is not tested in a browser: {reason}", file=sys.stderr)
     else:
         print(f"Browser of the tests: {find_chromium()}")
     return 0
-
-
-def _install() -> str:
-    """Why it could not be had; empty when it could."""
-    quiet = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-    for arguments in (["update"], ["install", "--yes", "--no-install-recommends", PACKAGE]):
-        try:
-            subprocess.run(
-                ["apt-get", "-qq", *arguments],
-                env=quiet,
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                check=True,
-                timeout=_INSTALL_WAIT_S,
-            )
-        except subprocess.CalledProcessError as exc:
-            said = exc.stderr.decode("utf-8", "replace").strip()[-300:]
-            return f"apt-get {arguments[0]} failed: {said}; {HINT}"
-        except (OSError, subprocess.TimeoutExpired) as exc:
-            return f"apt-get {arguments[0]} failed: {exc}; {HINT}"
-    return ""
 
 
 if __name__ == "__main__":

@@ -197,29 +197,33 @@ class DataPlane:
         meter = context.meters.known.get(tenant_id) or await context.meters.load(tenant_id)
         request.meter = meter
         try:
-            await self._charged(handler, request, meter)
+            is_read = await self._charged(handler, request, meter)
         except BaseException:
             usage_counts.called(tenant_id)
             raise
-        usage_counts.called(tenant_id, _topic_of(request))
+        topic = _topic_of(request)
+        usage_counts.called(tenant_id, topic)
+        if is_read and topic:
+            usage_counts.sent(topic, request.read_count, request.answer_bytes)
 
-    async def _charged(self, handler: Handler, request: Request, meter: TenantMeter) -> None:
+    async def _charged(self, handler: Handler, request: Request, meter: TenantMeter) -> bool:
+        """Whether it was charged as what is read."""
         context = self._context
         operation = request.match.operation
         if operation in _PRODUCES and request.scope["method"] == "POST":
             request.is_reading = False
             meter.check_in(context.clock.monotonic_ms())
             await handler(context, request)
-        elif operation in _FREES:
+            return False
+        if operation in _FREES:
             await handler(context, request)
-        else:
-            meter.check_out(context.clock.monotonic_ms())
-            try:
-                await handler(context, request)
-            finally:
-                meter.charge_out(request.message_count, request.answer_bytes)
-            if topic := _topic_of(request):
-                usage_counts.sent(topic, request.read_count, request.answer_bytes)
+            return False
+        meter.check_out(context.clock.monotonic_ms())
+        try:
+            await handler(context, request)
+        finally:
+            meter.charge_out(request.message_count, request.answer_bytes)
+        return True
 
     async def _refuse(self, request: Request, problem: Problem) -> None:
         if request.scope["method"] == "GET":

@@ -316,7 +316,8 @@ class Subscription:
             self.lose(self.held.ended(wall_ms), "lease_expired")
         if not self.credits.is_told_open:
             self.tell_flow()
-            self.credits.held_up_ms -= self._session.context.times.tick_ms
+            left_ms = self.credits.held_up_ms - self._session.context.times.tick_ms
+            self.credits.held_up_ms = max(left_ms, 0)
         if self.pusher.is_fetching:
             self._announced_ms = now_ms
         elif now_ms - self._announced_ms >= ANNOUNCE_MS and not self._is_over:
