@@ -1,11 +1,11 @@
 """Fetches messages for one subscription under its credit, and sends them to the client.
 
-    credit ──▶ store.receive ──▶ tags ──▶ msgs frame ──▶ client
-                   ▲                │ the next fetch is under way meanwhile
-                   └────────────────┘
+    credit ──▶ fetches ──▶ tags ──▶ msgs frame ──▶ client
+                  ▲          │ the next fetches are under way meanwhile
+                  └──────────┘
 
-At most one fetch is under way, plus one batch that is being sent, so a client that stops reading
-holds two batches and no more.
+At most two fetches are under way, plus one batch that is being sent, so a client that stops reading
+holds three batches and no more.
 """
 
 from __future__ import annotations
@@ -16,19 +16,16 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
-from mqservice.delivery.limits import FRAME_MESSAGES_MAX
+from mqservice.delivery.socket.fetches import Fetches
 from mqservice.delivery.socket.owner import Session
 from mqservice.store import (
     GroupNotFound,
-    Received,
-    ReceiveRequest,
     Record,
     StoreError,
     SubscriptionConflict,
     TopicNotFound,
     shown_record,
 )
-from mqservice.usage.counts import usage_counts
 
 if TYPE_CHECKING:
     from mqservice.delivery.socket.subscription import Subscription
@@ -37,7 +34,6 @@ log = logging.getLogger(__name__)
 
 _RETRY_MS_MIN: Final = 100
 _RETRY_MS_MAX: Final = 2_000
-_ROOM_MS: Final = 200  # between looks whether the tenant may have more in flight
 # A batch that waited longer than this for the socket gets its lease anew once it is sent.
 _HANDOVER_MS_MAX: Final = 1_000
 
@@ -45,23 +41,18 @@ _HANDOVER_MS_MAX: Final = 1_000
 class Pusher:
     """See the module's docstring. ``sent_upto`` is the last tag whose frame was sent."""
 
-    __slots__ = ("_fetch", "_pushing", "_session", "_subscription", "sent_upto")
+    __slots__ = ("_pushing", "_session", "_subscription", "fetches", "sent_upto")
 
     def __init__(self, subscription: Subscription, session: Session) -> None:
         self._subscription = subscription
         self._session = session
+        self.fetches = Fetches(subscription.membership, subscription.credits, session)
         self.sent_upto = 0
         self._pushing: asyncio.Task[None] | None = None
-        self._fetch: asyncio.Task[tuple[Received, int]] | None = None
 
     def start(self) -> None:
         """Begin to push."""
         self._pushing = asyncio.get_running_loop().create_task(self._push())
-
-    @property
-    def is_fetching(self) -> bool:
-        """Whether the engine is asked for messages just now."""
-        return self._fetch is not None
 
     def end(self) -> None:
         """Push nothing more, without waiting for what is under way; ``stop`` still follows."""
@@ -74,13 +65,8 @@ class Pusher:
             self._pushing.cancel()
             await asyncio.wait({self._pushing})
             self._pushing = None
-        fetch, self._fetch = self._fetch, None
-        if fetch is not None:
-            # The engine frees the parked place and takes back what the reply may have leased.
-            fetch.cancel()
-            await asyncio.wait({fetch})
-            if not fetch.cancelled() and fetch.exception() is None:
-                self._subscription.register(fetch.result()[0])
+        for received in await self.fetches.stop():
+            self._subscription.register(received)
 
     async def _push(self) -> None:
         try:
@@ -99,19 +85,16 @@ class Pusher:
         available = subscription.credits.available
         retry_ms = _RETRY_MS_MIN
         while True:
-            if self._fetch is None:
+            if not self.fetches:
                 await available.wait()
-                self._fetch = self._begin_fetch()
-            # ``wait`` leaves the fetch alone when this task is cancelled, for ``stop``.
-            await asyncio.wait({self._fetch})
+                self.fetches.begin()
+            fetch = await self.fetches.next()
             try:
-                received, received_ms = self._fetch.result()
+                received = fetch.result()
             except (TopicNotFound, GroupNotFound, SubscriptionConflict) as exc:
-                self._fetch = None
                 await subscription.refuse(exc)
                 return
             except StoreError as exc:
-                self._fetch = None
                 log.debug("A fetch failed", extra={"action": "fetch_failed", "error": str(exc)})
                 await asyncio.sleep(retry_ms / 1_000)
                 with contextlib.suppress(StoreError):
@@ -121,47 +104,19 @@ class Pusher:
                 continue
             retry_ms = _RETRY_MS_MIN
             first_tag = subscription.register(received)
-            missed = subscription.take_missed()
-            # The next fetch is under way while this batch is encoded and sent.
-            self._fetch = self._begin_fetch() if available.is_set() else None
+            # The next fetches are under way while this batch is encoded and sent.
+            has_begun = self.fetches.begin()
             if received.records:
-                if self._fetch is not None:
+                if has_begun:
                     # Two turns of the loop: in the first the fetch is written, in the second sent.
                     await asyncio.sleep(0)
                     await asyncio.sleep(0)
                 tags = range(first_tag, first_tag + len(received.records))
                 shown = [shown_record(record) for record in received.records]
                 await self._send(tags, shown, received.head.attempts)
-                self._renew_if_late(tags, received_ms)
-                for notice in missed:
+                self._renew_if_late(tags, fetch.received_ms)
+                for notice in fetch.missed:
                     subscription.apply(notice)
-
-    def _begin_fetch(self) -> asyncio.Task[tuple[Received, int]]:
-        subscription = self._subscription
-        request = subscription.membership.order(
-            messages_max=min(subscription.credits.msgs, FRAME_MESSAGES_MAX),
-            # A quarter is left for what JSON adds.
-            bytes_max=min(subscription.credits.bytes, self._session.frame_bytes_max * 3 // 4),
-        )
-        return asyncio.get_running_loop().create_task(self._fetch_once(request))
-
-    async def _fetch_once(self, request: ReceiveRequest) -> tuple[Received, int]:
-        context, meter = self._session.context, self._session.meter
-        while wait_ms := meter.out_wait_ms(context.clock.monotonic_ms()):
-            self._subscription.credits.is_over_quota = True
-            await asyncio.sleep(min(wait_ms, _RETRY_MS_MAX) / 1_000)
-        self._subscription.credits.is_over_quota = False
-        while meter.lease_room <= 0:
-            self._subscription.credits.is_at_inflight_limit = True
-            await asyncio.sleep(_ROOM_MS / 1_000)
-        self._subscription.credits.is_at_inflight_limit = False
-        received = await context.store.receive(request)
-        if received.records:
-            meter.lease(len(received.records))
-            byte_count = sum([len(record.body) for record in received.records])
-            meter.charge_out(len(received.records), byte_count)
-            usage_counts.sent(request.topic, len(received.records), byte_count)
-        return received, context.clock.monotonic_ms()
 
     async def _send(
         self, tags: Sequence[int], records: Sequence[Record], attempts: Sequence[int]

@@ -40,7 +40,6 @@ from mqservice.topics.routes import TopicRoute
 log = logging.getLogger(__name__)
 
 NACK_COUNT_MAX: Final = 1_000
-_MISSED_COUNT_MAX: Final = 64
 _LOST_BY: Final = (NoticeKind.RESET, NoticeKind.REVOKED, NoticeKind.DELETED)
 
 
@@ -52,7 +51,6 @@ class Subscription:
         "_auto_extend_ms",
         "_has_left",
         "_is_refused",
-        "_missed",
         "_session",
         "_settlement",
         "credits",
@@ -89,7 +87,6 @@ class Subscription:
         self._announced_ms = session.context.clock.monotonic_ms()
         self._has_left = False
         self._is_refused = False
-        self._missed: list[Notice] = []  # heard while a fetch was under way
         self.membership = Membership(
             store=session.context.store,
             group=group.engine_name,
@@ -172,8 +169,7 @@ class Subscription:
         if notice.client_id not in ("", self.membership.client_id):
             return
         if notice.kind in _LOST_BY:
-            if self.pusher.is_fetching and len(self._missed) < _MISSED_COUNT_MAX:
-                self._missed.append(notice)
+            self.pusher.fetches.heard(notice)
             self.apply(notice)
         elif notice.kind in (NoticeKind.PAUSED, NoticeKind.UNPAUSED):
             self.credits.is_paused = notice.kind is NoticeKind.PAUSED
@@ -184,13 +180,6 @@ class Subscription:
             and notice.member_id in ("", self.membership.member_id)
         ):
             self.credits.held_up_ms = HELD_UP_MS
-
-    def take_missed(self) -> list[Notice]:
-        """Those that concern messages which came by the fetch that was under way; to ``apply``."""
-        missed = self._missed
-        if missed:
-            self._missed = []
-        return missed
 
     def apply(self, notice: Notice) -> None:
         """Tell the client what it has lost. An ack of it goes to the engine all the same, which
@@ -318,7 +307,7 @@ class Subscription:
             self.tell_flow()
             left_ms = self.credits.held_up_ms - self._session.context.times.tick_ms
             self.credits.held_up_ms = max(left_ms, 0)
-        if self.pusher.is_fetching:
+        if self.pusher.fetches:
             self._announced_ms = now_ms
         elif now_ms - self._announced_ms >= ANNOUNCE_MS and not self._is_over:
             self._announced_ms = now_ms

@@ -1,0 +1,155 @@
+"""The fetches of one subscription that are under way, and the credit that they have reserved.
+
+    credit ── begin ──▶ [fetch, fetch] ── store.receive ──▶ next: the first one that is done
+
+One is under way while the client has credit. A second one follows it while messages keep coming in
+full batches: the engine then has something to do while a batch is registered, encoded and sent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Final
+
+from mqservice.delivery.limits import FRAME_MESSAGES_MAX
+from mqservice.delivery.socket.owner import Session
+from mqservice.store import Notice, Received, ReceiveRequest
+from mqservice.usage.counts import usage_counts
+
+if TYPE_CHECKING:
+    from mqservice.delivery.socket.credit import Credits
+    from mqservice.delivery.socket.membership import Membership
+
+_FETCHES_MAX: Final = 2
+_MISSED_COUNT_MAX: Final = 64
+_QUOTA_MS_MAX: Final = 2_000
+_ROOM_MS: Final = 200  # between looks whether the tenant may have more in flight
+
+
+class Fetch:
+    """One under way. ``missed``: what was told meanwhile, which may concern its messages."""
+
+    __slots__ = ("bytes", "missed", "msgs", "received_ms", "task")
+
+    def __init__(self, msgs: int, bytes_count: int) -> None:
+        self.msgs = msgs
+        self.bytes = bytes_count
+        self.missed: list[Notice] = []
+        self.received_ms = 0
+        self.task: asyncio.Task[Received]
+
+    def result(self) -> Received:
+        """Once it is done. Raises StoreError."""
+        return self.task.result()
+
+
+class Fetches:
+    """See the module's docstring. One event loop uses it."""
+
+    __slots__ = ("_credits", "_is_flowing", "_membership", "_session", "_under_way")
+
+    def __init__(self, membership: Membership, credits: Credits, session: Session) -> None:
+        self._membership = membership
+        self._credits = credits
+        self._session = session
+        self._under_way: list[Fetch] = []  # oldest first
+        self._is_flowing = False
+
+    def __bool__(self) -> bool:
+        """Whether any is under way."""
+        return bool(self._under_way)
+
+    def heard(self, notice: Notice) -> None:
+        """Keep what was told for those whose messages are not known yet."""
+        for fetch in self._under_way:
+            if len(fetch.missed) < _MISSED_COUNT_MAX:
+                fetch.missed.append(notice)
+
+    def begin(self) -> bool:
+        """Begin as many as may be under way. Whether any was begun."""
+        has_begun = False
+        while self._may_begin():
+            has_begun = True
+            self._begin()
+        return has_begun
+
+    async def next(self) -> Fetch:
+        """Wait for one, the oldest of those that are done; it is under way no longer.
+
+        Cancelling this leaves the fetches alone, for ``stop``.
+        """
+        await asyncio.wait(
+            [fetch.task for fetch in self._under_way], return_when=asyncio.FIRST_COMPLETED
+        )
+        fetch = next(each for each in self._under_way if each.task.done())
+        self._under_way.remove(fetch)
+        is_good = not fetch.task.cancelled() and fetch.task.exception() is None
+        self._is_flowing = is_good and len(fetch.result().records) == fetch.msgs
+        return fetch
+
+    async def stop(self) -> list[Received]:
+        """Begin no more; what came all the same.
+
+        The engine frees the parked place, and takes back what the reply may have leased.
+        """
+        fetches, self._under_way = self._under_way, []
+        if not fetches:
+            return []
+        for fetch in fetches:
+            fetch.task.cancel()
+        await asyncio.wait([fetch.task for fetch in fetches])
+        return [
+            fetch.result()
+            for fetch in fetches
+            if not fetch.task.cancelled() and fetch.task.exception() is None
+        ]
+
+    def _may_begin(self) -> bool:
+        if not self._credits.available.is_set():
+            return False
+        if not self._under_way:
+            return True
+        if not self._is_flowing or len(self._under_way) >= _FETCHES_MAX:
+            return False
+        # A second one is worth it where a whole batch fits.
+        msgs, bytes_count = self._unreserved()
+        return msgs >= FRAME_MESSAGES_MAX and bytes_count >= self._batch_bytes_max
+
+    def _begin(self) -> None:
+        msgs, bytes_count = self._unreserved()
+        fetch = Fetch(min(msgs, FRAME_MESSAGES_MAX), min(bytes_count, self._batch_bytes_max))
+        request = self._membership.order(messages_max=fetch.msgs, bytes_max=fetch.bytes)
+        fetch.task = asyncio.get_running_loop().create_task(self._receive(fetch, request))
+        self._under_way.append(fetch)
+
+    def _unreserved(self) -> tuple[int, int]:
+        """Messages and bytes of the credit that no fetch under way may use."""
+        msgs, bytes_count = self._credits.msgs, self._credits.bytes
+        for fetch in self._under_way:
+            msgs -= fetch.msgs
+            bytes_count -= fetch.bytes
+        return msgs, bytes_count
+
+    @property
+    def _batch_bytes_max(self) -> int:
+        # A quarter is left for what JSON adds.
+        return self._session.frame_bytes_max * 3 // 4
+
+    async def _receive(self, fetch: Fetch, request: ReceiveRequest) -> Received:
+        context, meter = self._session.context, self._session.meter
+        while wait_ms := meter.out_wait_ms(context.clock.monotonic_ms()):
+            self._credits.is_over_quota = True
+            await asyncio.sleep(min(wait_ms, _QUOTA_MS_MAX) / 1_000)
+        self._credits.is_over_quota = False
+        while meter.lease_room <= 0:
+            self._credits.is_at_inflight_limit = True
+            await asyncio.sleep(_ROOM_MS / 1_000)
+        self._credits.is_at_inflight_limit = False
+        received = await context.store.receive(request)
+        if received.records:
+            meter.lease(len(received.records))
+            byte_count = sum([len(record.body) for record in received.records])
+            meter.charge_out(len(received.records), byte_count)
+            usage_counts.sent(request.topic, len(received.records), byte_count)
+        fetch.received_ms = context.clock.monotonic_ms()
+        return received
