@@ -8,8 +8,10 @@ settled: their lease has ended, or the engine could not be told.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import NamedTuple
+from collections.abc import Callable, Iterable
+from functools import partial
+from itertools import repeat
+from typing import Any, Final, NamedTuple, cast
 
 from mqservice.delivery.limits import LATE_TAG_COUNT_MAX
 from mqservice.delivery.socket import pushes
@@ -67,6 +69,18 @@ def extend_of(delivery: Delivery, lease_ms: int) -> Extend:
     )
 
 
+# As ``Delivery(*fields)``, without its function in Python.
+_delivery: Final = cast("Callable[[tuple[Any, ...]], Delivery]", partial(tuple.__new__, Delivery))
+
+
+class Given(NamedTuple):
+    """The first of the tags, which follow each other, and the credit that the messages take."""
+
+    first_tag: int
+    msgs: int
+    body_bytes: int
+
+
 class Taken(NamedTuple):
     """What was taken out, and the credit that comes back for it."""
 
@@ -84,28 +98,28 @@ class Held:
         self._why_lost: dict[int, str] = {}
         self._next_tag = 1
 
-    def add(self, received: Received, extend_until_ms: int) -> Taken:
-        """Give tags to messages, in their order; the credit that they take."""
+    def add(self, received: Received, extend_until_ms: int) -> Given:
+        """Give tags to messages, in their order; the credit that they take.
+
+        By columns: every message that is pushed comes through here.
+        """
         head, records = received
-        generation, until_ms = head.lease_generation, head.lease_until_ms
+        body_bytes = [len(record.body) for record in records]
+        fields = zip(
+            [record.topic for record in records],
+            [record.queue_id for record in records],
+            repeat(head.lease_generation),
+            [record.queue_offset for record in records],
+            body_bytes,
+            repeat(head.lease_until_ms),
+            repeat(extend_until_ms),
+            head.attempts,
+        )
         first_tag = self._next_tag
-        given = [
-            Delivery(
-                record.topic,
-                record.queue_id,
-                generation,
-                record.queue_offset,
-                len(record.body),
-                until_ms,
-                extend_until_ms,
-                attempt,
-            )
-            for record, attempt in zip(records, head.attempts, strict=True)
-        ]
-        self._next_tag = first_tag + len(given)
-        tagged = list(zip(range(first_tag, self._next_tag), given, strict=True))
-        self.outstanding.update(tagged)
-        return Taken(tagged, len(given), sum([one.body_bytes for one in given]))
+        self._next_tag = first_tag + len(records)
+        tags = range(first_tag, self._next_tag)
+        self.outstanding.update(zip(tags, map(_delivery, fields), strict=True))
+        return Given(first_tag, len(records), sum(body_bytes))
 
     def restore(
         self,

@@ -134,16 +134,15 @@ class Subscription:
 
     def register(self, received: Received) -> int:
         """Give tags to the messages; the first one is returned, the others follow it."""
-        first_tag = self.held.next_tag
         extend_until_ms = 0
         if self._auto_extend_ms:
             # The engine ends a delivery there whatever is asked for.
             extend_ms = min(self._auto_extend_ms, self.group.consume_timeout_ms)
             extend_until_ms = self._session.context.clock.now_ms() + extend_ms
-        added = self.held.add(received, extend_until_ms)
+        given = self.held.add(received, extend_until_ms)
         self.credits.held_up_ms = 0
-        self.credits.spend(added.msgs, added.body_bytes)
-        return first_tag
+        self.credits.spend(given.msgs, given.body_bytes)
+        return given.first_tag
 
     def add_credit(self, msgs: int, bytes_count: int) -> None:
         """Permits on top, up to the caps for what is free and outstanding together."""
