@@ -1,6 +1,7 @@
 """Commands of the operator on a service's data directory: Django commands in its environment.
 
-secrets.toml, ports.json, MQ_* ──▶ [run_command] ──▶ python -m django NAME ──▶ its output
+MQ_SECRET_KEY, DATABASE_URL, or     ──▶ [run_command] ──▶ python -m django NAME ──▶ its output
+secrets.toml, ports.json of ``up``
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from mqservice.supervisor.processes import PYTHON, service_env
 from mqservice.supervisor.secrets_file import load_or_create_secrets
 
 TIMEOUT_S: Final = 120
+SETTINGS: Final = "mqservice.settings"
 _UNSAID: Final = "the command said nothing"
 
 
@@ -32,26 +34,11 @@ def run_command(
 
     Raises ConfigInvalid where no service was ever started, or StartFailed with the command's words.
     """
-    place = DataDir(data_dir)
-    if not place.secrets.exists():
-        raise ConfigInvalid(f"no service was started in {data_dir} yet: run `mqservice up` first")
-    config = config_from_env({**environ, "MQ_DATA_DIR": str(data_dir)})
-    secrets, ports = load_or_create_secrets(place.secrets), remembered_ports(place.ports)
-    if config.database_url is None and "postgres" not in ports:
-        raise ConfigInvalid(f"{place.ports} names no PostgreSQL: give DATABASE_URL")
-    env = service_env(
-        environ,
-        config,
-        secrets,
-        database_url=config.database_url
-        or postgres.service_url(secrets.postgres_password, ports["postgres"]),
-        valkey_url=config.valkey_url
-        or valkey.service_url(secrets.valkey_password, ports.get("valkey", 0)),
-    )
+    env = dict(environ) if _is_told(environ) else _env_of_up(environ, data_dir)
     try:
         done = subprocess.run(
             [*PYTHON, "django", *arguments],
-            env={**env, **more},
+            env={"DJANGO_SETTINGS_MODULE": SETTINGS, **env, **more},
             cwd=data_dir,
             stdin=subprocess.DEVNULL,
             capture_output=True,
@@ -65,3 +52,31 @@ def run_command(
         said = [line for line in done.stderr.splitlines() if line.strip()]
         raise StartFailed(said[-1] if said else _UNSAID)
     return done.stdout
+
+
+def _is_told(environ: Mapping[str, str]) -> bool:
+    """Whether the environment is that of a process of the service, as in a container."""
+    return all(
+        environ.get(name) or environ.get(f"{name}_FILE")
+        for name in ("MQ_SECRET_KEY", "DATABASE_URL")
+    )
+
+
+def _env_of_up(environ: Mapping[str, str], data_dir: Path) -> dict[str, str]:
+    """That of the processes that ``mqservice up`` starts. Raises ConfigInvalid."""
+    place = DataDir(data_dir)
+    if not place.secrets.exists():
+        raise ConfigInvalid(f"no service was started in {data_dir} yet: run `mqservice up` first")
+    config = config_from_env({**environ, "MQ_DATA_DIR": str(data_dir)})
+    secrets, ports = load_or_create_secrets(place.secrets), remembered_ports(place.ports)
+    if config.database_url is None and "postgres" not in ports:
+        raise ConfigInvalid(f"{place.ports} names no PostgreSQL: give DATABASE_URL")
+    return service_env(
+        environ,
+        config,
+        secrets,
+        database_url=config.database_url
+        or postgres.service_url(secrets.postgres_password, ports["postgres"]),
+        valkey_url=config.valkey_url
+        or valkey.service_url(secrets.valkey_password, ports.get("valkey", 0)),
+    )
