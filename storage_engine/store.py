@@ -210,6 +210,7 @@ class Store:
         self.retention = self._new_retention()
         self.retention.settle_expired()
         self.durability.start(loop)
+        self.catalog.start(loop)
         self._prefaulter = Prefaulter(self._commit_log)
         self._prefaulter.start()
         self._refusal = None
@@ -264,6 +265,7 @@ class Store:
         self._refusal = ShuttingDown("the engine is stopping")
         self.consumption.stop()
         self._prefaulter.stop()
+        self.catalog.stop()
         try:
             is_durable = await self.durability.stop()
             await self._checkpointer.finish()

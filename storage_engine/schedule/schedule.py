@@ -8,9 +8,10 @@ any other delay, the last those that wait for a moment. Delays and moments are m
 of their own (``delay_clock.py``). What has been delivered is settled by an internal group, like any
 message by its own.
 
-Celery beat says when to deliver. While it is silent for three seconds the engine does so itself at
-each of its ticks, and says that it is degraded. One turn delivers a batch; where more is due, the
-next turn comes after whatever else waits for the loop. Loop thread only.
+Celery beat says when to deliver, and how far ahead: what becomes due within that time is delivered
+when it is due, so that nothing waits for the next word. While beat is silent for three seconds the
+engine goes on by itself, and says that it is degraded. One turn delivers a batch; where more is
+due, the next turn comes after whatever else waits for the loop. Loop thread only.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from storage_engine.delay_clock import DelayClock
 from storage_engine.delivery.consumer_offsets import ConsumerOffsets
 from storage_engine.delivery.progress import Progress
 from storage_engine.due_moves import DueMoves, Place
-from storage_engine.errors import StoreError, TopicNotFound
+from storage_engine.errors import BadRequest, StoreError, TopicNotFound
 from storage_engine.log.commit_log import CommitLog
 from storage_engine.moves import Move, Mover
 from storage_engine.queues.consume_queue import Unit
@@ -39,6 +40,7 @@ from storage_engine.records.schedule_topic import (
 from storage_engine.schedule.due_index import DueIndex, Key
 from storage_engine.schedule.level_offsets import LevelOffsets
 from storage_engine.schedule.source import Source
+from storage_engine.wire.scheduled import DELIVER_AHEAD_MS_MAX
 
 log = logging.getLogger(__name__)
 
@@ -51,7 +53,9 @@ _MOVING_COUNT_MAX: Final = 20_000  # appended and not durable yet; then it waits
 
 
 class _Waiting:
-    """Messages that wait by the same clock; those due by ``until_ms`` are to be delivered."""
+    """Messages that wait by the same clock; those due by ``until_ms`` are to be delivered, none
+    before it is due.
+    """
 
     __slots__ = ("index", "now_ms", "until_ms")
 
@@ -146,11 +150,16 @@ class Schedule:
         """Nobody has asked for what is due for too long: the engine delivers by itself."""
         return self._clock.monotonic_ms() - self._asked_ms > SILENCE_MS_MAX
 
-    def deliver_due(self) -> None:
-        """Deliver what is due by now; Celery beat asks for it."""
+    def deliver_due(self, ahead_ms: int = 0) -> None:
+        """Deliver what is due by now, and within ``ahead_ms`` at its time; Celery beat asks for it.
+
+        Raises ``BadRequest``.
+        """
+        if not 0 <= ahead_ms <= DELIVER_AHEAD_MS_MAX:
+            raise BadRequest(f"ahead_ms is {ahead_ms}, 0 to {DELIVER_AHEAD_MS_MAX} is allowed")
         self._asked_ms = self._clock.monotonic_ms()
         self._is_asked = True
-        self._begin_delivery()
+        self._begin_delivery(ahead_ms)
 
     def tick(self) -> None:
         """Look ahead, and deliver what is due when nobody else says so."""
@@ -170,9 +179,9 @@ class Schedule:
         """Deliver nothing any more."""
         self._is_stopped = True
 
-    def _begin_delivery(self) -> None:
+    def _begin_delivery(self, ahead_ms: int = 0) -> None:
         for waiting in (self._delays, self._moments):
-            waiting.until_ms = waiting.now_ms()
+            waiting.until_ms = max(waiting.until_ms, waiting.now_ms() + ahead_ms)
         self._turn()
 
     def _turn(self) -> None:
@@ -204,7 +213,7 @@ class Schedule:
 
     def _deliver_some(self, waiting: _Waiting) -> bool:
         """One append of what is due; False when nothing more is, or it must be tried again."""
-        index, until_ms = waiting.index, waiting.until_ms
+        index, until_ms = waiting.index, min(waiting.until_ms, waiting.now_ms())
         if sum([len(source.moving) for source in self.sources]) > _MOVING_COUNT_MAX:
             return False  # ``_moved`` goes on
         keys, places, units = self._taken(index, until_ms)
