@@ -198,6 +198,7 @@ class Store:
             self.queries.queues_of,
             self._read_checked,
             loop.call_soon,
+            loop.call_later,
         )
         self.scheduled = ScheduledMessages(
             self.config,
@@ -389,8 +390,7 @@ class Store:
         )
         refusal = self._refusal or self.durability.refusal or self.disk.refusal
         more = self.indexer, self._quarantine, self.retention, self.catalog
-        clients = self.consumption.clients
-        return Watched(*parts, *more, clients, refusal)
+        return Watched(*parts, *more, self.consumption.clients, refusal)
 
     def stats(self, connection_count: int) -> StatsReply:
         puts = self.put_count, self.put_bytes

@@ -46,6 +46,9 @@ log = logging.getLogger(__name__)
 
 SCHEDULE_GROUP: Final = "CID_RMQ_SYS_SCHEDULE"
 SILENCE_MS_MAX: Final = 3 * SECOND_MS
+_OWN_AHEAD_MS: Final = 500  # of the engine's own ticks
+_STEP_MS: Final = 20  # what becomes due within it goes into one append
+_WAKE_MS_MAX: Final = 200  # what is due later is met by a tick
 _UNITS_A_TURN: Final = 200_000  # about 5 ms
 _BATCH_COUNT_MAX: Final = 500  # about 5 ms
 _GROWTH_BYTES: Final = 512  # at most, of a record that says what it settles
@@ -66,7 +69,9 @@ class _Waiting:
 
 
 class Schedule:
-    """See the module's docstring. ``later`` has something done in the next turn of the loop."""
+    """See the module's docstring. ``later`` has something done in the next turn of the loop,
+    ``after`` when so many seconds have passed.
+    """
 
     def __init__(
         self,
@@ -79,6 +84,7 @@ class Schedule:
         due_moves: DueMoves,
         level_offsets: LevelOffsets,
         later: Callable[[Callable[[], None]], object],
+        after: Callable[[float, Callable[[], None]], object],
     ) -> None:
         self._clock = clock
         self.clock = delay_clock
@@ -89,10 +95,12 @@ class Schedule:
         self._due_moves = due_moves
         self._level_offsets = level_offsets
         self._later = later
+        self._after = after
         self.sources: list[Source] = []
         self._delays = _Waiting(delay_clock.delay_ms)
         self._moments = _Waiting(delay_clock.time_ms)
         self._has_turn = False
+        self._will_wake = False
         self._is_stopped = False
         self._asked_ms = clock.monotonic_ms()
         self._is_asked = False
@@ -171,7 +179,7 @@ class Schedule:
             )
         self._pass_over_expired()
         if not self._is_asked or self.is_degraded:
-            self._begin_delivery()
+            self._begin_delivery(_OWN_AHEAD_MS)
         else:
             self._turn()
 
@@ -195,9 +203,29 @@ class Schedule:
         if has_more and not self._has_turn:
             self._has_turn = True
             self._later(self._next_turn)
+        elif not has_more and not self._will_wake:
+            self._wake_for_next()
 
     def _next_turn(self) -> None:
         self._has_turn = False
+        self._turn()
+
+    def _wake_for_next(self) -> None:
+        """Have a turn when the next message is due, where that is asked for, and not by a tick.
+
+        What is due and is still there could not be appended: a tick tries again.
+        """
+        wait_ms = _WAKE_MS_MAX + 1
+        for waiting in (self._delays, self._moments):
+            first, now_ms = waiting.index.peek(), waiting.now_ms()
+            if first is not None and now_ms < first[0] <= waiting.until_ms:
+                wait_ms = min(wait_ms, first[0] - now_ms)
+        if wait_ms <= _WAKE_MS_MAX:
+            self._will_wake = True
+            self._after(max(wait_ms, _STEP_MS) / 1_000, self._wake)
+
+    def _wake(self) -> None:
+        self._will_wake = False
         self._turn()
 
     def _pass_over_expired(self) -> None:

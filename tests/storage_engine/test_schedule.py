@@ -216,6 +216,21 @@ async def test_beat_may_ask_for_what_becomes_due_and_each_comes_at_its_time(
         assert store.pull_bodies() == [b"a", b"b", b"c"]
 
 
+@pytest.mark.timeout(20)
+async def test_no_tick_need_come_between_when_a_message_is_due_soon(tmp_path: Path) -> None:
+    async with OpenStore(tmp_path) as store:
+        store.topic()
+        schedule = store.store.consumption.schedule
+        schedule.deliver_due()
+        await put_delayed(store, delayed(b"a", 1, delay_ms=30), delayed(b"b", 2, delay_ms=90))
+        store.store.tick()  # finds the schedule's queues
+        schedule.deliver_due(ahead_ms=60)
+        store.clock.advance(100)
+        while not store.pull_bodies():
+            await asyncio.sleep(0)
+        assert store.pull_bodies() == [b"a"]  # nobody has asked for the other one
+
+
 @pytest.mark.parametrize("ahead_ms", [-1, DELIVER_AHEAD_MS_MAX + 1, 2**63 - 1])
 async def test_nobody_asks_further_ahead_than_is_sensible(tmp_path: Path, ahead_ms: int) -> None:
     async with OpenStore(tmp_path) as store:
