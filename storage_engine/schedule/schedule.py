@@ -101,6 +101,7 @@ class Schedule:
         self._moments = _Waiting(delay_clock.time_ms)
         self._has_turn = False
         self._will_wake = False
+        self._is_stalled = False  # what is due could not be appended: a tick tries again
         self._is_stopped = False
         self._asked_ms = clock.monotonic_ms()
         self._is_asked = False
@@ -196,14 +197,14 @@ class Schedule:
         """Deliver a batch; go on in the next turn of the loop when more is due by then."""
         if self._is_stopped:
             return
-        has_more = False
+        has_more = self._is_stalled = False
         for waiting in (self._delays, self._moments):
             has_more |= waiting.index.look_ahead(waiting.now_ms(), _UNITS_A_TURN)
             has_more |= self._deliver_some(waiting)
         if has_more and not self._has_turn:
             self._has_turn = True
             self._later(self._next_turn)
-        elif not has_more and not self._will_wake:
+        elif not (has_more or self._will_wake or self._is_stalled):
             self._wake_for_next()
 
     def _next_turn(self) -> None:
@@ -211,14 +212,11 @@ class Schedule:
         self._turn()
 
     def _wake_for_next(self) -> None:
-        """Have a turn when the next message is due, where that is asked for, and not by a tick.
-
-        What is due and is still there could not be appended: a tick tries again.
-        """
+        """Have a turn when the next message is due, where that is asked for, and not by a tick."""
         wait_ms = _WAKE_MS_MAX + 1
         for waiting in (self._delays, self._moments):
             first, now_ms = waiting.index.peek(), waiting.now_ms()
-            if first is not None and now_ms < first[0] <= waiting.until_ms:
+            if first is not None and first[0] <= waiting.until_ms:
                 wait_ms = min(wait_ms, first[0] - now_ms)
         if wait_ms <= _WAKE_MS_MAX:
             self._will_wake = True
@@ -243,7 +241,8 @@ class Schedule:
         """One append of what is due; False when nothing more is, or it must be tried again."""
         index, until_ms = waiting.index, min(waiting.until_ms, waiting.now_ms())
         if sum([len(source.moving) for source in self.sources]) > _MOVING_COUNT_MAX:
-            return False  # ``_moved`` goes on
+            self._is_stalled = True  # ``_moved`` goes on
+            return False
         keys, places, units = self._taken(index, until_ms)
         if not keys:
             return False
@@ -259,6 +258,7 @@ class Schedule:
                     "due messages wait", extra={"action": "schedule_stalled", "reason": str(exc)}
                 )
                 index.put_back(keys)  # those that were dropped are not pending any more
+                self._is_stalled = True
                 return False
             for progress, taken in sources:
                 self.sources[progress.queue_id].moving.update(taken)
