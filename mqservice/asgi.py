@@ -44,9 +44,13 @@ from mqservice.delivery.http import (  # noqa: E402 as above
 )
 from mqservice.delivery.plane import DataPlane, find_match  # noqa: E402 as above
 from mqservice.delivery.socket.consumer import DeliveryConsumer  # noqa: E402 as above
+from mqservice.lib.clock import SystemClock  # noqa: E402 as above
+from mqservice.lib.middleware import API_PREFIX, ASKED_FOR  # noqa: E402 as above
 from mqservice.lib.problem import Problem  # noqa: E402 as above
+from mqservice.lib.throttle import network_of  # noqa: E402 as above
 from mqservice.quotas.holdings import Holdings  # noqa: E402 as above
 from mqservice.quotas.process import set_process_meters  # noqa: E402 as above
+from mqservice.quotas.refusals import RefusalPaces  # noqa: E402 as above
 from mqservice.store import close_store  # noqa: E402 as above
 from mqservice.usage.writing import run as write_usage  # noqa: E402 as above
 
@@ -54,6 +58,8 @@ log = logging.getLogger(__name__)
 
 SOCKET_PATH: Final = "/v1/ws"
 LIVE_PATH: Final = "/console/live"
+# Answers of the control plane that a client can have as many of as it sends requests.
+_PACED_STATUSES: Final = frozenset({401, 403, 429})
 _DRAIN_MARGIN_MS: Final = 2_000  # for the engine to keep the sessions
 
 
@@ -66,6 +72,7 @@ class Application:
         self._context: DeliveryContext | None = None
         self._plane: DataPlane | None = None
         self._chores: list[asyncio.Task[None]] = []
+        self._refusals = RefusalPaces(SystemClock())
         # Any: Channels types scopes more narrowly than servers keep to.
         self._socket: Any = DeliveryConsumer.as_asgi(context=self._open)
         self._live_socket: Any = live_application(self._open)  # Any: as above
@@ -154,13 +161,17 @@ class Application:
         guard = BodyGuard(scope, receive, bytes_max=django_settings.DATA_UPLOAD_MAX_MEMORY_SIZE)
         # For pages that send or show messages: the plane knows how, and what it costs.
         scope["mq.plane"] = self._plane or self._open_plane()
+        is_api = scope["path"].startswith(API_PREFIX)
 
         async def send_with_id(message: Message) -> None:
             if message["type"] == "http.response.start":
                 headers = list(message.get("headers", []))
                 if not any(name.lower() == b"x-request-id" for name, _ in headers):
                     headers.append((b"x-request-id", request_id.encode()))
-                    message = {**message, "headers": headers}
+                is_paced = is_api and message["status"] in _PACED_STATUSES
+                if is_paced and not await self._refusals.turn(_refused_by(scope)):
+                    headers.append((b"connection", b"close"))
+                message = {**message, "headers": headers}
             await send(message)
 
         await django_application(scope, guard.receive, send_with_id)
@@ -173,6 +184,15 @@ class Application:
                 # What is still on its way of a body has no end we know of.
                 close=guard.refusal.status in (408, 413),
             )
+
+
+def _refused_by(scope: Scope) -> str:
+    """Whose refusal this is: the tenant's that asked, or where it was asked from."""
+    tenant_id = scope.get(ASKED_FOR)
+    if tenant_id is not None:
+        return f"tenant {tenant_id}"
+    client = scope.get("client")
+    return network_of(client[0] if client else "")
 
 
 def _holdings_of(context: DeliveryContext) -> Holdings:

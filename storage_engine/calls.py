@@ -16,7 +16,6 @@ from storage_engine.wire.dead_letters import PurgeRequest
 from storage_engine.wire.deliveries import SettleRequest
 from storage_engine.wire.groups import (
     GroupClientsRequest,
-    GroupConfig,
     GroupList,
     GroupRef,
     GroupStatsRequest,
@@ -24,10 +23,10 @@ from storage_engine.wire.groups import (
 from storage_engine.wire.offsets import OffsetCommitRequest, OffsetResetRequest
 from storage_engine.wire.protocol import Empty, HelloReply, Op
 from storage_engine.wire.reads import OffsetAtTimeRequest
-from storage_engine.wire.scheduled import ScheduledCancelRequest
+from storage_engine.wire.scheduled import DeliverDueRequest, ScheduledCancelRequest
 from storage_engine.wire.snapshots import SnapshotRelease, SnapshotReleaseReply, SnapshotRequest
 from storage_engine.wire.struct import Wire
-from storage_engine.wire.topics import TopicConfig, TopicList, TopicRef
+from storage_engine.wire.topics import TopicList, TopicRef
 
 
 def calls_of(store: Store) -> dict[int, Callable[[Wire], Wire]]:
@@ -67,13 +66,11 @@ def calls_of(store: Store) -> dict[int, Callable[[Wire], Wire]]:
         Op.OFFSET_RESET: lambda request: consumption.offset_reset(
             cast("OffsetResetRequest", request)
         ),
-        Op.TOPIC_PUT: done(lambda request: catalog.topic_put(cast("TopicConfig", request))),
         Op.TOPIC_LIST: lambda _: TopicList(topics=catalog.topic_list()),
         Op.TOPIC_STATS: lambda request: store.topic_stats(cast("TopicRef", request).topic),
         Op.TOPIC_DELETE: done(
             lambda request: consumption.deletions.topic_delete(cast("TopicRef", request).topic)
         ),
-        Op.GROUP_PUT: done(lambda request: catalog.group_put(cast("GroupConfig", request))),
         Op.GROUP_LIST: lambda _: GroupList(groups=catalog.group_list()),
         Op.GROUP_STATS: group_stats,
         Op.GROUP_CLIENTS: lambda request: consumption.group_clients(
@@ -89,7 +86,11 @@ def calls_of(store: Store) -> dict[int, Callable[[Wire], Wire]]:
         Op.SNAPSHOT_RELEASE: lambda request: SnapshotReleaseReply(
             was_held=store.retention.snapshots.release(cast("SnapshotRelease", request).snapshot_id)
         ),
-        Op.DELIVER_DUE: done(lambda _: consumption.schedule.deliver_due()),
+        Op.DELIVER_DUE: done(
+            lambda request: consumption.schedule.deliver_due(
+                cast("DeliverDueRequest", request).ahead_ms
+            )
+        ),
         Op.SCHEDULED_CANCEL: lambda request: store.scheduled.cancel(
             cast("ScheduledCancelRequest", request)
         ),

@@ -2,12 +2,15 @@
 
     store ── put, remove ──▶ [Catalog] ──▶ config_table (files), consume_queues, put routes
 
-Loop thread only.
+Changes that clients ask for share their writes (``topic_writes``, ``group_writes``); what the
+engine needs by itself it has on return. Loop thread only.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
 from storage_engine.clock import Clock
@@ -21,6 +24,7 @@ from storage_engine.queues.consume_queue import ConsumeQueue
 from storage_engine.queues.consume_queues import ConsumeQueues
 from storage_engine.records.key_hash import topic_hash
 from storage_engine.records.schedule_topic import SCHEDULE_TOPIC
+from storage_engine.shared_writes import SharedWrites
 from storage_engine.topic_names import (
     check_group_name,
     check_topic_name,
@@ -60,14 +64,38 @@ class Catalog:
         self.is_read: Callable[[str], bool] = _unread
         self._topics = TopicTable(files, config.store_path, clock)
         self._groups = GroupTable(files, config.store_path, clock)
+        self.topic_writes = SharedWrites(
+            self._topics, self._is_other_topic, self._route, self._tell_of_topic
+        )
+        self.group_writes = SharedWrites(
+            self._groups, self._is_other_group, _unheard, self._tell_of_group
+        )
+        self._executor: ThreadPoolExecutor
 
     @property
     def topics(self) -> dict[str, TopicConfig]:
-        return self._topics.topics
+        return self._topics.configs
 
     @property
     def groups(self) -> dict[str, GroupConfig]:
-        return self._groups.groups
+        return self._groups.configs
+
+    def start(self, loop: asyncio.AbstractEventLoop) -> None:
+        """From now on writes may be shared. Their threads begin with the first of them."""
+        self._executor = ThreadPoolExecutor(max_workers=2, thread_name_prefix="tables")
+        self.topic_writes.start(loop, self._executor)
+        self.group_writes.start(loop, self._executor)
+
+    def stop(self) -> None:
+        """Write and answer what waits; blocks for four writes at most."""
+        self.topic_writes.stop()
+        self.group_writes.stop()
+        self._executor.shutdown()
+
+    def settle(self) -> None:
+        """Let the tables stand still until the loop goes on; see ``SharedWrites.settle``."""
+        self.topic_writes.settle()
+        self.group_writes.settle()
 
     def load(self) -> None:
         """Read the tables; ``route_all`` must follow once the consume queues are recovered.
@@ -83,10 +111,14 @@ class Catalog:
 
     def topic_put(self, config: TopicConfig) -> None:
         """Create or change a topic; durable on return. Raises ``BadRequest``, ``DiskFull``."""
+        self.topic_writes.put_now(config)
+
+    def _is_other_topic(self, config: TopicConfig, topics: Mapping[str, TopicConfig]) -> bool:
+        """Whether it is not what ``topics`` say. Raises ``BadRequest``: it may not be."""
         check_topic_name(config.topic)
-        known = self.topics.get(config.topic)
+        known = topics.get(config.topic)
         if known == config:
-            return
+            return self._topics.is_doubtful
         if not 1 <= config.queue_count <= self._config.queue_count_max:
             raise BadRequest(
                 f"queue_count is {config.queue_count}, "
@@ -94,24 +126,27 @@ class Catalog:
             )
         if config.retention_ms < 0:
             raise BadRequest(f"retention_ms is {config.retention_ms}, it must be 0 or more")
-        if known is None and self._is_full_for(config.topic):
+        if known is None and self._is_full_for(config.topic, topics):
             raise BadRequest(f"there are {self._config.topic_count_max} topics already")
-        self._topics.put(config)
-        self._route(config)
-        if known is not None and known.queue_count < config.queue_count:
+        return True
+
+    def _tell_of_topic(self, before: Mapping[str, TopicConfig], config: TopicConfig) -> None:
+        known = before.get(config.topic)
+        has_grown = known is not None and known.queue_count < config.queue_count
+        if has_grown and config.topic in self.topics:
             self.queues_added(config.topic, self.queues_of(config.topic))
 
-    def _is_full_for(self, topic: str) -> bool:
+    def _is_full_for(self, topic: str, topics: Mapping[str, TopicConfig]) -> bool:
         """Retry and dead-letter topics have room of their own, which the groups bound: without it a
         tenant with all its topics could not lose a message into its dead letters.
         """
-        if _is_own(topic) or len(self.topics) < self._config.topic_count_max:
+        if _is_own(topic) or len(topics) < self._config.topic_count_max:
             return False
-        own_count = sum(map(_is_own, self.topics))
-        return len(self.topics) - own_count >= self._config.topic_count_max
+        return len(topics) - sum(map(_is_own, topics)) >= self._config.topic_count_max
 
     def topic_remove(self, topic: str) -> None:
         """Take a topic from the table; its queues stay. Durable on return. Raises ``DiskFull``."""
+        self.topic_writes.settle()
         self._topics.remove(topic)
         self._routes.pop(topic.encode(), None)
 
@@ -136,6 +171,10 @@ class Catalog:
 
     def group_put(self, config: GroupConfig) -> None:
         """Create or change a group; durable on return. Raises ``BadRequest``, ``DiskFull``."""
+        self.group_writes.put_now(config)
+
+    def _is_other_group(self, config: GroupConfig, groups: Mapping[str, GroupConfig]) -> bool:
+        """Whether it is not what ``groups`` say. Raises ``BadRequest``: it may not be."""
         check_group_name(config.group)
         config.retry.check()
         if config.max_reconsume_times < RECONSUME_FOR_EVER:
@@ -156,17 +195,20 @@ class Catalog:
             )
         if config.is_ordered and _is_broadcast(config):
             raise BadRequest("an ordered group needs exclusive or shared dispatch")
-        known = self.groups.get(config.group)
+        known = groups.get(config.group)
         if known == config:
-            return
+            return self._groups.is_doubtful
         if known is not None:
             self._refuse_other_progress(known, config)
         if config.start_ms < 0:
             raise BadRequest(f"start_ms is {config.start_ms}, it must be 0 or more")
-        if known is None and len(self.groups) >= self._config.group_count_max:
+        if known is None and len(groups) >= self._config.group_count_max:
             raise BadRequest(f"there are {self._config.group_count_max} groups already")
-        self._groups.put(config)
-        self.group_changed(config)
+        return True
+
+    def _tell_of_group(self, before: Mapping[str, GroupConfig], config: GroupConfig) -> None:
+        if self.groups.get(config.group) == config:  # and not changed once more since
+            self.group_changed(config)
 
     def _refuse_other_progress(self, known: GroupConfig, config: GroupConfig) -> None:
         """Progress of clients says nothing of a group, and the other way round."""
@@ -178,6 +220,7 @@ class Catalog:
 
     def group_remove(self, group: str) -> None:
         """Take a group from the table; durable on return. Raises ``DiskFull``."""
+        self.group_writes.settle()
         self._groups.remove(group)
 
     def own_topic(self, topic: str, queue_count: int) -> list[ConsumeQueue]:
@@ -200,12 +243,13 @@ class Catalog:
         """
         queue = self.known_retry_queue(group, topic)
         if queue is None:
+            self.group_writes.settle()
             topics = self._groups.retry_topics.get(group.group, []).copy()
             free = (at for at, name in enumerate(topics) if name not in self.topics)
             at = next(free, len(topics))
             topics[at : at + 1] = [topic]
             queue = self.own_topic(retry_topic_of(group.group), len(topics))[at]
-            self._groups.put(group, topics)
+            self._groups.put_retry_topics(self.groups.get(group.group, group), topics)
         return queue
 
     def known_retry_queue(self, group: GroupConfig, topic: str) -> ConsumeQueue | None:

@@ -1,17 +1,17 @@
 """Topics and groups as the engine knows them, in RocketMQ's ``topics.json`` and
 ``subscriptionGroup.json``.
 
-    store ── put(config) ──▶ [TopicTable, GroupTable] ── whole file by rename ──▶ config/*.json
+    store ── staged, write ──▶ [TopicTable, GroupTable] ── whole file by rename ──▶ config/*.json
 
 What RocketMQ has no field for travels in its ``attributes``. A file that cannot be read stops the
-start-up; it is never replaced by an empty one. Loop thread only.
+start-up; it is never replaced by an empty one. Loop thread only, but for ``write``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Final, Generic, TypeVar
 
 import msgspec
 
@@ -39,8 +39,10 @@ _ASSIGNMENT: Final = "mq.assignment"
 _BATCH_PER_GROUP: Final = "mq.batch.per.group"
 _RETRY_TOPICS: Final = "mq.retry_topics"
 
-TableT = TypeVar("TableT", bound=msgspec.Struct)
+FileT = TypeVar("FileT", bound=msgspec.Struct)
 ValueT = TypeVar("ValueT")
+ConfigT = TypeVar("ConfigT")
+ExtraT = TypeVar("ExtraT")
 
 
 class _DataVersion(msgspec.Struct, kw_only=True):
@@ -86,77 +88,162 @@ class _GroupFile(msgspec.Struct, kw_only=True, rename="camel"):
     subscription_group_table: dict[str, _GroupRow] = {}
 
 
-class TopicTable:
-    """All topics, by full name.
+class Staged(Generic[ConfigT, ExtraT]):
+    """A table as it is to be; ``rows`` are those of its file."""
 
-    ``read_counts``: how many queues a topic has had at most; what stands in those that it has no
-    more is still to be read, though nothing is put there.
+    __slots__ = ("configs", "extras", "rows", "version")
+
+    def __init__(
+        self,
+        version: _DataVersion,
+        rows: dict[str, bytes],
+        configs: dict[str, ConfigT],
+        extras: dict[str, ExtraT],
+    ) -> None:
+        self.version = version
+        self.rows = rows
+        self.configs = configs
+        self.extras = extras
+
+
+class ConfigTable(Generic[ConfigT, ExtraT]):
+    """All configurations of one kind, by full name, and one thing more that is kept of each.
+
+    ``is_doubtful``: the last write failed, and nobody knows what the file says.
+    """
+
+    def __init__(self, files: Files, path: Path, clock: Clock) -> None:
+        self._files = files
+        self._clock = clock
+        self._path = path
+        self._version = _DataVersion()
+        # New ones for each change: whoever goes through the old ones may do so to the end.
+        self.configs: dict[str, ConfigT] = {}
+        self.extras: dict[str, ExtraT] = {}
+        self._rows: dict[str, bytes] = {}  # as they stand in the file
+        self.is_doubtful = False
+
+    def name_of(self, config: ConfigT) -> str:
+        raise NotImplementedError
+
+    def _extra_of(self, config: ConfigT, before: ExtraT | None) -> ExtraT:
+        raise NotImplementedError
+
+    def _row_of(self, config: ConfigT, extra: ExtraT) -> bytes:
+        """As it stands in the table, with its name before it."""
+        raise NotImplementedError
+
+    def _empty_file(self, version: _DataVersion) -> _TopicFile | _GroupFile:
+        raise NotImplementedError
+
+    def staged(
+        self, changes: Sequence[ConfigT], extras: Mapping[str, ExtraT] | None = None
+    ) -> Staged[ConfigT, ExtraT]:
+        """The table with changes, later ones last. Of ten thousand topics few are encoded."""
+        staged = self._staged({**self._rows}, {**self.configs}, {**self.extras, **(extras or {})})
+        for config in changes:
+            name = self.name_of(config)
+            extra = staged.extras[name] = self._extra_of(config, staged.extras.get(name))
+            staged.configs[name] = config
+            staged.rows[name] = self._row_of(config, extra)
+        return staged
+
+    def _staged(
+        self, rows: dict[str, bytes], configs: dict[str, ConfigT], extras: dict[str, ExtraT]
+    ) -> Staged[ConfigT, ExtraT]:
+        return Staged(_next_version(self._version, self._clock), rows, configs, extras)
+
+    def remove(self, name: str) -> None:
+        """Forget one; durable on return (two fsyncs). Raises ``DiskFull``, ``SyncFailed``."""
+        tables = _without(self._rows, name), _without(self.configs, name)
+        self.change(self._staged(*tables, _without(self.extras, name)))
+
+    def change(self, staged: Staged[ConfigT, ExtraT]) -> None:
+        """Let the table be so; durable on return. Raises ``DiskFull``, ``SyncFailed``."""
+        self.write(staged)
+        self.take(staged)
+
+    def write(self, staged: Staged[ConfigT, ExtraT]) -> None:
+        """Let the file be so, all or nothing, in one pass over bytes; durable on return.
+
+        Any thread, one at a time. Raises ``DiskFull``, ``SyncFailed``.
+        """
+        self.is_doubtful = True
+        content = _file_of(self._empty_file(staged.version), staged.rows)
+        self._files.replace(self._path, content)
+        self.is_doubtful = False
+
+    def take(self, staged: Staged[ConfigT, ExtraT]) -> None:
+        """Let memory be as the file, which is durable."""
+        self._version, self._rows = staged.version, staged.rows
+        self.configs, self.extras = staged.configs, staged.extras
+
+    def _loaded(self, config: ConfigT, extra: ExtraT) -> None:
+        name = self.name_of(config)
+        self.configs[name], self.extras[name] = config, extra
+        self._rows[name] = self._row_of(config, extra)
+
+
+class TopicTable(ConfigTable[TopicConfig, int]):
+    """All topics.
+
+    Kept of each: how many queues it has had at most (``read_counts``); what stands in those that it
+    has no more is still to be read, though nothing is put there.
     """
 
     def __init__(self, files: Files, store_path: Path, clock: Clock) -> None:
-        self._files = files
-        self._clock = clock
-        self._path = store_path / CONFIG_DIR / TOPICS_FILE
-        self._version = _DataVersion()
-        self.topics: dict[str, TopicConfig] = {}
-        self.read_counts: dict[str, int] = {}
-        self._rows: dict[str, bytes] = {}  # as they stand in the file
+        super().__init__(files, store_path / CONFIG_DIR / TOPICS_FILE, clock)
+
+    @property
+    def read_counts(self) -> dict[str, int]:
+        return self.extras
 
     def load(self) -> None:
         """Raises ``StoreCorrupt`` when the file is there and cannot be read."""
         file = _read(self._path, _TopicFile)
         self._version = file.data_version
         for name, row in file.topic_config_table.items():
-            self.topics[name] = TopicConfig(
+            topic = TopicConfig(
                 topic=name,
                 queue_count=row.write_queue_nums,
                 durability=Durability(row.attributes.get(_DURABILITY, Durability.SYNC)),
                 retention_ms=int(row.attributes.get(_RETENTION_MS, "0")),
             )
-            self.read_counts[name] = max(row.read_queue_nums, row.write_queue_nums)
-            self._rows[name] = _topic_row(self.topics[name], self.read_counts[name])
+            self._loaded(topic, max(row.read_queue_nums, row.write_queue_nums))
 
-    def put(self, config: TopicConfig) -> None:
-        """Add or change one topic; durable on return (two fsyncs). Raises ``DiskFull``."""
-        name = config.topic
-        read_count = max(config.queue_count, self.read_counts.get(name, 0))
-        self._save({**self._rows, name: _topic_row(config, read_count)})
-        # New ones each time: whoever goes through the old ones may do so to the end.
-        self.topics = {**self.topics, name: config}
-        self.read_counts = {**self.read_counts, name: read_count}
+    def name_of(self, config: TopicConfig) -> str:
+        return config.topic
 
-    def remove(self, topic: str) -> None:
-        """Forget a topic; durable on return (two fsyncs). Raises ``DiskFull``."""
-        self._save(_without(self._rows, topic))
-        self.topics = _without(self.topics, topic)
-        self.read_counts = _without(self.read_counts, topic)
+    def _extra_of(self, config: TopicConfig, before: int | None) -> int:
+        return max(config.queue_count, before or 0)
 
-    def _save(self, rows: dict[str, bytes]) -> None:
-        """Of ten thousand topics one is encoded, and all are written: one pass over bytes."""
-        version = _next_version(self._version, self._clock)
-        self._files.replace(self._path, _file_of(_TopicFile(data_version=version), rows))
-        self._version, self._rows = version, rows
+    def _row_of(self, config: TopicConfig, extra: int) -> bytes:
+        return _topic_row(config, extra)
+
+    def _empty_file(self, version: _DataVersion) -> _TopicFile:
+        return _TopicFile(data_version=version)
 
 
-class GroupTable:
-    """All groups, by full name."""
+class GroupTable(ConfigTable[GroupConfig, list[str]]):
+    """All groups.
+
+    Kept of each: topics that it has read, in the order of its retry topic's queues
+    (``retry_topics``).
+    """
 
     def __init__(self, files: Files, store_path: Path, clock: Clock) -> None:
-        self._files = files
-        self._clock = clock
-        self._path = store_path / CONFIG_DIR / GROUPS_FILE
-        self._version = _DataVersion()
-        self.groups: dict[str, GroupConfig] = {}
-        # group → topics that it has read, in the order of its retry topic's queues
-        self.retry_topics: dict[str, list[str]] = {}
-        self._rows: dict[str, bytes] = {}  # as they stand in the file
+        super().__init__(files, store_path / CONFIG_DIR / GROUPS_FILE, clock)
+
+    @property
+    def retry_topics(self) -> dict[str, list[str]]:
+        return self.extras
 
     def load(self) -> None:
         """Raises ``StoreCorrupt`` when the file is there and cannot be read."""
         file = _read(self._path, _GroupFile)
         self._version = file.data_version
         for name, row in file.subscription_group_table.items():
-            self.groups[name] = GroupConfig(
+            group = GroupConfig(
                 group=name,
                 start_from=StartFrom(row.attributes.get(_START_FROM, StartFrom.EARLIEST)),
                 start_ms=int(row.attributes.get(_START_MS, "0")),
@@ -172,30 +259,23 @@ class GroupTable:
                 batch_per_group=int(row.attributes.get(_BATCH_PER_GROUP, "1")),
             )
             topics = row.attributes.get(_RETRY_TOPICS, "")
-            self.retry_topics[name] = topics.split(",") if topics else []
-            self._rows[name] = _group_row(self.groups[name], self.retry_topics[name])
+            self._loaded(group, topics.split(",") if topics else [])
 
-    def put(self, config: GroupConfig, retry_topics: list[str] | None = None) -> None:
-        """Add or change one group, and the topics whose messages it retries, when they are given.
+    def put_retry_topics(self, config: GroupConfig, topics: list[str]) -> None:
+        """Say whose messages a group retries; durable on return. Raises ``DiskFull``."""
+        self.change(self.staged([config], {config.group: topics}))
 
-        Durable on return (two fsyncs). Raises ``DiskFull``.
-        """
-        name = config.group
-        topics = retry_topics or self.retry_topics.get(name, [])
-        self._save({**self._rows, name: _group_row(config, topics)})
-        self.groups = {**self.groups, name: config}
-        self.retry_topics = {**self.retry_topics, name: topics}
+    def name_of(self, config: GroupConfig) -> str:
+        return config.group
 
-    def remove(self, group: str) -> None:
-        """Forget a group; durable on return (two fsyncs). Raises ``DiskFull``."""
-        self._save(_without(self._rows, group))
-        self.groups = _without(self.groups, group)
-        self.retry_topics = _without(self.retry_topics, group)
+    def _extra_of(self, config: GroupConfig, before: list[str] | None) -> list[str]:
+        return before or []
 
-    def _save(self, rows: dict[str, bytes]) -> None:
-        version = _next_version(self._version, self._clock)
-        self._files.replace(self._path, _file_of(_GroupFile(data_version=version), rows))
-        self._version, self._rows = version, rows
+    def _row_of(self, config: GroupConfig, extra: list[str]) -> bytes:
+        return _group_row(config, extra)
+
+    def _empty_file(self, version: _DataVersion) -> _GroupFile:
+        return _GroupFile(data_version=version)
 
 
 def _without(table: Mapping[str, ValueT], name: str) -> dict[str, ValueT]:
@@ -210,7 +290,6 @@ def _file_of(empty: _TopicFile | _GroupFile, rows: dict[str, bytes]) -> bytes:
 
 
 def _topic_row(topic: TopicConfig, read_count: int) -> bytes:
-    """A topic as it stands in the table, with its name before it."""
     row = _TopicRow(
         topic_name=topic.topic,
         read_queue_nums=read_count,
@@ -221,7 +300,6 @@ def _topic_row(topic: TopicConfig, read_count: int) -> bytes:
 
 
 def _group_row(group: GroupConfig, retry_topics: list[str]) -> bytes:
-    """The same of a group."""
     row = _GroupRow(
         group_name=group.group,
         consume_enable=not group.is_paused,
@@ -277,7 +355,7 @@ def _shown_assignment(policy: AssignmentPolicy) -> dict[str, str]:
     return {} if content == "{}" else {_ASSIGNMENT: content}
 
 
-def _read(path: Path, kind: type[TableT]) -> TableT:
+def _read(path: Path, kind: type[FileT]) -> FileT:
     try:
         content = path.read_bytes()
     except FileNotFoundError:

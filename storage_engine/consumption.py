@@ -82,8 +82,8 @@ class Consumption:
     """See the module's docstring.
 
     ``queues_of`` finds the queues of a topic, ``read`` is ``CommitLog.read_checked``, ``later`` has
-    something done in the next turn of the loop. Raises ``DiskFull``, ``SyncFailed`` when the
-    schedule's first positions cannot be written.
+    something done in the next turn of the loop, ``after`` when so many seconds have passed. Raises
+    ``DiskFull``, ``SyncFailed`` when the schedule's first positions cannot be written.
     """
 
     def __init__(
@@ -102,6 +102,7 @@ class Consumption:
         queues_of: Callable[[str], list[ConsumeQueue]],
         read: ReadChecked,
         later: Callable[[Callable[[], None]], object],
+        after: Callable[[float, Callable[[], None]], object],
     ) -> None:
         self.clock = clock
         self._catalog = catalog
@@ -160,6 +161,7 @@ class Consumption:
             DueMoves(catalog, self.deletions.is_orphan, self.deletions.deleted_below),
             level_offsets,
             later,
+            after,
         )
         self.schedule.follow()
         self._progress = GroupProgress(

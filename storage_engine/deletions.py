@@ -72,6 +72,7 @@ class Deletions:
             BadRequest: it belongs to a group or to the engine.
             DiskFull, SyncFailed: it may be empty then, but is there.
         """
+        self._catalog.settle()
         if topic not in self._catalog.topics:
             raise TopicNotFound(f"topic {topic} does not exist")
         if topic == SCHEDULE_TOPIC or is_of_group(topic):
@@ -87,6 +88,7 @@ class Deletions:
 
         Costs up to twelve fsyncs. Raises ``GroupNotFound``, ``DiskFull``, ``SyncFailed``.
         """
+        self._catalog.settle()
         if group not in self._catalog.groups:
             raise GroupNotFound(f"group {group} does not exist")
         own = [retry_topic_of(group), dlq_topic_of(group)]

@@ -43,12 +43,14 @@ from storage_engine.wire.frames import (
     encode_records_frame,
     encode_struct,
 )
+from storage_engine.wire.groups import GroupConfig
 from storage_engine.wire.once import PutOnceReply, PutOnceRequest
 from storage_engine.wire.protocol import CancelRequest, Empty, HelloRequest, Op
 from storage_engine.wire.reads import LookUpRequest, PullRequest
 from storage_engine.wire.scheduled import ScheduledListRequest, ScheduledSendRequest
 from storage_engine.wire.sessions import SessionTakeRequest
 from storage_engine.wire.struct import Wire
+from storage_engine.wire.topics import TopicConfig
 
 log = logging.getLogger(__name__)
 
@@ -263,6 +265,10 @@ class _Connection(asyncio.BufferedProtocol):
             self._store.scheduled.send(request, partial(self._answered, op, request_id))
         elif isinstance(request, PutOnceRequest):
             self._store.once_puts.put(request, partial(self._put_once, request_id))
+        elif isinstance(request, TopicConfig):
+            self._store.catalog.topic_writes.put(request, partial(self._done, op, request_id))
+        elif isinstance(request, GroupConfig):
+            self._store.catalog.group_writes.put(request, partial(self._done, op, request_id))
         elif isinstance(request, CancelRequest):
             parked = self._parked.pop(request.request_id, None)
             if parked is not None:
@@ -323,6 +329,12 @@ class _Connection(asyncio.BufferedProtocol):
 
     def _answered(self, op: int, request_id: int, reply: Wire) -> None:
         self._reply(op, request_id, encode_struct(reply))
+
+    def _done(self, op: int, request_id: int, error: StoreError | None) -> None:
+        if error is not None:
+            self._reply(op, request_id, encode_error(error), error.code)
+        else:
+            self._reply(op, request_id, encode_struct(Empty()))
 
     def _put_once(
         self, request_id: int, reply: PutOnceReply | None, error: StoreError | None

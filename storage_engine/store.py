@@ -198,6 +198,7 @@ class Store:
             self.queries.queues_of,
             self._read_checked,
             loop.call_soon,
+            loop.call_later,
         )
         self.scheduled = ScheduledMessages(
             self.config,
@@ -210,6 +211,7 @@ class Store:
         self.retention = self._new_retention()
         self.retention.settle_expired()
         self.durability.start(loop)
+        self.catalog.start(loop)
         self._prefaulter = Prefaulter(self._commit_log)
         self._prefaulter.start()
         self._refusal = None
@@ -264,6 +266,7 @@ class Store:
         self._refusal = ShuttingDown("the engine is stopping")
         self.consumption.stop()
         self._prefaulter.stop()
+        self.catalog.stop()
         try:
             is_durable = await self.durability.stop()
             await self._checkpointer.finish()
@@ -387,8 +390,7 @@ class Store:
         )
         refusal = self._refusal or self.durability.refusal or self.disk.refusal
         more = self.indexer, self._quarantine, self.retention, self.catalog
-        clients = self.consumption.clients
-        return Watched(*parts, *more, clients, refusal)
+        return Watched(*parts, *more, self.consumption.clients, refusal)
 
     def stats(self, connection_count: int) -> StatsReply:
         puts = self.put_count, self.put_bytes

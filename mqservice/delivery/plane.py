@@ -246,16 +246,7 @@ class DataPlane:
         meter = request.meter
         if meter is None:
             return True
-        wait_ms = meter.begin_refusal(self._context.clock.monotonic_ms())
-        if wait_ms == 0:
-            return True
-        if wait_ms is None:
-            return False
-        try:
-            await asyncio.sleep(wait_ms / 1_000)
-        finally:
-            meter.end_refusal()
-        return True
+        return await meter.refusals.turn(self._context.clock.monotonic_ms(), asyncio.sleep)
 
 
 def _topic_of(request: Request) -> str:

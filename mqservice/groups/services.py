@@ -17,7 +17,8 @@ from django.db import transaction
 
 from mqservice.accounts.access import Principal
 from mqservice.accounts.audit import difference, record, settings_of
-from mqservice.accounts.models import Namespace, Tenant
+from mqservice.accounts.locks import lock_namespace
+from mqservice.accounts.models import Namespace
 from mqservice.errors import problem_from_store
 from mqservice.groups.assignment import assignment_of, stored_assignment
 from mqservice.groups.models import AssignmentStrategy, ConsumerGroup, Dispatch, StartFrom
@@ -88,12 +89,12 @@ def put_group(
     fault = name_fault(name)
     if fault is not None:
         raise Problem.of("ILLEGAL_GROUP", fault)
-    _lock(namespace)
+    lock_namespace(namespace, with_tenant=True)
     group = ConsumerGroup.objects.filter(namespace=namespace, name=name).first()
     is_new = group is None
     _refuse_other_revision(group, revision)
     if group is None:
-        _require_room(namespace)
+        require_room(namespace.tenant_id, "group_count_max", ConsumerGroup)
         group = ConsumerGroup(namespace=namespace, name=name)
     before = None if is_new else settings_of(group, _SETTINGS)
     is_changed = _apply(change, group)
@@ -131,7 +132,7 @@ def pause_group(
 
     Raises Problem: GROUP_NOT_FOUND, PRECONDITION_FAILED, or what the engine's failure means.
     """
-    _lock(namespace)
+    lock_namespace(namespace)
     get_group(namespace, name)
     change = GroupChange(is_paused=is_paused)
     return put_group(namespace, name, change, revision=revision, by=by)[0]
@@ -145,7 +146,7 @@ def delete_group(
 
     Raises Problem: GROUP_NOT_FOUND, PRECONDITION_FAILED, or what the engine's failure means.
     """
-    _lock(namespace)
+    lock_namespace(namespace)
     group = get_group(namespace, name)
     _refuse_other_revision(group, revision)
     engine_name, before = group.engine_name, settings_of(group, _SETTINGS)
@@ -158,13 +159,6 @@ def delete_group(
         return  # an earlier call got this far
     except StoreError as exc:
         raise problem_from_store(exc) from exc
-
-
-def _require_room(namespace: Namespace) -> None:
-    """Raises Problem QUOTA_EXCEEDED. Creators in other namespaces of the tenant wait meanwhile."""
-    Tenant.objects.select_for_update(no_key=True).get(pk=namespace.tenant_id)
-    count = ConsumerGroup.objects.filter(namespace__tenant=namespace.tenant_id).count()
-    require_room(namespace.tenant_id, "group_count_max", count)
 
 
 def put_in_engine(group: ConsumerGroup) -> None:
@@ -189,11 +183,6 @@ def put_in_engine(group: ConsumerGroup) -> None:
             client.group_put(config)
     except StoreError as exc:
         raise problem_from_store(exc) from exc
-
-
-def _lock(namespace: Namespace) -> None:
-    """Who changes groups of one namespace does so in turn."""
-    Namespace.objects.select_for_update().get(pk=namespace.pk)
 
 
 def _refuse_other_revision(group: ConsumerGroup | None, revision: int | None) -> None:

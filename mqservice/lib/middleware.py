@@ -26,6 +26,7 @@ log = logging.getLogger(__name__)
 
 GetResponse = Callable[[HttpRequest], HttpResponseBase]
 API_PREFIX: Final = "/v1/"
+ASKED_FOR: Final = "mq.tenant_id"  # in an ASGI scope: of which tenant the request's key is
 
 CONTENT_SECURITY_POLICY: Final = "; ".join((
     "default-src 'none'",

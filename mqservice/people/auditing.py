@@ -1,9 +1,11 @@
 """What people do with their accounts, in the audit of each tenant they belong to.
 
     signals of allauth and Django ──▶ [record_person] ──▶ a row for each membership
+    a second factor's row saved, deleted ──▶ the same, in the transaction of the change
 
-Who belongs to no tenant leaves no row: there is nobody who could read it. Failed attempts are
-bounded by the limits on attempts.
+Factors are told of by their rows and not by allauth, which says so once it has committed: a process
+that died in between would leave a change that nobody reads of. Who belongs to no tenant leaves no
+row: there is nobody who could read it. Failed attempts are bounded by the limits on attempts.
 """
 
 from __future__ import annotations
@@ -13,8 +15,10 @@ from typing import Any, Final
 
 from allauth.account import signals as account_signals
 from allauth.mfa import signals as mfa_signals
+from allauth.mfa.models import Authenticator
 from django.contrib.auth import signals as auth_signals
-from django.db import DatabaseError
+from django.db import DatabaseError, transaction
+from django.db.models.signals import post_delete, post_save
 from django.dispatch import Signal
 
 from mqservice.accounts.audit import Settings, record
@@ -34,9 +38,6 @@ _ACCOUNT: Final[dict[str, Signal]] = {
     "user.email_change": account_signals.email_changed,
 }
 _FACTORS: Final[dict[str, Signal]] = {
-    "factor.add": mfa_signals.authenticator_added,
-    "factor.remove": mfa_signals.authenticator_removed,
-    "factor.reset": mfa_signals.authenticator_reset,
     "factor.use": mfa_signals.authenticator_used,
     "factor.fail": mfa_signals.authentication_failed,
 }
@@ -48,18 +49,27 @@ def connect() -> None:
         signal.connect(_person(action), weak=False, dispatch_uid=f"audit {action}")
     for action, signal in _FACTORS.items():
         signal.connect(_factor(action), weak=False, dispatch_uid=f"audit {action}")
+    post_save.connect(_factor_saved, Authenticator, weak=False, dispatch_uid="audit factor.add")
+    post_delete.connect(
+        _factor_deleted, Authenticator, weak=False, dispatch_uid="audit factor.remove"
+    )
     auth_signals.user_login_failed.connect(_failed, weak=False, dispatch_uid="audit login failed")
 
 
 def record_person(user: User, action: str, details: Settings | None = None) -> None:
     """One row for each tenant of ``user``. A login goes on where it cannot be written."""
-    rows = Member.objects.filter(user=user).select_related("tenant").order_by("tenant_id")
     try:
-        for member in rows[:TENANTS_MAX]:
-            actor = f"user:{user.username}"
-            record(actor, member.tenant, action, f"users/{user.username}", details)
+        with transaction.atomic():  # what is around it goes on too
+            _record(user, action, details)
     except DatabaseError:
         log.exception("People are not audited", extra={"action": "audit_lost", "audited": action})
+
+
+def _record(user: User, action: str, details: Settings | None) -> None:
+    rows = Member.objects.filter(user=user).select_related("tenant").order_by("tenant_id")
+    for member in rows[:TENANTS_MAX]:
+        actor = f"user:{user.username}"
+        record(actor, member.tenant, action, f"users/{user.username}", details)
 
 
 def _person(action: str) -> Any:  # Any: receivers of signals take what they are sent
@@ -77,6 +87,19 @@ def _factor(action: str) -> Any:  # Any: as above
             record_person(user, action, {"type": kind})
 
     return tell
+
+
+def _factor_saved(
+    sender: object, instance: Authenticator, created: bool, raw: bool = False, **more: Any
+) -> None:  # Any: as sent
+    """Raises ``DatabaseError``: what cannot be audited is not done."""
+    if created and not raw:
+        _record(instance.user, "factor.add", {"type": str(instance.type)})
+
+
+def _factor_deleted(sender: object, instance: Authenticator, **more: Any) -> None:  # Any: as sent
+    """Raises ``DatabaseError``, as above."""
+    _record(instance.user, "factor.remove", {"type": str(instance.type)})
 
 
 def _failed(sender: object, credentials: dict[str, Any], **more: Any) -> None:  # Any: as sent

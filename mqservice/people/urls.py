@@ -2,9 +2,29 @@
 
 from __future__ import annotations
 
-from django.urls import include, path
+from collections.abc import Iterable
+
+from allauth.mfa import urls as factor_urls
+from django.db import transaction
+from django.urls import URLPattern, URLResolver, include, path
 
 from mqservice.people import views
+
+
+def _atomic(patterns: Iterable[URLPattern | URLResolver]) -> list[URLPattern | URLResolver]:
+    """The same paths; each view is one transaction, with what the audit says of it."""
+    return [
+        URLPattern(
+            each.pattern, transaction.atomic(each.callback), each.default_args, each.name
+        )
+        if isinstance(each, URLPattern)
+        else URLResolver(
+            each.pattern, _atomic(each.url_patterns), each.default_kwargs, each.app_name,
+            each.namespace,
+        )
+        for each in patterns
+    ]  # fmt: skip
+
 
 _ours = [
     path("", views.account, name="account"),
@@ -15,6 +35,6 @@ _ours = [
 urlpatterns = [
     path("", include((_ours, "people"))),
     path("", include("allauth.account.urls")),
-    path("factors/", include("allauth.mfa.urls")),
+    path("factors/", include(_atomic(factor_urls.urlpatterns))),
     path("sessions/", include("allauth.usersessions.urls")),
 ]

@@ -17,14 +17,10 @@ from typing import Final
 from mqservice.lib.problem import Problem
 from mqservice.quotas.bucket import TokenBucket
 from mqservice.quotas.limits import QuotaLimits
+from mqservice.quotas.refusals import Refusals
 
 BURST_SECONDS: Final = 1  # a bucket holds what its tenant may use in so long
 _POLL_RETRY_MS: Final = 1_000
-# Refusals of one tenant by one process: so many a second, and that many at once before.
-REFUSALS_PER_SECOND: Final = 100
-REFUSALS_AT_ONCE: Final = 100
-_REFUSAL_WAIT_MS_MAX: Final = 1_000
-REFUSALS_WAITING_MAX: Final = 128  # each with what was read of its body, up to 320 KiB
 MESSAGES_IN, BYTES_IN, MESSAGES_OUT, BYTES_OUT = range(4)
 RATES: Final = (
     ("messages-in", "messages_in_per_second"),
@@ -46,8 +42,7 @@ class TenantMeter:
         self.poll_count = 0
         self.stored_bytes = 0  # as the engine told last, and what was stored here since
         self.inflight_count = 0  # the same, of messages under a lease
-        self._refusals = TokenBucket(REFUSALS_PER_SECOND, REFUSALS_AT_ONCE, now_ms)
-        self._refusal_count = 0  # of those that wait
+        self.refusals = Refusals(now_ms)
         self.demand = [0.0, 0.0, 0.0, 0.0]  # asked for since ``take_demand``, granted or not
         parts = equal_parts(limits, process_count)
         self.buckets = [TokenBucket(part, part * BURST_SECONDS, now_ms) for part in parts]
@@ -127,25 +122,6 @@ class TenantMeter:
         self.demand[BYTES_OUT] += byte_count
         self._out[0].take(message_count)
         self._out[1].take(byte_count)
-
-    def begin_refusal(self, now_ms: int) -> int | None:
-        """How long a refusal is to wait; unless it is 0, ``end_refusal`` follows. None: too many
-        wait, and this one should not.
-        """
-        refusals = self._refusals
-        left = refusals.left(now_ms)
-        if left > 0:
-            refusals.take(1)
-            return 0
-        if self._refusal_count >= REFUSALS_WAITING_MAX:
-            return None
-        if left > -REFUSALS_PER_SECOND:  # no debt that lasts longer than the longest wait
-            refusals.take(1)
-        self._refusal_count += 1
-        return min(refusals.wait_ms(), _REFUSAL_WAIT_MS_MAX)
-
-    def end_refusal(self) -> None:
-        self._refusal_count -= 1
 
     def _too_fast(self, first: int, *, stored: bool | None) -> Problem:
         spent = [index for index in (first, first + 1) if self.buckets[index].wait_ms()]

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from django.db.models import Q
+from django.db import connection
+from django.db.models import Model, Q
 
-from mqservice.quotas.limits import QuotaLimits, effective
+from mqservice.quotas.limits import LIMIT_NAMES, QuotaLimits, effective
 from mqservice.quotas.models import QuotaRow, Source
 
 
@@ -17,6 +18,28 @@ def limits_of(tenant_id: int) -> QuotaLimits:
         by_source.get((tenant_id, Source.OPERATOR.value), {}),
         by_source.get((tenant_id, Source.TENANT.value), {}),
     )
+
+
+def count_and_limit(tenant_id: int, limit_name: str, kind: type[Model]) -> tuple[int, int]:
+    """How many rows of ``kind`` a tenant's namespaces have, and how many it may have. One query."""
+    assert limit_name in LIMIT_NAMES, "a column of the rows of limits"
+    said = f"(SELECT {limit_name} FROM quotas_quotarow WHERE source = %s AND tenant_id"
+    count = (
+        f"SELECT count(*) FROM {connection.ops.quote_name(kind._meta.db_table)} AS thing"
+        " JOIN accounts_namespace AS namespace ON namespace.id = thing.namespace_id"
+        " WHERE namespace.tenant_id = %s"
+    )
+    with connection.cursor() as cursor:
+        cursor.execute(
+            f"SELECT ({count}), {said} IS NULL), {said} = %s), {said} = %s)",
+            [
+                tenant_id, Source.OPERATOR.value, Source.OPERATOR.value, tenant_id,
+                Source.TENANT.value, tenant_id,
+            ],
+        )  # fmt: skip
+        (counted, *words) = cursor.fetchone()
+    limits = effective(*({limit_name: word} for word in words))
+    return counted, getattr(limits, limit_name)
 
 
 def find_row(tenant_id: int | None, source: Source) -> QuotaRow | None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from django.db import transaction
+from django.db.models import Model
 
 from mqservice.accounts.access import Principal
 from mqservice.accounts.audit import difference, record, settings_of
@@ -15,7 +16,7 @@ from mqservice.accounts.models import Tenant
 from mqservice.lib.problem import Problem, ProblemItem
 from mqservice.quotas.limits import LIMIT_MAX, LIMIT_MIN, LIMIT_NAMES
 from mqservice.quotas.models import QuotaRow, Source
-from mqservice.quotas.queries import limits_of
+from mqservice.quotas.queries import count_and_limit
 
 
 @transaction.atomic
@@ -68,14 +69,14 @@ def put_limits(
     return row
 
 
-def require_room(tenant_id: int, limit_name: str, count: int) -> None:
-    """Refuse one more than ``count`` of what ``limit_name`` limits. One query.
+def require_room(tenant_id: int, limit_name: str, kind: type[Model]) -> None:
+    """Refuse one more of ``kind``, whose rows are of namespaces, than ``limit_name`` allows.
 
-    The caller holds a lock that lets nobody count at the same time.
+    The caller holds a lock that lets nobody count at the same time. One query.
 
     Raises Problem QUOTA_EXCEEDED.
     """
-    limit = getattr(limits_of(tenant_id), limit_name)
+    count, limit = count_and_limit(tenant_id, limit_name, kind)
     if count >= limit:
         what = limit_name.removesuffix("_count_max")
         raise Problem.of(

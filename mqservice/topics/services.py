@@ -17,7 +17,8 @@ from django.db import transaction
 
 from mqservice.accounts.access import Principal
 from mqservice.accounts.audit import difference, record, settings_of
-from mqservice.accounts.models import Namespace, Tenant
+from mqservice.accounts.locks import lock_namespace
+from mqservice.accounts.models import Namespace
 from mqservice.errors import problem_from_store
 from mqservice.lib.names import name_fault
 from mqservice.lib.problem import Problem, ProblemItem
@@ -74,13 +75,13 @@ def put_topic(
     fault = name_fault(name)
     if fault is not None:
         raise Problem.of("ILLEGAL_TOPIC", fault)
-    Namespace.objects.select_for_update().get(pk=namespace.pk)  # two creators of one name: in turn
+    lock_namespace(namespace, with_tenant=True)  # two creators of one name, or of one too many
     topic = Topic.objects.filter(namespace=namespace, name=name).first()
     is_new = topic is None
     if revision is not None and (topic is None or topic.revision != revision):
         raise Problem.of("PRECONDITION_FAILED", "the topic is not in the revision of If-Match")
     if topic is None:
-        _require_room(namespace)
+        require_room(namespace.tenant_id, "topic_count_max", Topic)
         topic = Topic(namespace=namespace, name=name)
     _refuse_bad_change(change, topic.queue_count if not is_new else 1)
     before = None if is_new else settings_of(topic, _SETTINGS)
@@ -103,7 +104,7 @@ def delete_topic(
 
     Raises Problem: TOPIC_NOT_FOUND, PRECONDITION_FAILED, or what the engine's failure means.
     """
-    Namespace.objects.select_for_update().get(pk=namespace.pk)
+    lock_namespace(namespace)
     topic = get_topic(namespace, name)
     if revision is not None and topic.revision != revision:
         raise Problem.of("PRECONDITION_FAILED", "the topic is not in the revision of If-Match")
@@ -117,13 +118,6 @@ def delete_topic(
         return  # an earlier call got this far
     except StoreError as exc:
         raise problem_from_store(exc) from exc
-
-
-def _require_room(namespace: Namespace) -> None:
-    """Raises Problem QUOTA_EXCEEDED. Creators in other namespaces of the tenant wait meanwhile."""
-    Tenant.objects.select_for_update(no_key=True).get(pk=namespace.tenant_id)
-    count = Topic.objects.filter(namespace__tenant=namespace.tenant_id).count()
-    require_room(namespace.tenant_id, "topic_count_max", count)
 
 
 def put_in_engine(topic: Topic) -> None:

@@ -16,7 +16,7 @@ from django.db import DatabaseError, InterfaceError
 from django.http import HttpRequest, HttpResponseBase
 
 from mqservice.accounts.rest import authenticate
-from mqservice.lib.middleware import API_PREFIX, problem_response
+from mqservice.lib.middleware import API_PREFIX, ASKED_FOR, problem_response
 from mqservice.lib.problem import Problem
 from mqservice.quotas.control_rate import ControlRate
 from mqservice.usage.counts import usage_counts
@@ -52,6 +52,7 @@ class ControlPlaneMiddleware:
             return None
         try:
             tenant_id = authenticate(request).tenant_id
+            getattr(request, "scope", {})[ASKED_FOR] = tenant_id
             taken = self._rate.take(tenant_id)
         except (Problem, DatabaseError, InterfaceError):
             return None  # the view says the same, or that nobody can know

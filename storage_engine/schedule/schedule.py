@@ -8,9 +8,10 @@ any other delay, the last those that wait for a moment. Delays and moments are m
 of their own (``delay_clock.py``). What has been delivered is settled by an internal group, like any
 message by its own.
 
-Celery beat says when to deliver. While it is silent for three seconds the engine does so itself at
-each of its ticks, and says that it is degraded. One turn delivers a batch; where more is due, the
-next turn comes after whatever else waits for the loop. Loop thread only.
+Celery beat says when to deliver, and how far ahead: what becomes due within that time is delivered
+when it is due, so that nothing waits for the next word. While beat is silent for three seconds the
+engine goes on by itself, and says that it is degraded. One turn delivers a batch; where more is
+due, the next turn comes after whatever else waits for the loop. Loop thread only.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from storage_engine.delay_clock import DelayClock
 from storage_engine.delivery.consumer_offsets import ConsumerOffsets
 from storage_engine.delivery.progress import Progress
 from storage_engine.due_moves import DueMoves, Place
-from storage_engine.errors import StoreError, TopicNotFound
+from storage_engine.errors import BadRequest, StoreError, TopicNotFound
 from storage_engine.log.commit_log import CommitLog
 from storage_engine.moves import Move, Mover
 from storage_engine.queues.consume_queue import Unit
@@ -39,11 +40,15 @@ from storage_engine.records.schedule_topic import (
 from storage_engine.schedule.due_index import DueIndex, Key
 from storage_engine.schedule.level_offsets import LevelOffsets
 from storage_engine.schedule.source import Source
+from storage_engine.wire.scheduled import DELIVER_AHEAD_MS_MAX
 
 log = logging.getLogger(__name__)
 
 SCHEDULE_GROUP: Final = "CID_RMQ_SYS_SCHEDULE"
 SILENCE_MS_MAX: Final = 3 * SECOND_MS
+_OWN_AHEAD_MS: Final = 500  # of the engine's own ticks
+_STEP_MS: Final = 20  # what becomes due within it goes into one append
+_WAKE_MS_MAX: Final = 200  # what is due later is met by a tick
 _UNITS_A_TURN: Final = 200_000  # about 5 ms
 _BATCH_COUNT_MAX: Final = 500  # about 5 ms
 _GROWTH_BYTES: Final = 512  # at most, of a record that says what it settles
@@ -51,7 +56,9 @@ _MOVING_COUNT_MAX: Final = 20_000  # appended and not durable yet; then it waits
 
 
 class _Waiting:
-    """Messages that wait by the same clock; those due by ``until_ms`` are to be delivered."""
+    """Messages that wait by the same clock; those due by ``until_ms`` are to be delivered, none
+    before it is due.
+    """
 
     __slots__ = ("index", "now_ms", "until_ms")
 
@@ -62,7 +69,9 @@ class _Waiting:
 
 
 class Schedule:
-    """See the module's docstring. ``later`` has something done in the next turn of the loop."""
+    """See the module's docstring. ``later`` has something done in the next turn of the loop,
+    ``after`` when so many seconds have passed.
+    """
 
     def __init__(
         self,
@@ -75,6 +84,7 @@ class Schedule:
         due_moves: DueMoves,
         level_offsets: LevelOffsets,
         later: Callable[[Callable[[], None]], object],
+        after: Callable[[float, Callable[[], None]], object],
     ) -> None:
         self._clock = clock
         self.clock = delay_clock
@@ -85,10 +95,13 @@ class Schedule:
         self._due_moves = due_moves
         self._level_offsets = level_offsets
         self._later = later
+        self._after = after
         self.sources: list[Source] = []
         self._delays = _Waiting(delay_clock.delay_ms)
         self._moments = _Waiting(delay_clock.time_ms)
         self._has_turn = False
+        self._will_wake = False
+        self._is_stalled = False  # what is due could not be appended: a tick tries again
         self._is_stopped = False
         self._asked_ms = clock.monotonic_ms()
         self._is_asked = False
@@ -146,11 +159,16 @@ class Schedule:
         """Nobody has asked for what is due for too long: the engine delivers by itself."""
         return self._clock.monotonic_ms() - self._asked_ms > SILENCE_MS_MAX
 
-    def deliver_due(self) -> None:
-        """Deliver what is due by now; Celery beat asks for it."""
+    def deliver_due(self, ahead_ms: int = 0) -> None:
+        """Deliver what is due by now, and within ``ahead_ms`` at its time; Celery beat asks for it.
+
+        Raises ``BadRequest``.
+        """
+        if not 0 <= ahead_ms <= DELIVER_AHEAD_MS_MAX:
+            raise BadRequest(f"ahead_ms is {ahead_ms}, 0 to {DELIVER_AHEAD_MS_MAX} is allowed")
         self._asked_ms = self._clock.monotonic_ms()
         self._is_asked = True
-        self._begin_delivery()
+        self._begin_delivery(ahead_ms)
 
     def tick(self) -> None:
         """Look ahead, and deliver what is due when nobody else says so."""
@@ -162,7 +180,7 @@ class Schedule:
             )
         self._pass_over_expired()
         if not self._is_asked or self.is_degraded:
-            self._begin_delivery()
+            self._begin_delivery(_OWN_AHEAD_MS)
         else:
             self._turn()
 
@@ -170,25 +188,42 @@ class Schedule:
         """Deliver nothing any more."""
         self._is_stopped = True
 
-    def _begin_delivery(self) -> None:
+    def _begin_delivery(self, ahead_ms: int = 0) -> None:
         for waiting in (self._delays, self._moments):
-            waiting.until_ms = waiting.now_ms()
+            waiting.until_ms = max(waiting.until_ms, waiting.now_ms() + ahead_ms)
         self._turn()
 
     def _turn(self) -> None:
         """Deliver a batch; go on in the next turn of the loop when more is due by then."""
         if self._is_stopped:
             return
-        has_more = False
+        has_more = self._is_stalled = False
         for waiting in (self._delays, self._moments):
             has_more |= waiting.index.look_ahead(waiting.now_ms(), _UNITS_A_TURN)
             has_more |= self._deliver_some(waiting)
         if has_more and not self._has_turn:
             self._has_turn = True
             self._later(self._next_turn)
+        elif not (has_more or self._will_wake or self._is_stalled):
+            self._wake_for_next()
 
     def _next_turn(self) -> None:
         self._has_turn = False
+        self._turn()
+
+    def _wake_for_next(self) -> None:
+        """Have a turn when the next message is due, where that is asked for, and not by a tick."""
+        wait_ms = _WAKE_MS_MAX + 1
+        for waiting in (self._delays, self._moments):
+            first, now_ms = waiting.index.peek(), waiting.now_ms()
+            if first is not None and first[0] <= waiting.until_ms:
+                wait_ms = min(wait_ms, first[0] - now_ms)
+        if wait_ms <= _WAKE_MS_MAX:
+            self._will_wake = True
+            self._after(max(wait_ms, _STEP_MS) / 1_000, self._wake)
+
+    def _wake(self) -> None:
+        self._will_wake = False
         self._turn()
 
     def _pass_over_expired(self) -> None:
@@ -204,9 +239,10 @@ class Schedule:
 
     def _deliver_some(self, waiting: _Waiting) -> bool:
         """One append of what is due; False when nothing more is, or it must be tried again."""
-        index, until_ms = waiting.index, waiting.until_ms
+        index, until_ms = waiting.index, min(waiting.until_ms, waiting.now_ms())
         if sum([len(source.moving) for source in self.sources]) > _MOVING_COUNT_MAX:
-            return False  # ``_moved`` goes on
+            self._is_stalled = True  # ``_moved`` goes on
+            return False
         keys, places, units = self._taken(index, until_ms)
         if not keys:
             return False
@@ -222,6 +258,7 @@ class Schedule:
                     "due messages wait", extra={"action": "schedule_stalled", "reason": str(exc)}
                 )
                 index.put_back(keys)  # those that were dropped are not pending any more
+                self._is_stalled = True
                 return False
             for progress, taken in sources:
                 self.sources[progress.queue_id].moving.update(taken)

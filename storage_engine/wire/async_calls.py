@@ -52,6 +52,7 @@ from storage_engine.wire.reads import (
     PullRequest,
 )
 from storage_engine.wire.scheduled import (
+    DeliverDueRequest,
     ScheduledCancelRequest,
     ScheduledListHead,
     ScheduledListRequest,
@@ -174,9 +175,9 @@ class AsyncCalls(abc.ABC):
         """Drop dead letters."""
         return await self._ask(Op.PURGE, request, PurgeReply)
 
-    async def deliver_due(self) -> None:
-        """Have the scheduled messages delivered that are due by now."""
-        await self._ask(Op.DELIVER_DUE, Empty(), Empty)
+    async def deliver_due(self, ahead_ms: int = 0) -> None:
+        """Have the scheduled messages delivered that are due by now, or soon, at their time."""
+        await self._ask(Op.DELIVER_DUE, DeliverDueRequest(ahead_ms=ahead_ms), Empty)
 
     async def scheduled_list(
         self, request: ScheduledListRequest

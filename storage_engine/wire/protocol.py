@@ -76,6 +76,7 @@ from storage_engine.wire.reads import (
     PullRequest,
 )
 from storage_engine.wire.scheduled import (
+    DeliverDueRequest,
     ScheduledCancelRequest,
     ScheduledListRequest,
     ScheduledReply,
@@ -254,7 +255,7 @@ REQUEST_TYPES: Final[dict[Op, type[Wire]]] = {
     Op.SESSION_KEEP: SessionKeepRequest,
     Op.SESSION_TAKE: SessionTakeRequest,
     Op.SESSION_ABSENT: SessionAbsentRequest,
-    Op.DELIVER_DUE: Empty,
+    Op.DELIVER_DUE: DeliverDueRequest,
     Op.SCHEDULED_LIST: ScheduledListRequest,
     Op.SCHEDULED_CANCEL: ScheduledCancelRequest,
     Op.SCHEDULED_SEND_NOW: ScheduledSendRequest,

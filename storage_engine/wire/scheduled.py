@@ -3,8 +3,19 @@
 from __future__ import annotations
 
 import enum
+from typing import Final
 
 from storage_engine.wire.struct import Wire
+
+DELIVER_AHEAD_MS_MAX: Final = 10_000
+
+
+class DeliverDueRequest(Wire, frozen=True, kw_only=True):
+    """What is due by now, and within the next ``ahead_ms`` too: each message at its time, none
+    before.
+    """
+
+    ahead_ms: int = 0
 
 
 class ScheduledListRequest(Wire, frozen=True, kw_only=True):

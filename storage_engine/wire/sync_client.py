@@ -73,6 +73,7 @@ from storage_engine.wire.reads import (
     PullRequest,
 )
 from storage_engine.wire.scheduled import (
+    DeliverDueRequest,
     ScheduledCancelRequest,
     ScheduledListHead,
     ScheduledListRequest,
@@ -198,9 +199,9 @@ class StoreClient:
     def purge(self, request: PurgeRequest) -> PurgeReply:
         return self._ask(Op.PURGE, request, PurgeReply)
 
-    def deliver_due(self) -> None:
-        """Have the scheduled messages delivered that are due by now."""
-        self._ask(Op.DELIVER_DUE, Empty(), Empty)
+    def deliver_due(self, ahead_ms: int = 0) -> None:
+        """Have the scheduled messages delivered that are due by now, or soon, at their time."""
+        self._ask(Op.DELIVER_DUE, DeliverDueRequest(ahead_ms=ahead_ms), Empty)
 
     def scheduled_list(
         self, request: ScheduledListRequest

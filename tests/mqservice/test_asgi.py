@@ -14,10 +14,12 @@ import pytest
 
 from mqservice.delivery.http import Match
 from mqservice.delivery.plane import find_match
+from mqservice.quotas.refusals import REFUSALS_AT_ONCE, REFUSALS_WAITING_MAX, RefusalPaces
 from mqservice.web import AddressRefused, ConfigRefused, address_from, bind_socket
 from mqservice.web_transport import CORK_BYTES_MAX, HEAD_BYTES_MAX, CorkedHttpProtocol
 from tests.mqservice.delivery.serving import Server, serving
 from tests.mqservice.delivery.store_double import StoreDouble
+from tests.mqservice.quotas.manual import ManualClock
 
 
 @pytest.fixture(scope="module")
@@ -55,6 +57,30 @@ def test_django_answers_what_is_not_the_data_plane(server: Server) -> None:
 
     assert response.status_code == 404
     assert response.headers["x-request-id"] == "given-id-1"
+
+
+def test_who_is_refused_by_the_control_plane_again_and_again_waits_too(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slept_s: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        slept_s.append(seconds)
+
+    monkeypatch.setattr(server.application, "_refusals", RefusalPaces(ManualClock(), sleep))
+    with httpx.Client(base_url=server.url) as client:
+        answers = [client.get("/v1/quotas") for _ in range(REFUSALS_AT_ONCE)]
+        assert slept_s == []
+        late = client.get("/v1/quotas")
+        assert len(slept_s) == 1
+        refusals = server.application._refusals._by_key["127.0.0.1"]
+        for _ in range(REFUSALS_WAITING_MAX):
+            assert refusals.begin(ManualClock().ms)
+        last = client.get("/v1/quotas")
+        assert last.headers["connection"] == "close"
+        assert {answer.status_code for answer in (*answers, late, last)} == {401}
+        assert client.get("/v1/none").status_code == 404  # nobody is refused anything: at once
+    assert len(slept_s) == 1
 
 
 def test_pipelined_requests_are_answered_in_order(server: Server) -> None:

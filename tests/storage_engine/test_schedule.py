@@ -10,6 +10,7 @@ import msgspec
 import pytest
 
 from storage_engine.errors import (
+    BadRequest,
     QueueNotFound,
     RecordRefused,
     SyncFailed,
@@ -21,6 +22,7 @@ from storage_engine.records.schedule_topic import SCHEDULE_QUEUES, SCHEDULE_TOPI
 from storage_engine.records.scheduled_message import Wait
 from storage_engine.schedule.schedule import SILENCE_MS_MAX
 from storage_engine.wire.reads import PullRequest
+from storage_engine.wire.scheduled import DELIVER_AHEAD_MS_MAX
 from tests.storage_engine.delaying import delayed, numbered, put_delayed, until_delivered
 from tests.storage_engine.doubles import ManualClock, OpenStore, copy_store, message
 
@@ -187,6 +189,54 @@ async def test_beat_delivers_and_after_three_silent_seconds_the_engine_does(
         assert store.store.stats(0).degraded == ["beat"]
         store.store.consumption.schedule.deliver_due()
         assert store.store.stats(0).degraded == []
+
+
+async def test_beat_may_ask_for_what_becomes_due_and_each_comes_at_its_time(
+    tmp_path: Path,
+) -> None:
+    async with OpenStore(tmp_path) as store:
+        store.topic()
+        schedule = store.store.consumption.schedule
+        schedule.deliver_due(ahead_ms=2_000)
+        await put_delayed(store, delayed(b"a", 1, delay_ms=500))
+        await put_delayed(store, delayed(b"b", 2, deliver_at_ms=store.clock.now_ms() + 1_000))
+        await put_delayed(store, delayed(b"c", 3, delay_ms=2_500))
+        await store.pass_time(497)
+        assert store.pull_bodies() == []
+        await store.pass_time(1)
+        assert store.pull_bodies() == [b"a"]
+        await store.pass_time(499)
+        assert store.pull_bodies() == [b"a"]
+        await store.pass_time(1)
+        assert store.pull_bodies() == [b"a", b"b"]
+        schedule.deliver_due()  # asks for no more, and takes nothing back
+        await store.pass_time(SILENCE_MS_MAX)
+        assert store.pull_bodies() == [b"a", b"b"]  # due when nobody had asked so far ahead
+        await store.pass_time(1)
+        assert store.pull_bodies() == [b"a", b"b", b"c"]
+
+
+@pytest.mark.timeout(20)
+async def test_no_tick_need_come_between_when_a_message_is_due_soon(tmp_path: Path) -> None:
+    async with OpenStore(tmp_path) as store:
+        store.topic()
+        schedule = store.store.consumption.schedule
+        schedule.deliver_due()
+        await put_delayed(store, delayed(b"a", 1, delay_ms=30), delayed(b"b", 2, delay_ms=90))
+        store.store.tick()  # finds the schedule's queues
+        schedule.deliver_due(ahead_ms=60)
+        store.clock.advance(100)
+        while not store.pull_bodies():
+            await asyncio.sleep(0)
+        assert store.pull_bodies() == [b"a"]  # nobody has asked for the other one
+
+
+@pytest.mark.parametrize("ahead_ms", [-1, DELIVER_AHEAD_MS_MAX + 1, 2**63 - 1])
+async def test_nobody_asks_further_ahead_than_is_sensible(tmp_path: Path, ahead_ms: int) -> None:
+    async with OpenStore(tmp_path) as store:
+        with pytest.raises(BadRequest, match="ahead_ms"):
+            store.store.consumption.schedule.deliver_due(ahead_ms)
+        assert not store.store.consumption.schedule._is_asked
 
 
 async def test_an_engine_that_nobody_ever_asks_delivers_from_the_start(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from typing import cast
 
 import pytest
 from django.utils import timezone
+from pytest_django import Settings
 
 from mqservice.celery import QUEUES, SCHEDULE, app
 from mqservice.monitoring import ticks
@@ -50,17 +51,22 @@ def test_a_tick_that_no_engine_takes_is_not_noted(
     assert not Heartbeat.objects.filter(process=TICK).exists()
 
 
-def test_a_tick_lets_the_engine_deliver(db: None, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("tick_ms", "ahead_ms"), [(100, 200), (1_000, 2_000), (2_000, 3_000)])
+def test_a_tick_lets_the_engine_deliver_until_one_more_could_get_lost(
+    db: None, monkeypatch: pytest.MonkeyPatch, settings: Settings, tick_ms: int, ahead_ms: int
+) -> None:
     class Client:
-        asked_count = 0
+        def __init__(self) -> None:
+            self.asked_ms: list[int] = []
 
-        def deliver_due(self) -> None:
-            self.asked_count += 1
+        def deliver_due(self, ahead_ms: int = 0) -> None:
+            self.asked_ms.append(ahead_ms)
 
     client = Client()
+    settings.MQ_TICK_MS = tick_ms
     monkeypatch.setattr(ticks, "_noted_ms", 0)
     ticks.tick_engine(cast("StoreClient", client))
-    assert client.asked_count == 1
+    assert client.asked_ms == [ahead_ms]
 
 
 def test_heartbeat_is_one_row_that_moves(db: None) -> None:

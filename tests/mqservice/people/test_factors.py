@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from allauth.mfa.models import Authenticator
 from django.contrib.auth import get_user
+from django.db import DatabaseError, connection
 from django.test import Client
 from django.utils import timezone
 from pytest_django import DjangoCaptureOnCommitCallbacks
@@ -12,6 +13,7 @@ from pytest_django import DjangoCaptureOnCommitCallbacks
 from mqservice.accounts.joining import Joining, join
 from mqservice.accounts.models import AuditEntry, Member
 from mqservice.lib.problem import Problem
+from mqservice.people import auditing
 from tests.mqservice.people.test_sign_up import token_of
 from tests.mqservice.people.visiting import (
     FACTOR,
@@ -125,6 +127,55 @@ def test_app_is_set_up_with_recovery_codes_that_are_shown_once(
     assert codes[0] not in client.get("/account/factors/recovery-codes/").content.decode()
     actions = AuditEntry.objects.filter(action="factor.add").values_list("details", flat=True)
     assert sorted(each["type"] for each in actions) == ["recovery_codes", "totp"]
+
+
+@pytest.mark.parametrize("change", ["activate", "deactivate", "generate"])
+def test_a_change_of_factors_that_cannot_be_audited_is_not_made(
+    change: str, people: People, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    form = {}
+    if change == "activate":
+        sign_in(client)
+        confirm(client)
+        page = client.get("/account/factors/totp/activate/")
+        form = {"code": totp_code(page.context["form"].secret)}
+    else:
+        secret, _ = give_totp(people.alice)
+        sign_in(client)
+        client.post(FACTOR, {"code": totp_code(secret)})
+        confirm(client)
+    path = "recovery-codes/generate" if change == "generate" else f"totp/{change}"
+    before = factor_rows(people.alice)
+
+    def full(*_: object, **__: object) -> None:
+        raise DatabaseError("no room")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(auditing, "record", full)
+        with pytest.raises(DatabaseError):
+            client.post(f"/account/factors/{path}/", form)
+    assert factor_rows(people.alice) == before
+    if change != "activate":  # whose code is good once
+        client.post(f"/account/factors/{path}/", form)
+        assert factor_rows(people.alice) != before
+        gone = AuditEntry.objects.filter(action="factor.remove", actor="user:alice")
+        kinds = ["recovery_codes"] if change == "generate" else ["recovery_codes", "totp"]
+        assert sorted(each["type"] for each in gone.values_list("details", flat=True)) == kinds
+
+
+def test_a_factor_that_is_used_lets_in_though_that_is_not_audited(
+    people: People, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    secret, _ = give_totp(people.alice)
+    sign_in(client)
+
+    def full(*_: object, **__: object) -> None:
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT 1 / 0")
+
+    monkeypatch.setattr(auditing, "record", full)
+    client.post(FACTOR, {"code": totp_code(secret)})
+    assert get_user(client).is_authenticated
 
 
 def test_secrets_of_factors_are_not_readable_in_the_database(people: People) -> None:
