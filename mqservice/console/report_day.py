@@ -80,6 +80,7 @@ class DayView:
     behind: list[Line]
     reasons: list[Line]
     by_hour: SafeString | None
+    by_hour_top: str
     by_hour_table: list[tuple[str, str, str]]
     has_hours_before: bool
     by_day: SafeString
@@ -110,6 +111,7 @@ def day_view(day: Day) -> DayView:
             for each in day.reasons
         ],
         by_hour=_by_hour(day),
+        by_hour_top=count(_top(day)),
         by_hour_table=[
             (hour.strftime("%H:%M"), _count(what.now), _count(what.before))
             for hour, what in zip(day.hours, day.produced_by_hour, strict=False)
@@ -246,13 +248,18 @@ def _by_hour(day: Day) -> SafeString | None:
     if not day.produced_by_hour:
         return None
     values = [each.now for each in day.produced_by_hour]
-    top = max((value for value in values if value is not None), default=0)
     titles = [
         f"{hour:%H:%M} {_count(what.now)}"
         for hour, what in zip(day.hours, day.produced_by_hour, strict=True)
     ]
-    label = _("Messages produced by hour, up to %(count)s an hour") % {"count": count(round(top))}
+    label = _("Messages produced by hour, up to %(count)s an hour") % {"count": count(_top(day))}
     return columns(values, [each.before for each in day.produced_by_hour], titles, label=label)
+
+
+def _top(day: Day) -> int:
+    """Messages of the fullest hour, of the day or of the one a week before: the chart's height."""
+    both = (value for what in day.produced_by_hour for value in (what.now, what.before))
+    return round(max((value for value in both if value is not None), default=0))
 
 
 def _by_day(day: Day) -> SafeString:
