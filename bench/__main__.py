@@ -14,6 +14,7 @@ from bench import (
     analytics,
     authorisation,
     backlog,
+    console,
     disk,
     engine,
     idle,
@@ -53,6 +54,7 @@ LARGE: Final = {
     "analytics": analytics.measure,
     "tenants": tenants.measure,
     "authorisation": authorisation.measure,
+    "console": console.measure,
 }
 
 

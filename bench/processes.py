@@ -53,6 +53,8 @@ class Service(msgspec.Struct, frozen=True, kw_only=True):
     topic: str
     group: str
     api_key: str
+    username: str = ""
+    password: str = ""
     pids: dict[str, int]
     engine_socket: str = ""
 

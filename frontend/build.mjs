@@ -1,4 +1,4 @@
-// src/ ──▶ static/build/: one style sheet and two scripts. `make console` runs this.
+// src/ ──▶ static/build/: one style sheet and three scripts. `make console` runs this.
 import { execFileSync } from "node:child_process";
 import { createHash } from "node:crypto";
 import { readFileSync, readdirSync, rmSync, mkdirSync, writeFileSync } from "node:fs";
@@ -38,7 +38,7 @@ execFileSync(
 );
 await build({
   absWorkingDir: here,
-  entryPoints: ["src/js/console.js", "src/js/charts.js"],
+  entryPoints: ["src/js/console.js", "src/js/charts.js", "src/js/tail.js"],
   outdir: out,
   bundle: true,
   minify: true,
@@ -47,6 +47,6 @@ await build({
   legalComments: "eof",
   logLevel: "warning",
 });
-const files = ["charts.js", "console.css", "console.js"];
+const files = ["charts.js", "console.css", "console.js", "tail.js"];
 const manifest = { sources: hash(sources(), here), files: hash(files, out) };
 writeFileSync(join(out, "manifest.json"), `${JSON.stringify(manifest, null, 2)}\n`);

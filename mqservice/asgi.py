@@ -2,7 +2,7 @@
 
     http /v1/.../messages…, :receive, :settle ─▶ delivery.plane     no Django on this road
     websocket /v1/ws ─────────────────────────▶ delivery.consumer  (Channels)
-    websocket /console/live ──────────────────▶ console.live       (Channels, session of a browser)
+    websocket /console/live, /console/tail ───▶ console.live, .tail (Channels, browser's session)
     http, everything else ────────────────────▶ Django             pages, control plane, files
     lifespan ──▶ store client, cache listener ──▶ closed at the end
 
@@ -31,6 +31,7 @@ from mqservice.accounts.key_uses import write_uses  # noqa: E402 needs Django se
 from mqservice.body_guard import BodyGuard  # noqa: E402 as above
 from mqservice.caches import caches, listen  # noqa: E402 needs Django set up
 from mqservice.console.live.consumer import live_application  # noqa: E402 as above
+from mqservice.console.tail.consumer import tail_application  # noqa: E402 as above
 from mqservice.delivery.context import DeliveryContext, process_context  # noqa: E402 as above
 from mqservice.delivery.http import (  # noqa: E402 as above
     UPGRADE_REFUSAL_EXTENSION,
@@ -60,6 +61,7 @@ SOCKET_PATH: Final = "/v1/ws"
 LIVE_PATH: Final = "/console/live"
 # Answers of the control plane that a client can have as many of as it sends requests.
 _PACED_STATUSES: Final = frozenset({401, 403, 429})
+TAIL_PATH: Final = "/console/tail"
 _DRAIN_MARGIN_MS: Final = 2_000  # for the engine to keep the sessions
 
 
@@ -76,6 +78,7 @@ class Application:
         # Any: Channels types scopes more narrowly than servers keep to.
         self._socket: Any = DeliveryConsumer.as_asgi(context=self._open)
         self._live_socket: Any = live_application(self._open)  # Any: as above
+        self._tail_socket: Any = tail_application(self._open)  # Any: as above
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         kind = scope["type"]
@@ -93,6 +96,8 @@ class Application:
                 await self._socket(scope, receive, send)
             elif scope["path"] == LIVE_PATH:
                 await self._live_socket(scope, receive, send)
+            elif scope["path"] == TAIL_PATH:
+                await self._tail_socket(scope, receive, send)
             else:
                 await _refuse_socket(scope, receive, send)
         elif kind == "lifespan":

@@ -3,8 +3,7 @@
     data plane, WebSocket ──▶ get_store() ──────▶ AsyncStoreClient ─┐
     views, tasks, CLI ──────▶ blocking_client() ▶ StoreClient ──────┴──▶ settings.MQ_ENGINE_SOCKET
 
-``get_store`` gives one client per process, started on the running loop at its first use. Tests put
-a double in its place with ``use_store``.
+``get_store`` gives one client per process, on the running loop. Tests exchange it by ``use_store``.
 """
 
 from __future__ import annotations
@@ -323,6 +322,8 @@ class Store(Protocol):
     async def settle(self, request: SettleRequest) -> SettleReply: ...
 
     async def pull(self, request: PullRequest) -> tuple[PullHead, list[Record]]: ...
+
+    async def topic_stats(self, request: TopicRef) -> TopicStats: ...
 
     async def look_up(self, request: LookUpRequest) -> tuple[LookUpHead, list[Record]]: ...
 

@@ -18,7 +18,7 @@ import msgspec
 
 FRONTEND: Final = Path(__file__).resolve().parents[2] / "frontend"
 BUILD: Final = FRONTEND / "static" / "build"
-BUILT: Final = ("charts.js", "console.css", "console.js")
+BUILT: Final = ("charts.js", "console.css", "console.js", "tail.js")
 _TOP_SOURCES: Final = ("build.mjs", "package.json", "package-lock.json")
 
 

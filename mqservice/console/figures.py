@@ -13,16 +13,18 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
+from django.db.models import QuerySet
+
 from mqservice.accounts.models import Namespace
 from mqservice.groups.models import ConsumerGroup
-from mqservice.groups.queries import groups_of, lag, progress
+from mqservice.groups.queries import group_names_of, groups_of, lag, progress
 from mqservice.lib.durations import HOUR_MS, SECOND_MS
 from mqservice.lib.names import ENGINE_SEPARATOR
 from mqservice.sampling.limits import SAMPLE_MS
 from mqservice.sampling.models import GroupSample, TopicSample
 from mqservice.store import GroupQueueStats, StoreClient
 from mqservice.topics.models import Topic
-from mqservice.topics.queries import queue_stats, topics_of
+from mqservice.topics.queries import queue_stats, topic_names_of, topics_of
 
 # Topics and groups that are asked for one by one: well under a tenth of a millisecond each.
 DIRECT_ROWS_MAX: Final = 200
@@ -128,36 +130,79 @@ def figures_of(
     *,
     direct_max: int = DIRECT_ROWS_MAX,
 ) -> Figures:
-    """Four queries, and a call to the engine for each topic and group unless there are too many.
+    """Four queries, or six and a call to the engine for each topic and group where there are few.
 
     Args:
         client: None when the engine is known to be away.
     """
-    topics, groups = topics_of(namespace), groups_of(namespace)
-    names = [topic.name for topic in topics], [group.name for group in groups]
-    found = sampled(namespace, *names, now_ms)
-    if len(topics) + len(groups) > direct_max:
+    # Names alone: a thousand rows as models take longer than all the rest.
+    topic_names, group_names = topic_names_of(namespace), group_names_of(namespace)
+    found = sampled(namespace, topic_names, group_names, now_ms)
+    if len(topic_names) + len(group_names) > direct_max:
         return found
-    for topic in topics:
-        measure_topic(found.topics[topic.name], client, topic)
-    for group in groups:
-        _measure_group(found.groups[group.name], client, group, now_ms)
-    by_topic(found)
+    for topic in topics_of(namespace):
+        measure_topic(found.topics.setdefault(topic.name, TopicFigures()), client, topic)
+    _measure_groups(found, namespace, client)
     return Figures(at_ms=now_ms, topics=found.topics, groups=found.groups, is_direct=True)
 
 
-def sampled(
-    namespace: Namespace, topic_names: Iterable[str], group_names: Iterable[str], now_ms: int
+def figures_of_topic(
+    namespace: Namespace,
+    topic: Topic,
+    client: StoreClient | None,
+    now_ms: int,
+    *,
+    direct_max: int = DIRECT_ROWS_MAX,
 ) -> Figures:
-    """Of these from the last rounds of samples alone. Two queries."""
+    """Of one topic and the groups that read it. Four queries, a call to the engine for the topic,
+    and one for each group of the namespace where there are few.
+    """
+    group_names = group_names_of(namespace, limit=direct_max + 1)
+    are_few = len(group_names) <= direct_max
+    if not are_few:
+        fresh = GroupSample.objects.filter(
+            namespace=namespace,
+            resolution_ms=SAMPLE_MS,
+            at_ms__gte=now_ms - FRESH_MS,
+            topic=topic.name,
+        )
+        group_names = list(fresh.values_list("group_name", flat=True).distinct())
+    found = sampled(namespace, [topic.name], group_names, now_ms, only_topic=topic.name)
+    measure_topic(found.topics[topic.name], client, topic)
+    if are_few:
+        _measure_groups(found, namespace, client)
+    return found
+
+
+def sampled(
+    namespace: Namespace,
+    topic_names: Iterable[str],
+    group_names: Iterable[str],
+    now_ms: int,
+    *,
+    only_topic: str = "",
+) -> Figures:
+    """Of these from the last rounds of samples alone. Two queries.
+
+    ``only_topic``: read no rows of other topics, nor of other groups.
+    """
     found = Figures(
         at_ms=now_ms,
         topics={name: TopicFigures() for name in topic_names},
         groups={name: GroupFigures() for name in group_names},
         is_direct=False,
     )
-    _add_topic_samples(found, namespace, now_ms)
-    _add_group_samples(found, namespace, now_ms)
+    of_topics = TopicSample.objects.filter(
+        namespace=namespace, resolution_ms=SAMPLE_MS, at_ms__gte=now_ms - FRESH_MS
+    )
+    of_groups = GroupSample.objects.filter(
+        namespace=namespace, resolution_ms=SAMPLE_MS, at_ms__gte=now_ms - FRESH_MS
+    )
+    if only_topic:
+        of_topics = of_topics.filter(topic=only_topic)
+        of_groups = of_groups.filter(topic__in=["", only_topic], group_name__in=list(found.groups))
+    _add_topic_samples(found, of_topics)
+    _add_group_samples(found, of_groups)
     by_topic(found)
     return found
 
@@ -189,12 +234,9 @@ def dead_in_a_day(namespace: Namespace, figures: Figures) -> int | None:
     return sum(max(0, count) for count in counts) if counts else None
 
 
-def _add_topic_samples(found: Figures, namespace: Namespace, now_ms: int) -> None:
-    rows = TopicSample.objects.filter(
-        namespace=namespace, resolution_ms=SAMPLE_MS, at_ms__gte=now_ms - FRESH_MS
-    ).order_by("at_ms")
+def _add_topic_samples(found: Figures, rows: QuerySet[TopicSample]) -> None:
     before: dict[str, tuple[int, int | None]] = {}
-    for name, at_ms, stored, readable in rows.values_list(
+    for name, at_ms, stored, readable in rows.order_by("at_ms").values_list(
         "topic", "at_ms", "stored_last", "readable_last"
     ):
         topic = found.topics.get(name)
@@ -205,12 +247,10 @@ def _add_topic_samples(found: Figures, namespace: Namespace, now_ms: int) -> Non
         before[name] = at_ms, stored
 
 
-def _add_group_samples(found: Figures, namespace: Namespace, now_ms: int) -> None:
-    rows = GroupSample.objects.filter(
-        namespace=namespace, resolution_ms=SAMPLE_MS, at_ms__gte=now_ms - FRESH_MS
-    ).order_by("at_ms")
+def _add_group_samples(found: Figures, rows: QuerySet[GroupSample]) -> None:
     before: dict[str, tuple[int, int | None]] = {}
-    for name, topic, at_ms, *values in rows.values_list("group_name", "topic", "at_ms", *_COLUMNS):
+    columns = ("group_name", "topic", "at_ms", *_COLUMNS)
+    for name, topic, at_ms, *values in rows.order_by("at_ms").values_list(*columns):
         group = found.groups.get(name)
         if group is None:
             continue
@@ -241,6 +281,14 @@ def measure_topic(figures: TopicFigures, client: StoreClient | None, topic: Topi
         return
     figures.stored = sum(queue.max_offset for queue in queues)
     figures.readable = sum(queue.max_offset - queue.min_offset for queue in queues)
+
+
+def _measure_groups(found: Figures, namespace: Namespace, client: StoreClient | None) -> None:
+    """Ask the engine for each group, and tell the topics."""
+    for group in groups_of(namespace):
+        figures = found.groups.setdefault(group.name, GroupFigures())
+        _measure_group(figures, client, group, found.at_ms)
+    by_topic(found)
 
 
 def _measure_group(

@@ -48,7 +48,17 @@ SECTIONS: Final = (
     ),
     Section(
         title=_("Messaging"),
-        items=(Item(here="topics", url="console:topics", title=_("Topics"), icon="topics"),),
+        items=(
+            Item(here="topics", url="console:topics", title=_("Topics"), icon="topics"),
+            Item(
+                here="tail",
+                url="console:tail",
+                title=_("Live tail"),
+                icon="tail",
+                needs=Permission.CONSUME,
+            ),
+            Item(here="reports", url="console:reports", title=_("Reports"), icon="reports"),
+        ),
     ),
 )
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from mqservice.accounts.models import Namespace
-from mqservice.console.figures import Figures, GroupFigures, TopicFigures, figures_of
+from mqservice.console.figures import Figures, GroupFigures, TopicFigures, figures_of_topic
 from mqservice.lib.clock import SystemClock
 from mqservice.monitoring.sampling import engine_stats
 from mqservice.store import (
@@ -59,10 +59,12 @@ class TopicPage:
 
 
 def topic_page(namespace: Namespace, topic: Topic) -> TopicPage:
-    """Four queries, the calls of ``figures_of``, and one for each queue whose time is shown."""
+    """Four queries, the calls of ``figures_of_topic``, and one for each queue that is shown."""
     is_up = engine_stats() is not None
     with blocking_client() as client:
-        figures = figures_of(namespace, client if is_up else None, SystemClock().now_ms())
+        figures = figures_of_topic(
+            namespace, topic, client if is_up else None, SystemClock().now_ms()
+        )
         queues = queue_stats(client, topic) if is_up else None
         rows = None
         if queues is not None:

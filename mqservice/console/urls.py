@@ -10,6 +10,8 @@ from mqservice.console import (
     views_charts,
     views_messages,
     views_publish,
+    views_reports,
+    views_tail,
     views_topics,
 )
 from mqservice.console.preferences import set_preferences
@@ -36,4 +38,13 @@ urlpatterns = [
          name="message"),
     path("<str:ns>/topics/<str:topic>/messages/<str:message_id>/body", views_messages.download,
          name="message-body"),
+    # Live tail
+    path("<str:ns>/tail", views_tail.tail, name="tail"),
+    # Reports
+    path("<str:ns>/reports", views_reports.reports, name="reports"),
+    path("<str:ns>/reports/run", views_reports.run, name="run-reports"),
+    path("<str:ns>/reports/<str:date>", views_reports.report, name="report"),
+    path("<str:ns>/reports/<str:date>/page.html", views_reports.report_page, name="report-page"),
+    path("<str:ns>/reports/<str:date>/<str:name>.csv", views_reports.report_rows,
+         name="report-rows"),
 ]  # fmt: skip

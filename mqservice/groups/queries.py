@@ -18,6 +18,12 @@ def groups_of(
     return list(rows.select_related("namespace").order_by("name")[: min(limit, GROUPS_PAGE_MAX)])
 
 
+def group_names_of(namespace: Namespace, *, limit: int = GROUPS_PAGE_MAX) -> list[str]:
+    """The first names of groups, at most ``limit``. One query."""
+    rows = ConsumerGroup.objects.filter(namespace=namespace).order_by("name")
+    return list(rows.values_list("name", flat=True)[:limit])
+
+
 def get_group(namespace: Namespace, name: str) -> ConsumerGroup:
     """Raises Problem GROUP_NOT_FOUND. One query."""
     rows = ConsumerGroup.objects.select_related("namespace")

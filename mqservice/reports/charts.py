@@ -20,6 +20,7 @@ UNKNOWN: Final = -1
 _CELL: Final = 20
 _HEIGHT: Final = 100
 _GAP: Final = 2
+_STUB: Final = 0.06  # of the height: seen, and no bar
 
 
 def level_of(lag: int) -> int:
@@ -27,8 +28,11 @@ def level_of(lag: int) -> int:
     return sum(1 for level in LEVELS if lag >= level)
 
 
-def strip(cells: Sequence[tuple[int | None, str]]) -> SafeString:
-    """Lag of each step with its title; None: nothing was measured, UNKNOWN: nobody knew."""
+def strip(cells: Sequence[tuple[int | None, str]], *, label: str) -> SafeString:
+    """Lag of each step with its title; None: nothing was measured, UNKNOWN: nobody knew.
+
+    ``label``: what the whole drawing says, for those who do not see it.
+    """
     rects = format_html_join(
         "",
         '<rect x="{}" width="{}" height="{}" class="{}"><title>{}</title></rect>',
@@ -38,24 +42,40 @@ def strip(cells: Sequence[tuple[int | None, str]]) -> SafeString:
         ),
     )
     return format_html(
-        '<svg class="strip" viewBox="0 0 {} {}" preserveAspectRatio="none" role="img">{}</svg>',
+        '<svg class="strip" viewBox="0 0 {} {}" preserveAspectRatio="none" role="img" '
+        'aria-label="{}">{}</svg>',
         max(1, len(cells)) * _CELL - _GAP,
         _CELL,
+        label,
         rects,
     )
 
 
 def columns(
-    values: Sequence[float], before: Sequence[float | None], titles: Sequence[str]
+    values: Sequence[float | None],
+    before: Sequence[float | None],
+    titles: Sequence[str],
+    *,
+    label: str,
 ) -> SafeString:
-    """A bar for each value, from a common zero, and a step line of ``before`` where it is known."""
-    top = max([*values, *(each for each in before if each is not None), 1])
+    """A bar for each value, from a common zero, a stub of another kind for one that is unknown, and
+    a step line of ``before`` where it is known. ``label`` as in ``strip``.
+    """
+    top = max([each for each in (*values, *before) if each is not None], default=1) or 1
+    shares = [_STUB if value is None else value / top for value in values]
     bars = format_html_join(
         "",
-        '<rect x="{}" y="{}" width="{}" height="{}" class="bar"><title>{}</title></rect>',
+        '<rect x="{}" y="{}" width="{}" height="{}" class="{}"><title>{}</title></rect>',
         (
-            (index * _CELL, _y(value, top), _CELL - _GAP, _number(value / top * _HEIGHT), title)
-            for index, (value, title) in enumerate(zip(values, titles, strict=True))
+            (
+                index * _CELL,
+                _y(share, 1),
+                _CELL - _GAP,
+                _number(share * _HEIGHT),
+                "unknown" if value is None else "bar",
+                title,
+            )
+            for index, (value, share, title) in enumerate(zip(values, shares, titles, strict=True))
         ),
     )
     line = format_html_join(
@@ -68,10 +88,11 @@ def columns(
         ),
     )
     return format_html(
-        '<svg class="columns" viewBox="0 -1 {} {}" preserveAspectRatio="none" role="img">'
-        "{}{}</svg>",
+        '<svg class="columns" viewBox="0 -1 {} {}" preserveAspectRatio="none" role="img" '
+        'aria-label="{}">{}{}</svg>',
         max(1, len(values)) * _CELL - _GAP,
         _HEIGHT + 1,
+        label,
         bars,
         line,
     )

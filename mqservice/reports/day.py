@@ -98,6 +98,16 @@ class Stored:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Used:
+    """Messages that were produced to a topic, and their bodies; ``before``: a week before."""
+
+    topic: str
+    message_count: int
+    body_bytes: int
+    before: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Day:
     """``hours`` are the day's own, 23 to 25; ``produced_by_hour`` has one figure for each."""
 
@@ -118,6 +128,7 @@ class Day:
     reasons: list[DeadLetters]
     latencies: list[Latency]
     storage: list[Stored]
+    usage: list[Used]
     produced_by_hour: list[Compared]
     produced_by_day: list[tuple[dt.date, Compared]]
 
@@ -159,6 +170,7 @@ def day_of(namespace: str, date: dt.date, parts: list[ReportPart]) -> Day:
         reasons=_reasons(days.rows("dlq_daily", date)),
         latencies=_latencies(days.rows("delivery_latency_daily", date)),
         storage=_storage(days.rows("storage_growth_daily", date)),
+        usage=_usage(days, date),
         produced_by_hour=_by_hour(days, date, hours),
         produced_by_day=[
             (each, days.totals("usage_daily", "message_count", each))
@@ -192,6 +204,10 @@ class _Days:
         part = self._found.get((report, date))
         return [] if part is None else part.rows
 
+    def has(self, date: dt.date) -> bool:
+        """Whether there is any report of the day."""
+        return date in self._dates
+
     def totals(self, report: str, column: str, date: dt.date) -> Compared:
         return Compared(
             self._total(report, column, date), self._total(report, column, date - _WEEK)
@@ -203,7 +219,7 @@ class _Days:
 
     def _total(self, report: str, column: str, date: dt.date) -> int | None:
         """A day with other reports and not this one had none of it."""
-        if date not in self._dates:
+        if not self.has(date):
             return None
         return sum(row[column] or 0 for row in self.rows(report, date))
 
@@ -309,6 +325,22 @@ def _storage(rows: Rows) -> list[Stored]:
         Stored(topic=topic, stored_bytes=count, stored_bytes_before=before[topic])
         for topic, count in now.most_common(TOPICS_MAX)
     ]
+
+
+def _usage(days: _Days, date: dt.date) -> list[Used]:
+    """The topics with the most messages."""
+    is_known = days.has(date - _WEEK)
+    before = {row["topic"]: row["message_count"] for row in days.rows("usage_daily", date - _WEEK)}
+    found = [
+        Used(
+            topic=row["topic"],
+            message_count=row["message_count"],
+            body_bytes=row["body_bytes"],
+            before=before.get(row["topic"], 0) if is_known else None,
+        )
+        for row in days.rows("usage_daily", date)
+    ]
+    return sorted(found, key=lambda each: -each.message_count)[:TOPICS_MAX]
 
 
 def _by_hour(days: _Days, date: dt.date, hours: list[dt.datetime]) -> list[Compared]:

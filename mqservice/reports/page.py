@@ -140,7 +140,8 @@ def _strip(line: GroupHours, hours: list[dt.datetime]) -> Line:
         else:
             cells.append((lag, f"{hour:%H:%M} lag {count_text(lag)}"))
     value = "unknown" if line.lag_max is None else count_text(line.lag_max)
-    return Line(name=line.group, drawing=strip(cells), value=value)
+    label = f"lag of {line.group} by hour, at most {value}"
+    return Line(name=line.group, drawing=strip(cells, label=label), value=value)
 
 
 def _behind(found: list[Behind]) -> list[Line]:
@@ -183,9 +184,12 @@ def _by_hour(day: Day) -> dict[str, Any] | None:
     titles = [
         f"{hour:%H:%M} {count_text(value)}" for hour, value in zip(day.hours, values, strict=True)
     ]
+    top = count_text(max([*values, *(each or 0 for each in before)]))
     return {
-        "drawing": columns(values, before, titles),
-        "top": count_text(max([*values, *(each or 0 for each in before)])),
+        "drawing": columns(
+            values, before, titles, label=f"messages produced by hour, up to {top} an hour"
+        ),
+        "top": top,
         "has_before": any(each is not None for each in before),
     }
 
@@ -201,10 +205,15 @@ def _by_day(day: Day) -> dict[str, Any]:
         }
         for date, what in day.produced_by_day
     ]
-    values = [what.now or 0 for _, what in day.produced_by_day]
+    values = [what.now for _, what in day.produced_by_day]
     before = [what.before for _, what in day.produced_by_day]
     return {
-        "drawing": columns(values, before, [f"{row['date']}: {row['now']}" for row in rows]),
+        "drawing": columns(
+            values,
+            before,
+            [f"{row['date']}: {row['now']}" for row in rows],
+            label="messages produced on each of seven days; the table below has the numbers",
+        ),
         "marks": [date.strftime("%a") for date, _ in day.produced_by_day],
         "rows": rows,
     }

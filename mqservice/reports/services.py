@@ -46,7 +46,7 @@ def order_run(
         run = ReportRun.objects.create(
             trigger=Trigger.BY_HAND.value,
             namespace=namespace,
-            created_by=f"key:{principal.key_id}",
+            created_by=principal.actor,
             from_date=from_date,
             to_date=to_date,
             zone=settings.MQ_REPORTS_ZONE,

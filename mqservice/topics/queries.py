@@ -18,6 +18,12 @@ def topics_of(
     return list(rows.order_by("name")[: min(limit, TOPICS_PAGE_MAX)])
 
 
+def topic_names_of(namespace: Namespace, *, limit: int = TOPICS_PAGE_MAX) -> list[str]:
+    """The first names of topics, at most ``limit``. One query."""
+    rows = Topic.objects.filter(namespace=namespace).order_by("name")
+    return list(rows.values_list("name", flat=True)[:limit])
+
+
 def get_topic(namespace: Namespace, name: str) -> Topic:
     """Raises Problem TOPIC_NOT_FOUND. One query."""
     topic = Topic.objects.select_related("namespace").filter(namespace=namespace, name=name).first()

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import re
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
@@ -41,6 +42,10 @@ PAGES: Final = {
     "publish": "topics/orders/publish",
     "messages": "topics/orders/messages",
     "new-topic": "new-topic",
+    "tail": "tail",
+    "tail-topic": "tail?topic=orders",
+    "reports": "reports",
+    "report": "reports/2026-01-14",
     "missing": "no/such/page",
 }
 New = Callable[..., Page]
@@ -196,6 +201,51 @@ def test_script_in_a_body_is_text_wherever_it_is_shown(
     assert "taken" not in page.title()
     assert all("Content Security Policy" in fault or "Trusted" in fault for fault in faults)
     faults.clear()
+
+
+def test_live_tail_of_a_busy_topic_samples_pauses_and_keeps_its_rows(
+    page: Page, service: Service
+) -> None:
+    """1,000 messages a second, as far as the machine gets; a batch alone is more than is shown."""
+    page.goto("/console/demo/topics/orders/messages")
+    page.get_by_role("link", name="Live tail").last.click()
+    page.get_by_role("button", name="Start").click()
+    state, rows = page.locator("[data-state-text]"), page.locator("[data-rows] tr")
+    expect(state).to_have_text("live")
+    is_over = threading.Event()
+
+    def flood() -> None:
+        facts = service.facts
+        with httpx.Client(headers={"authorization": f"Bearer {facts.api_key}"}) as client:
+            while not is_over.wait(0.5):
+                client.post(
+                    f"{facts.base_url}/v1/ns/{facts.namespace}/topics/orders/messages:batch",
+                    json=[{"body": SCRIPT, "tag": ("odd", "even")[n % 2]} for n in range(500)],
+                ).raise_for_status()
+
+    producer = threading.Thread(target=flood)
+    producer.start()
+    try:
+        expect(page.locator("[data-sampled]")).to_contain_text("sampled: showing 1 of")
+        expect(rows).to_have_count(500)
+        expect(rows.first).to_contain_text("<script>document.title='taken'")
+        assert "taken" not in page.title()
+        page.get_by_role("button", name="Pause").click()
+        expect(state).to_have_text("paused")
+        first = rows.first.get_attribute("data-id")
+        page.get_by_label("Tag has").fill("EVEN")
+        page.get_by_role("button", name="Clear").click()
+        page.get_by_role("button", name="Resume").click()
+        expect(state).to_have_text("live")
+        expect(rows.first).to_contain_text("even")
+        assert first not in rows.evaluate_all("rows => rows.map((row) => row.dataset.id)")
+        assert rows.filter(has_text="odd").count() == 0
+    finally:
+        is_over.set()
+        producer.join()
+    page.get_by_role("button", name="Stop").click()
+    expect(state).to_have_text("stopped; the rows stay")
+    assert rows.count()
 
 
 def test_pages_are_of_use_without_javascript(new_page: New) -> None:

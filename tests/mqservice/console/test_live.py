@@ -15,7 +15,7 @@ from django.test import Client
 
 from mqservice.accounts.models import Member
 from mqservice.console.figures import Figures, GroupFigures, TopicFigures
-from mqservice.console.live import consumer as live_consumer
+from mqservice.console.live import page_socket
 from mqservice.console.live.consumer import KEYS_MAX, live_application
 from mqservice.console.live.hub import Hub
 from mqservice.console.live.texts import texts_of
@@ -117,7 +117,7 @@ async def test_frame_that_is_none_ends_the_socket(people: People, frame: str) ->
 async def test_socket_ends_with_what_let_it_in(
     people: People, monkeypatch: pytest.MonkeyPatch, loss: str
 ) -> None:
-    monkeypatch.setattr(live_consumer, "CHECK_MS", 0)
+    monkeypatch.setattr(page_socket, "CHECK_MS", 0)
     monkeypatch.setattr("mqservice.console.live.hub.TICK_MS", 20)
     cookie = await signed_in(people.bob)
     socket = opened(cookie)

@@ -26,6 +26,7 @@ from mqservice.store import (
     PullStatus,
     PutOncePlace,
     PutResult,
+    QueueStats,
     Received,
     ReceiveHead,
     ReceiveRequest,
@@ -47,6 +48,8 @@ from mqservice.store import (
     StoreUnavailable,
     SubscribeReply,
     SubscribeRequest,
+    TopicRef,
+    TopicStats,
     UseReply,
     UseRequest,
 )
@@ -280,6 +283,16 @@ class StoreDouble:
             status = PullStatus.FOUND if records else PullStatus.NO_MATCHED_MSG
         head = PullHead(status=status, next_offset=offset, min_offset=0, max_offset=len(log))
         return head, records
+
+    async def topic_stats(self, request: TopicRef) -> TopicStats:
+        queue_ids = sorted(queue_id for name, queue_id in self.queues if name == request.topic)
+        queues = [
+            QueueStats(
+                queue_id=queue_id, min_offset=0, max_offset=len(self._log(request.topic, queue_id))
+            )
+            for queue_id in queue_ids
+        ]
+        return TopicStats(topic=request.topic, queues=queues)
 
     async def look_up(self, request: LookUpRequest) -> tuple[LookUpHead, list[Record]]:
         found = [

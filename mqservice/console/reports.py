@@ -1,0 +1,180 @@
+"""The list of nights of a namespace, gathered: which days have reports, what became of the others.
+
+parts by day ─────┐
+nightly runs ─────┼──▶ one row a day, the newest first ──▶ page
+runs by hand ─────┘    totals of messages and dead letters (summed up by the database)
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import enum
+from dataclasses import dataclass
+from typing import Final
+
+from django.conf import settings
+from django.db import connection
+from django.db.models import Count, Max, Q
+from django.utils.translation import gettext as _
+
+from mqservice.accounts.models import Namespace
+from mqservice.reports.limits import DATE_MAX
+from mqservice.reports.models import ACTIVE_STATES, ReportPart, ReportRun, RunState, Trigger
+from mqservice.reports.schemas import RunOut
+from mqservice.reports.spark import Failure
+
+DAYS_PAGE: Final = 14
+RUNS_SHOWN: Final = 5
+_TOTALS: Final = """
+    SELECT part.date, part.report, sum((row ->> 'message_count')::bigint)
+    FROM reports_reportpart AS part CROSS JOIN LATERAL jsonb_array_elements(part.rows) AS row
+    WHERE part.namespace_id = %s AND part.report IN ('usage_daily', 'dlq_daily')
+      AND part.date = ANY(%s)
+    GROUP BY part.date, part.report
+"""
+
+
+class DayState(enum.StrEnum):
+    """EMPTY: made, and nothing of this namespace was in it. BY_HAND: there was no such night."""
+
+    PENDING = "pending"
+    RUNNING = "running"
+    DONE = "done"
+    FAILED = "failed"
+    EMPTY = "empty"
+    BY_HAND = "by_hand"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunRow:
+    """A run with what may be told of its failure."""
+
+    run: ReportRun
+
+    @property
+    def is_active(self) -> bool:
+        return self.run.state in ACTIVE_STATES
+
+    @property
+    def last_date(self) -> dt.date:
+        return self.run.to_date - dt.timedelta(days=1)
+
+    @property
+    def step(self) -> str:
+        """Which of its steps is under way, from 1; empty before the first."""
+        if not self.run.total_count:
+            return ""
+        shown = min(self.run.done_count + 1, self.run.total_count)
+        return f"{shown}/{self.run.total_count}"
+
+    @property
+    def why(self) -> str:
+        """Why it failed, or what its last attempt failed of; empty when it did not."""
+        return failure_text(self.run)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NightRow:
+    """``produced``, ``dead``: None where nobody knows. ``made_ms``: None without reports."""
+
+    date: dt.date
+    night: RunRow | None
+    made_ms: int | None
+    is_complete: bool
+    produced: int | None
+    dead: int | None
+
+    @property
+    def has_report(self) -> bool:
+        return self.made_ms is not None
+
+    @property
+    def state(self) -> DayState:
+        if self.night is None:
+            return DayState.BY_HAND
+        if self.night.run.state == RunState.DONE and not self.has_report:
+            return DayState.EMPTY
+        return DayState(self.night.run.state)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NightsPage:
+    """``at``: when nights are reported, None when that is off; ``ordered``: by hand, the newest
+    first. ``next_before``: the page behind this one.
+    """
+
+    rows: list[NightRow]
+    ordered: list[RunRow]
+    at: dt.time | None
+    zone: str
+    next_before: dt.date | None
+
+    @property
+    def is_active(self) -> bool:
+        """Whether something is under way, so that looking again is worth it."""
+        nights = (row.night for row in self.rows if row.night is not None)
+        return any(each.is_active for each in (*self.ordered, *nights))
+
+    @property
+    def why_none(self) -> str:
+        """What keeps the newest night from having reports; empty when nothing does."""
+        newest = next((row for row in self.rows if row.night is not None), None)
+        if newest is None or newest.night is None or newest.state is not DayState.FAILED:
+            return ""
+        return newest.night.why
+
+
+def nights_page(namespace: Namespace, before: dt.date | None) -> NightsPage:
+    """Days before ``before``, the newest first. Four queries."""
+    end = before or DATE_MAX
+    parts = ReportPart.objects.filter(namespace=namespace, date__lt=end).values("date")
+    counted = parts.annotate(
+        made=Max("made_ms"), open_count=Count("pk", filter=Q(is_complete=False))
+    )
+    made = {row["date"]: row for row in counted.order_by("-date")[: DAYS_PAGE + 1]}
+    nightly = ReportRun.objects.filter(trigger=Trigger.NIGHTLY.value, from_date__lt=end)
+    nights = {run.from_date: run for run in nightly.order_by("-from_date")[: DAYS_PAGE + 1]}
+    dates = sorted({*made, *nights}, reverse=True)
+    shown = dates[:DAYS_PAGE]
+    totals = _totals(namespace, [date for date in shown if date in made])
+    ordered = ReportRun.objects.filter(namespace=namespace, trigger=Trigger.BY_HAND.value)
+    return NightsPage(
+        rows=[
+            NightRow(
+                date=date,
+                night=RunRow(run=nights[date]) if date in nights else None,
+                made_ms=made[date]["made"] if date in made else None,
+                is_complete=date in made and not made[date]["open_count"],
+                # A day with other reports and not this one had none of it.
+                produced=totals.get((date, "usage_daily"), 0) if date in made else None,
+                dead=totals.get((date, "dlq_daily"), 0) if date in made else None,
+            )
+            for date in shown
+        ],
+        ordered=[RunRow(run=run) for run in ordered.order_by("-pk")[:RUNS_SHOWN]],
+        at=settings.MQ_REPORTS_AT,
+        zone=settings.MQ_REPORTS_ZONE,
+        next_before=shown[-1] if len(dates) > DAYS_PAGE else None,
+    )
+
+
+def failure_text(run: ReportRun) -> str:
+    """In the reader's language; what a failure says of others stays with the operator."""
+    if not run.error_code:
+        return ""
+    texts = {
+        Failure.NO_SPARK.value: _("Reports need Java 17 and Spark, which this server lacks:"),
+        Failure.TIME_LIMIT.value: _("It took longer than it may:"),
+        Failure.SNAPSHOT_LOST.value: _("The disk was too full to keep the log while it was read:"),
+    }
+    told = RunOut.of(run).error or ""
+    if run.error_code in texts:
+        return f"{texts[run.error_code]} {told}"
+    return _("An internal failure (%(code)s); the operator's log has more.") % {"code": told}
+
+
+def _totals(namespace: Namespace, dates: list[dt.date]) -> dict[tuple[dt.date, str], int]:
+    """Messages of each date and report, of all its rows."""
+    with connection.cursor() as cursor:
+        cursor.execute(_TOTALS, [namespace.pk, dates])
+        return {(date, report): int(total or 0) for date, report, total in cursor.fetchall()}

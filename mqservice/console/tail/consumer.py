@@ -1,0 +1,161 @@
+"""``/console/tail``: tells one page which messages a topic gets, at most twice a second.
+
+    ?ns=&topic= ──▶ as every socket of a page, with the permission to consume
+    page   ──▶ {"tag": "", "key": "", "paused": false}         what fits, whenever it changes
+    server ──▶ {"rows": […], "per_s": 950.0, "one_of": 4.8}    the oldest first, each TICK_MS
+           ──▶ {"engine": "away"}, {"engine": "back"}          it goes on by itself where it was
+
+A look begins when the one before it was sent: a slow page gets fewer of them, each with what came
+since, sampled. While a page is paused nothing is read. How many may look at a namespace at a time
+is ``MQ_TAIL_WATCHERS_MAX``, in each web process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+
+import msgspec
+from channels.db import database_sync_to_async
+from channels.sessions import SessionMiddlewareStack
+from django.conf import settings
+
+from mqservice.accounts.models import Namespace
+from mqservice.accounts.roles import Permission
+from mqservice.console.live.page_socket import Closed, PageSocket
+from mqservice.console.tail.reading import Tail
+from mqservice.console.tail.rows import TailFilter, TailRow, row_of
+from mqservice.delivery.context import DeliveryContext
+from mqservice.lib.durations import SECOND_MS
+from mqservice.store import StoreError, TopicNotFound
+from mqservice.topics.models import Topic
+
+TICK_MS: Final = 500
+REST_MS: Final = 5 * SECOND_MS  # a paused tail asks so often whether it may go on
+
+
+class TailOrder(TailFilter, frozen=True, forbid_unknown_fields=True):
+    """The one frame that a page sends."""
+
+    paused: bool = False
+
+
+class TailNews(msgspec.Struct, frozen=True):
+    """See the module; ``per_s`` is None until it is known."""
+
+    rows: list[TailRow]
+    per_s: float | None
+    one_of: float
+
+
+class TailState(msgspec.Struct, frozen=True):
+    """``engine``: away or back."""
+
+    engine: str
+
+
+_decode = msgspec.json.Decoder(TailOrder).decode
+
+
+class Watchers:
+    """How many look at each namespace in this process, by its id."""
+
+    def __init__(self, namespace_max: Callable[[], int]) -> None:
+        self._namespace_max = namespace_max
+        self._counts: Counter[int] = Counter()
+
+    @contextmanager
+    def one_more(self, namespace_id: int) -> Iterator[None]:
+        """As long as this is open. Raises Closed when there are as many as may be."""
+        if self._counts[namespace_id] >= self._namespace_max():
+            raise Closed(4429)
+        self._counts[namespace_id] += 1
+        try:
+            yield
+        finally:
+            self._counts[namespace_id] -= 1
+            if not self._counts[namespace_id]:
+                del self._counts[namespace_id]
+
+
+class TailConsumer(PageSocket):
+    """One socket of one page."""
+
+    needs = Permission.CONSUME
+
+    def __init__(self, watchers: Watchers, context: Callable[[], DeliveryContext]) -> None:
+        super().__init__(context)
+        self._watchers = watchers
+        self._order = TailOrder(paused=True)
+        self._is_ordered = asyncio.Event()  # and not paused
+
+    async def serve(self, namespace: Namespace, receive: Any) -> None:  # Any: as ASGI has it
+        topic = await database_sync_to_async(_find_topic)(namespace, self.query("topic"))
+        if topic is None:
+            raise Closed(4404)
+        with self._watchers.one_more(namespace.pk):
+            tail = Tail(self.context.store, topic)
+            await self.run(self._read(receive), self._write(namespace, tail))
+
+    async def _read(self, receive: Any) -> None:  # Any: as above
+        while True:
+            text = await self.next_frame(receive)
+            try:
+                order = _decode(text)
+            except msgspec.MsgspecError:
+                raise Closed(4400) from None
+            if order.is_too_long:
+                raise Closed(4400)
+            self._order = order
+            if order.paused:
+                self._is_ordered.clear()
+            else:
+                self._is_ordered.set()
+
+    async def _write(self, namespace: Namespace, tail: Tail) -> None:
+        clock = self.context.clock
+        is_away = False
+        while True:
+            if not self._is_ordered.is_set():
+                tail.rest()
+                await self._rest(namespace)
+            try:
+                look = await tail.look(self._order, clock.monotonic_ms())
+            except TopicNotFound:
+                raise Closed(4404) from None
+            except StoreError:
+                if not is_away:
+                    await self.tell(msgspec.json.encode(TailState("away")))
+                is_away = True
+            else:
+                if is_away:
+                    await self.tell(msgspec.json.encode(TailState("back")))
+                is_away = False
+                rows = [row_of(record) for record in look.records]
+                await self.tell(msgspec.json.encode(TailNews(rows, look.per_s, look.one_of)))
+            await asyncio.sleep(TICK_MS / SECOND_MS)
+            await self.check_again(namespace)
+
+    async def _rest(self, namespace: Namespace) -> None:
+        """Until the page wants more; a paused one ends with its session too."""
+        while not self._is_ordered.is_set():
+            try:
+                await asyncio.wait_for(self._is_ordered.wait(), REST_MS / SECOND_MS)
+            except TimeoutError:
+                await self.check_again(namespace)
+
+
+def _find_topic(namespace: Namespace, name: str) -> str | None:
+    """The engine's name of a topic of the namespace."""
+    rows = Topic.objects.select_related("namespace").filter(namespace=namespace, name=name)
+    topic = rows.first()
+    return None if topic is None else topic.engine_name
+
+
+def tail_application(context: Callable[[], DeliveryContext]) -> Any:
+    """The socket as an ASGI application, behind the session of the browser. One per process."""
+    watchers = Watchers(lambda: settings.MQ_TAIL_WATCHERS_MAX)
+    return SessionMiddlewareStack(TailConsumer.as_asgi(watchers=watchers, context=context))

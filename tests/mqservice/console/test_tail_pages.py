@@ -1,0 +1,397 @@
+"""Live tail: what a look reads, who may follow, how it ends."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from dataclasses import dataclass, field
+from typing import Any, cast  # Any: messages of ASGI, decoded JSON
+
+import pytest
+from asgiref.sync import sync_to_async
+from asgiref.testing import ApplicationCommunicator
+from django.contrib.sessions.backends.db import SessionStore
+from django.test import Client
+from pytest_django import Settings
+
+from mqservice.accounts.models import Member, Role
+from mqservice.console.live import page_socket
+from mqservice.console.tail import consumer, reading
+from mqservice.console.tail.consumer import tail_application
+from mqservice.console.tail.reading import SHOWN_PER_S_MAX, Look, Tail, fair_shares
+from mqservice.console.tail.rows import TEXT_CHARS, TailFilter, text_of
+from mqservice.delivery.origins import Origins
+from mqservice.lib.clock import SystemClock
+from mqservice.store import (
+    PullHead,
+    PullRequest,
+    Record,
+    StoreMessage,
+    TopicNotFound,
+    TopicRef,
+    TopicStats,
+    encode_record,
+    new_message_id,
+)
+from mqservice.topics.models import Topic
+from tests.mqservice.delivery.store_double import StoreDouble
+from tests.people import People
+
+ORIGIN = b"https://console.example"
+ORDERS = "acme%orders"
+ALL = TailFilter()
+
+
+class CountedStore(StoreDouble):
+    """Counts what a look asks for."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.pulls: list[PullRequest] = []
+        self.is_gone = False
+
+    async def topic_stats(self, request: TopicRef) -> TopicStats:
+        if self.is_gone:
+            raise TopicNotFound("deleted")
+        return await super().topic_stats(request)
+
+    async def pull(self, request: PullRequest) -> tuple[PullHead, list[Record]]:
+        self.pulls.append(request)
+        return await super().pull(request)
+
+    async def add(self, *bodies: str, queue_id: int = 0, tag: str = "", keys: str = "") -> None:
+        await self.put(
+            [
+                encode_record(
+                    StoreMessage(
+                        topic=ORDERS,
+                        queue_id=queue_id,
+                        body=body.encode(),
+                        message_id=new_message_id(),
+                        born_timestamp_ms=1,
+                        born_host=("127.0.0.1", 1),
+                        tag=tag or None,
+                        keys=keys.split(),
+                    )
+                )
+                for body in bodies
+            ]
+        )
+
+
+@dataclass
+class Context:
+    """What the socket needs of the process's context."""
+
+    store: CountedStore
+    origins: Origins = field(default_factory=lambda: Origins("https://console.example"))
+    clock: SystemClock = field(default_factory=SystemClock)
+
+
+@pytest.fixture
+def store() -> CountedStore:
+    return CountedStore()
+
+
+def bodies(look: Look) -> list[str]:
+    return [record.body.decode() for record in look.records]
+
+
+# What a look reads ------------------------------------------------------------------------------
+
+
+async def test_tail_begins_with_the_last_few_and_goes_on_with_what_comes(
+    store: CountedStore,
+) -> None:
+    await store.add(*(f"old {index}" for index in range(40)))
+    tail = Tail(store, ORDERS)
+    assert bodies(await tail.look(ALL, 0)) == [f"old {index}" for index in range(30, 40)]
+    assert bodies(await tail.look(ALL, 500)) == []
+    await store.add("one", queue_id=1)
+    await store.add("two")
+    await store.add("three", queue_id=1)
+    look = await tail.look(ALL, 1_000)
+    assert (bodies(look), look.one_of) == (["one", "two", "three"], 1.0)
+    assert look.per_s == 3.0
+    assert store.progress == {}  # no group, no offset, no lease
+
+
+async def test_look_at_a_busy_topic_shows_the_newest_and_says_of_how_many(
+    store: CountedStore,
+) -> None:
+    await store.add("before")
+    tail = Tail(store, ORDERS)
+    await tail.look(ALL, 0)
+    for second in range(1, 4):
+        for queue_id in range(4):
+            messages = (f"{second} {queue_id} {index}" for index in range(250))
+            await store.add(*messages, queue_id=queue_id)
+        look = await tail.look(ALL, second * 1_000)
+        assert len(look.records) == SHOWN_PER_S_MAX
+        assert {body.split()[0] for body in bodies(look)} == {str(second)}
+    assert look.per_s == 1_000
+    assert look.one_of == pytest.approx(5)
+    assert sum(pull.messages_max for pull in store.pulls[-4:]) == SHOWN_PER_S_MAX
+
+
+async def test_filter_looks_at_more_and_shows_what_fits(store: CountedStore) -> None:
+    tail = Tail(store, ORDERS)
+    await tail.look(ALL, 0)
+    for index in range(400):
+        await store.add(str(index), tag="Paid" if index % 4 else "refunded", keys=f"order-{index}")
+    look = await tail.look(TailFilter(tag="REFUND"), 1_000)
+    assert bodies(look) == [str(index) for index in range(144, 400, 4)]  # of the newest 256
+    assert look.one_of == pytest.approx(400 / 256)
+    await store.add("a", keys="x order-7-x")
+    await store.add("b", keys="x")
+    assert bodies(await tail.look(TailFilter(key="ORDER-7"), 2_000)) == ["a"]
+
+
+async def test_what_one_look_costs_has_an_end(
+    store: CountedStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reading, "BYTES_MAX", 10_000)
+    for queue_id in range(100):
+        await store.add("x" * 4_000, queue_id=queue_id)
+    tail = Tail(store, ORDERS)
+    await tail.look(ALL, 0)
+    assert len(store.pulls) == 3  # the third is over the bytes
+    store.pulls.clear()
+    monkeypatch.setattr(reading, "BYTES_MAX", 10_000_000)
+    for queue_id in range(100):
+        await store.add("x", queue_id=queue_id)
+    await tail.look(ALL, 1_000)
+    assert len(store.pulls) == reading.QUEUES_MAX
+    first = {pull.queue_id for pull in store.pulls}
+    for queue_id in range(100):
+        await store.add("y", queue_id=queue_id)
+    await tail.look(ALL, 2_000)
+    assert {pull.queue_id for pull in store.pulls} != first  # queues take turns
+
+
+async def test_end_that_went_back_is_followed_from_where_it_is(store: CountedStore) -> None:
+    await store.add("a", "b", "c")
+    tail = Tail(store, ORDERS)
+    await tail.look(ALL, 0)
+    del store.queues[ORDERS, 0][1:]  # a power cut took what no disk had
+    assert bodies(await tail.look(ALL, 1_000)) == []
+    await store.add("d")
+    assert bodies(await tail.look(ALL, 2_000)) == ["d"]
+
+
+@pytest.mark.parametrize(
+    ("counts", "total", "shares"),
+    [([1, 1], 9, [1, 1]), ([100, 2, 100], 10, [4, 2, 4]), ([5], 3, [3]), ([9, 9], 3, [1, 2])],
+)
+def test_small_queues_are_shown_whole_and_large_ones_in_equal_parts(
+    counts: list[int], total: int, shares: list[int]
+) -> None:
+    assert fair_shares(counts, total) == shares
+
+
+def test_beginning_of_a_body_is_cut_between_characters() -> None:
+    assert text_of("消".encode() * 5_000) == "消" * TEXT_CHARS
+    assert text_of(b"\xff\xfe\x00") is None
+    assert text_of(b"a\n\tb") == "a b"
+    assert text_of("消".encode()[:2]) is None  # nothing was cut: it is no text
+    assert text_of(b"") == ""
+
+
+# The socket -------------------------------------------------------------------------------------
+
+
+class Socket(ApplicationCommunicator):
+    """The page's side."""
+
+    async def open(self) -> dict[str, Any]:
+        await self.send_input({"type": "websocket.connect"})
+        return cast("dict[str, Any]", await self.receive_output(5))
+
+    async def say(self, **order: object) -> None:
+        await self.send_input({"type": "websocket.receive", "text": json.dumps(order)})
+
+    async def told(self, word: str) -> dict[str, Any]:
+        """The next frame that has ``word``."""
+        while True:
+            message = await self.receive_output(5)
+            assert message["type"] == "websocket.send", message
+            frame = cast("dict[str, Any]", json.loads(message["text"]))
+            if frame.get(word):
+                return frame
+
+    async def closed(self) -> int:
+        """The code, after whatever is told before."""
+        while True:
+            message = await self.receive_output(5)
+            if message["type"] == "websocket.close":
+                return int(message["code"])
+
+    async def leave(self) -> None:
+        await self.send_input({"type": "websocket.disconnect", "code": 1001})
+        await self.wait(5)
+
+
+class Sockets:
+    """Those of one process."""
+
+    def __init__(self, store: CountedStore) -> None:
+        self._application: Any = tail_application(lambda: Context(store))  # type: ignore[arg-type, return-value]  # see Context
+
+    def new(self, cookie: bytes, query: str = "ns=acme&topic=orders") -> Socket:
+        scope = {
+            "type": "websocket",
+            "path": "/console/tail",
+            "query_string": query.encode(),
+            "headers": [(b"cookie", cookie), (b"origin", ORIGIN)],
+        }
+        return Socket(self._application, scope)
+
+
+async def signed_in(user: object) -> bytes:
+    client = Client()
+    await sync_to_async(client.force_login)(user)  # type: ignore[arg-type]  # any user
+    return f"mq_session={client.cookies['mq_session'].value}".encode()
+
+
+@pytest.fixture
+def sockets(store: CountedStore, monkeypatch: pytest.MonkeyPatch) -> Sockets:
+    monkeypatch.setattr(consumer, "TICK_MS", 10)
+    return Sockets(store)
+
+
+@pytest.fixture
+def cast_of_tail(transactional_db: None, people: People) -> People:
+    Topic.objects.create(namespace=people.acme, name="orders")
+    Topic.objects.create(namespace=people.rival, name="theirs")
+    return people
+
+
+async def test_page_is_told_of_messages_pauses_and_survives_the_engine(
+    cast_of_tail: People, store: CountedStore, sockets: Sockets
+) -> None:
+    await store.add("before")
+    socket = sockets.new(await signed_in(cast_of_tail.alice))
+    assert (await socket.open())["type"] == "websocket.accept"
+    await socket.say()
+    assert [row["text"] for row in (await socket.told("rows"))["rows"]] == ["before"]
+    await store.add("<script>", tag="t", keys="a b c d e")
+    row = (await socket.told("rows"))["rows"][0]
+    assert (row["text"], row["tag"], row["keys"], row["more_keys"]) == (
+        "<script>", "t", ["a", "b", "c"], 2,
+    )  # fmt: skip
+
+    store.is_connected = False
+    assert await socket.told("engine") == {"engine": "away"}
+    store.is_connected = True
+    assert await socket.told("engine") == {"engine": "back"}
+    await store.add("after")
+    assert (await socket.told("rows"))["rows"][0]["text"] == "after"
+
+    await socket.say(paused=True)
+    while not await socket.receive_nothing(0.1):
+        await socket.receive_output(1)
+    await store.add("meanwhile")
+    assert await socket.receive_nothing(0.1)
+    await socket.say(tag="", key="")
+    assert (await socket.told("rows"))["rows"][0]["text"] == "meanwhile"
+    await socket.leave()
+
+
+async def test_only_who_may_consume_follows_and_only_own_topics(
+    cast_of_tail: People, sockets: Sockets
+) -> None:
+    alice, bob = await signed_in(cast_of_tail.alice), await signed_in(cast_of_tail.bob)
+    charlie = await signed_in(cast_of_tail.charlie)
+    for cookie, query, code in (
+        (b"", "ns=acme&topic=orders", 4401),
+        (bob, "ns=acme&topic=orders", 4404),  # a viewer
+        (charlie, "ns=acme&topic=orders", 4404),
+        (alice, "ns=rival&topic=theirs", 4404),
+        (alice, "ns=acme&topic=theirs", 4404),
+        (alice, "ns=acme", 4404),
+    ):
+        socket = sockets.new(cookie, query)
+        await socket.open()
+        assert await socket.closed() == code
+
+
+@pytest.mark.parametrize("paused", [False, True])
+@pytest.mark.parametrize("loss", ["session", "role"])
+async def test_tail_ends_with_what_let_it_in(
+    cast_of_tail: People,
+    sockets: Sockets,
+    monkeypatch: pytest.MonkeyPatch,
+    loss: str,
+    paused: bool,
+) -> None:
+    monkeypatch.setattr(page_socket, "CHECK_MS", 0)
+    monkeypatch.setattr(consumer, "REST_MS", 10)
+    cookie = await signed_in(cast_of_tail.alice)
+    socket = sockets.new(cookie)
+    await socket.open()
+    await socket.say(paused=paused)
+    if loss == "session":
+        await sync_to_async(SessionStore(cookie.decode().partition("=")[2]).delete)()
+    else:
+        member = Member.objects.filter(user=cast_of_tail.alice)
+        await member.aupdate(role=Role.VIEWER.value)
+    assert await socket.closed() == (4401 if loss == "session" else 4404)
+
+
+async def test_tail_ends_with_its_topic_and_at_a_frame_that_is_none(
+    cast_of_tail: People, store: CountedStore, sockets: Sockets
+) -> None:
+    cookie = await signed_in(cast_of_tail.alice)
+    for order in ({"tag": 1}, {"other": ""}, {"key": "k" * 1_000}):
+        socket = sockets.new(cookie)
+        await socket.open()
+        await socket.say(**order)
+        assert await socket.closed() == 4400
+    socket = sockets.new(cookie)
+    await socket.open()
+    store.is_gone = True
+    await socket.say()
+    assert await socket.closed() == 4404
+
+
+async def test_only_so_many_follow_one_namespace_at_a_time(
+    cast_of_tail: People, sockets: Sockets, settings: Settings
+) -> None:
+    settings.MQ_TAIL_WATCHERS_MAX = 2
+    cookie = await signed_in(cast_of_tail.alice)
+    open_ones = [sockets.new(cookie) for _ in range(2)]
+    for each in open_ones:
+        await each.open()
+        await each.say()
+        await each.told("one_of")
+    refused = sockets.new(cookie)
+    await refused.open()
+    assert await refused.closed() == 4429
+    other = sockets.new(await signed_in(cast_of_tail.charlie), "ns=rival&topic=theirs")
+    await other.open()
+    await other.say()
+    await other.told("one_of")  # another namespace has a number of its own
+    await open_ones[0].leave()
+    late = sockets.new(cookie)
+    await late.open()
+    await late.say()
+    await late.told("one_of")
+    await asyncio.gather(late.leave(), other.leave(), open_ones[1].leave())
+
+
+# The page ---------------------------------------------------------------------------------------
+
+
+def test_page_is_for_who_may_read_messages(people: People, client: Client) -> None:
+    Topic.objects.create(namespace=people.acme, name="orders")
+    paths = ("/console/acme/tail", "/console/acme/tail?topic=orders")
+    for user, status in ((people.alice, 200), (people.bob, 403), (people.charlie, 404)):
+        client.force_login(user)
+        assert {client.get(path).status_code for path in paths} == {status}
+    client.force_login(people.bob)
+    assert "acme/tail" not in client.get("/console/acme/topics/orders").content.decode()
+    client.force_login(people.alice)
+    assert client.get("/console/acme/tail?topic=none").status_code == 404
+    text = client.get("/console/acme/topics/orders").content.decode()
+    assert 'href="/console/acme/tail?topic=orders"' in text
+    assert '<option value="orders">' in client.get("/console/acme/tail").content.decode()
