@@ -141,7 +141,7 @@ def figures_of(
     for topic in topics:
         measure_topic(found.topics[topic.name], client, topic)
     for group in groups:
-        _measure_group(found.groups[group.name], client, group, now_ms)
+        measure_group(found.groups[group.name], client, group, now_ms)
     by_topic(found)
     return Figures(at_ms=now_ms, topics=found.topics, groups=found.groups, is_direct=True)
 
@@ -243,10 +243,15 @@ def measure_topic(figures: TopicFigures, client: StoreClient | None, topic: Topi
     figures.readable = sum(queue.max_offset - queue.min_offset for queue in queues)
 
 
-def _measure_group(
+def measure_group(
     figures: GroupFigures, client: StoreClient | None, group: ConsumerGroup, now_ms: int
 ) -> None:
-    queues = None if client is None else progress(client, group)
+    """Ask the engine how far a group is."""
+    measure_from(figures, None if client is None else progress(client, group), now_ms)
+
+
+def measure_from(figures: GroupFigures, queues: list[GroupQueueStats] | None, now_ms: int) -> None:
+    """The same of what the engine has said; None: nothing."""
     figures.is_known = queues is not None
     figures.lag = figures.lag_ms = figures.inflight = None
     figures.lag_by_topic = {}

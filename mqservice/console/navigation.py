@@ -48,7 +48,10 @@ SECTIONS: Final = (
     ),
     Section(
         title=_("Messaging"),
-        items=(Item(here="topics", url="console:topics", title=_("Topics"), icon="topics"),),
+        items=(
+            Item(here="topics", url="console:topics", title=_("Topics"), icon="topics"),
+            Item(here="groups", url="console:groups", title=_("Groups"), icon="groups"),
+        ),
     ),
 )
 

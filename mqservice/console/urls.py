@@ -8,8 +8,10 @@ from django.urls import path
 from mqservice.console import (
     views,
     views_charts,
+    views_groups,
     views_messages,
     views_publish,
+    views_reset,
     views_topics,
 )
 from mqservice.console.preferences import set_preferences
@@ -36,4 +38,12 @@ urlpatterns = [
          name="message"),
     path("<str:ns>/topics/<str:topic>/messages/<str:message_id>/body", views_messages.download,
          name="message-body"),
+    # Groups
+    path("<str:ns>/groups", views_groups.groups, name="groups"),
+    path("<str:ns>/new-group", views_groups.new_group, name="new-group"),
+    path("<str:ns>/groups/<str:group>", views_groups.group, name="group"),
+    path("<str:ns>/groups/<str:group>/edit", views_groups.edit_group, name="edit-group"),
+    path("<str:ns>/groups/<str:group>/delete", views_groups.remove_group, name="delete-group"),
+    path("<str:ns>/groups/<str:group>/pause", views_groups.pause, name="pause-group"),
+    path("<str:ns>/groups/<str:group>/reset", views_reset.reset, name="reset-group"),
 ]  # fmt: skip
