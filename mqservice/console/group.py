@@ -42,9 +42,14 @@ _PERCENT: Final = 100
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemberRow:
-    """``kind``: socket, named, request or client; ``queue_ids`` only of an exclusive group."""
+    """``kind``: socket, named, request or client; ``queue_ids`` only of an exclusive group.
+
+    ``consumer``: what its socket calls it. ``address``, ``client``, ``flow``: of its socket, empty
+    where it has none that is known.
+    """
 
     name: str
+    consumer: str
     kind: str
     topic: str
     client_id: str
@@ -53,6 +58,9 @@ class MemberRow:
     inflight: int
     queue_ids: tuple[int, ...]
     zone: str
+    address: str = ""
+    client: str = ""
+    flow: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -234,7 +242,7 @@ def _part(
     return TopicPart(
         name=_short(name),
         queues=rows,
-        members=[_member_row(each, _short(name), now_ms) for each in there[:MEMBERS_SHOWN]],
+        members=[member_row(each, _short(name), now_ms) for each in there[:MEMBERS_SHOWN]],
         member_count=len(there),
         is_complete=of_topic is None or of_topic.is_complete,
         is_held_up=of_topic is not None and of_topic.is_full,
@@ -271,10 +279,12 @@ def _owners(topic: TopicMembers | None) -> dict[int, str]:
     return {at: shown_member(each)[0] for each in topic.members for at in each.queue_ids}
 
 
-def _member_row(member: Member, topic: str, now_ms: int) -> MemberRow:
+def member_row(member: Member, topic: str, now_ms: int) -> MemberRow:
+    """What a page shows of a member, without its socket."""
     name, kind = shown_member(member)
     return MemberRow(
         name=name,
+        consumer=member.member_id.removeprefix(CONSUMER_PREFIX),
         kind=kind,
         topic=topic,
         client_id=member.client_id,

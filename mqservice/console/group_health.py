@@ -113,6 +113,12 @@ def _why_nothing(group: ConsumerGroup, part: TopicPart) -> list[Finding]:
         found.append(Finding(level="plain", title=title, text=text))
     elif group.is_ordered and part.inflight:
         found.append(_in_order(group, part))
+    elif part.ready and (stopped := _stopped(part.members)):
+        title = _("%(topic)s: %(members)s get nothing for now") % {**told, "members": stopped}
+        text = _(
+            "What they say of themselves: no credit left, over a quota, or too much in flight."
+        )
+        found.append(Finding(level="bad", title=title, text=text))
     elif part.ready and not any(member.is_waiting for member in part.members):
         text = _(
             "Members are there but none waits for messages: one over REST may be at work between "
@@ -180,6 +186,16 @@ def _holders(members: list[MemberRow]) -> str:
     if not holding:
         return _("consumers that have gone")
     return _listed([f"{each.name} ({each.inflight})" for each in holding])
+
+
+def _stopped(members: list[MemberRow]) -> str:
+    """Sockets that may get nothing, where none of the members waits for messages."""
+    if any(member.is_waiting for member in members):
+        return ""
+    flows = {"credit": _("no credit"), "quota": _("over quota"), "inflight": _("in flight")}
+    return _listed([
+        f"{each.client or each.name} ({flows[each.flow]})" for each in members if each.flow in flows
+    ])  # fmt: skip
 
 
 def _listed(things: list[str] | list[int]) -> str:

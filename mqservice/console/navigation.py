@@ -51,6 +51,7 @@ SECTIONS: Final = (
         items=(
             Item(here="topics", url="console:topics", title=_("Topics"), icon="topics"),
             Item(here="groups", url="console:groups", title=_("Groups"), icon="groups"),
+            Item(here="clients", url="console:clients", title=_("Clients"), icon="clients"),
         ),
     ),
 )

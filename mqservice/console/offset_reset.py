@@ -63,7 +63,7 @@ class ResetForm(RefusableForm):
         required=False,
         min_value=-OFFSET_MAX,
         max_value=OFFSET_MAX,
-        label=gettext_lazy("Messages of each queue"),
+        label=gettext_lazy("Shift of each queue, messages"),
         help_text=gettext_lazy("-100 reads a hundred again, 100 skips a hundred."),
     )
     client_id = forms.CharField(

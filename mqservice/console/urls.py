@@ -8,6 +8,7 @@ from django.urls import path
 from mqservice.console import (
     views,
     views_charts,
+    views_clients,
     views_groups,
     views_messages,
     views_publish,
@@ -46,4 +47,7 @@ urlpatterns = [
     path("<str:ns>/groups/<str:group>/delete", views_groups.remove_group, name="delete-group"),
     path("<str:ns>/groups/<str:group>/pause", views_groups.pause, name="pause-group"),
     path("<str:ns>/groups/<str:group>/reset", views_reset.reset, name="reset-group"),
+    # Clients
+    path("<str:ns>/clients", views_clients.clients, name="clients"),
+    path("<str:ns>/clients/disconnect", views_clients.disconnect, name="disconnect"),
 ]  # fmt: skip

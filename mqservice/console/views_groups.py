@@ -18,6 +18,7 @@ from django.shortcuts import redirect
 from django.utils.translation import gettext as _
 
 from mqservice.accounts.roles import Permission
+from mqservice.console.clients import group_with_sockets
 from mqservice.console.curls import curl_of
 from mqservice.console.forms_groups import GroupForm
 from mqservice.console.frame import Crumb, Frame, page
@@ -85,7 +86,7 @@ def groups(frame: Frame) -> HttpResponse:
 def group(frame: Frame, group: str) -> HttpResponse:
     """Why it gets nothing, its members, its progress on each queue, its settings."""
     row = found_group(frame, group)
-    shown = group_page(frame.namespace, row)
+    shown = group_with_sockets(group_page(frame.namespace, row), frame.namespace)
     return frame.render(
         "console/group.html",
         page=shown,
