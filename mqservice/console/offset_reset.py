@@ -36,7 +36,7 @@ _PLACES: Final = (
     ("latest", gettext_lazy("the end: skip all")),
     ("time", gettext_lazy("the first message stored at a time")),
     ("offset", gettext_lazy("an offset of one queue")),
-    ("shift", gettext_lazy("so many messages back or ahead")),
+    ("shift", gettext_lazy("a shift, in messages")),
 )
 
 
@@ -63,7 +63,7 @@ class ResetForm(RefusableForm):
         required=False,
         min_value=-OFFSET_MAX,
         max_value=OFFSET_MAX,
-        label=gettext_lazy("Shift of each queue, messages"),
+        label=gettext_lazy("Shift, messages"),
         help_text=gettext_lazy("-100 reads a hundred again, 100 skips a hundred."),
     )
     client_id = forms.CharField(

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Final
 
 from django.contrib import messages
-from django.http import HttpResponse
+from django.http import Http404, HttpResponse
 from django.shortcuts import redirect
 from django.utils.translation import gettext as _
 
@@ -45,6 +45,8 @@ def reset(frame: Frame, group: str) -> HttpResponse:
     name = given.get("topic", "") or (names[0] if names else "")
     topic = Topic.objects.filter(namespace=frame.namespace, name=name).first()
     if topic is None:
+        if name:
+            raise Http404
         return _page(frame, row, None, names, rows)
     topic.namespace = frame.namespace
     if frame.request.method == "POST" and "token" in frame.request.POST:

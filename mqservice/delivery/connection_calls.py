@@ -71,6 +71,7 @@ async def answer_calls(
     Args:
         ready: set once this process hears calls.
     """
+    is_away = False
     while True:
         client = redis.asyncio.Redis.from_url(
             url,
@@ -81,11 +82,16 @@ async def answer_calls(
         try:
             async with client, client.pubsub(ignore_subscribe_messages=True) as pubsub:
                 await pubsub.subscribe(CHANNEL)
+                is_away = False
                 if ready is not None:
                     ready.set()
                 await _answer_all(client, pubsub, sessions)
         except (RedisError, OSError) as exc:
-            log.info("No calls are heard", extra={"action": "calls_unheard", "error": str(exc)})
+            if not is_away:
+                log.info("No calls are heard", extra={"action": "calls_unheard", "error": str(exc)})
+            is_away = True
+        except Exception:
+            log.exception("A call was not answered", extra={"action": "call_failed"})
         await asyncio.sleep(_RECONNECT_SECONDS)
 
 

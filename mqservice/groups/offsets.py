@@ -119,7 +119,8 @@ def seek(
     reply: OffsetResetReply | None = None
     with transaction.atomic():
         # Seeks of one group in turn; and PostgreSQL is there.
-        ConsumerGroup.objects.select_for_update().get(pk=group.pk)
+        if not ConsumerGroup.objects.select_for_update().filter(pk=group.pk).exists():
+            raise Problem.of("GROUP_NOT_FOUND", f"{group.name} has just been deleted")
         target = _without_shift(group, topic, target)
         try:
             reply = _reset(group, topic, target, is_dry_run=False)

@@ -14,6 +14,7 @@ from mqservice.accounts.models import AuditEntry, Role
 from mqservice.accounts.services import set_role
 from mqservice.console import offset_reset
 from mqservice.store import StoreClient, blocking_client
+from mqservice.topics.models import Topic
 from tests.mqservice.groups.reading import Reader
 from tests.people import People
 
@@ -38,7 +39,6 @@ def reader(people: People, api: object, store: StoreClient) -> Reader:
     reader.put(2, queue_id=1)
     reader.seek({"offset": 3, "queue": 0})
     reader.seek({"offset": 1, "queue": 1})
-    AuditEntry.objects.count()
     return reader
 
 
@@ -180,3 +180,10 @@ def test_form_is_filled_with_where_the_group_stands(alice: Client, reader: Reade
     text = alice.get(f"{path(reader)}?place=offset&queue=0").content.decode()
     assert re.search(r'name="offset" value="3"', text)
     assert f"?topic={reader.topic}&amp;place=offset&amp;queue=0&amp;offset=5" in text
+
+
+def test_topic_of_somebody_else_is_none(people: People, alice: Client, reader: Reader) -> None:
+    Topic.objects.create(namespace=people.rival, name="theirs")
+    for name in ("theirs", "nothing"):
+        assert alice.get(f"{path(reader)}?topic={name}").status_code == 404
+        assert alice.post(path(reader), {"topic": name, "place": "latest"}).status_code == 404

@@ -11,11 +11,22 @@ from django.db import DatabaseError, transaction
 from django.test import Client
 
 from mqservice.accounts import audit
+from mqservice.accounts.access import Principal
 from mqservice.accounts.models import ApiKey, AuditEntry
+from mqservice.accounts.people_access import find_person
 from mqservice.groups import offsets
 from mqservice.groups.models import ConsumerGroup
+from mqservice.lib.problem import Problem
 from mqservice.lib.timestamps import parse_rfc3339, rfc3339
-from mqservice.store import Nack, OutcomeUnknown, SettleRequest, StoreClient, blocking_client
+from mqservice.store import (
+    Nack,
+    OutcomeUnknown,
+    ResetTo,
+    SettleRequest,
+    StoreClient,
+    blocking_client,
+)
+from mqservice.topics.models import Topic
 from tests.mqservice.groups.reading import Json, Reader
 from tests.people import People
 
@@ -127,6 +138,23 @@ def test_a_shift_without_a_place_or_a_number_is_refused(
     assert status == 400
     assert document["errors"][0]["pointer"] == "/to/shift"
     assert told in document["errors"][0]["detail"]
+
+
+def test_a_seek_of_a_group_that_has_just_been_deleted_is_refused(
+    people: People, reader: Reader
+) -> None:
+    row = ConsumerGroup.objects.select_related("namespace").get(name=reader.group)
+    topic = Topic.objects.select_related("namespace").get(name=reader.topic)
+    assert reader.client.delete(reader.path).status_code == 204
+    with pytest.raises(Problem) as caught:
+        offsets.seek(principal_of(people), row, topic, offsets.SeekTarget(to=ResetTo.LATEST))
+    assert caught.value.code == "GROUP_NOT_FOUND"
+
+
+def principal_of(people: People) -> Principal:
+    found = find_person(people.alice, people.acme)
+    assert found is not None
+    return found
 
 
 def test_a_group_that_never_read_the_topic_begins_there(acme: Client, store: StoreClient) -> None:
