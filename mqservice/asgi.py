@@ -32,6 +32,7 @@ from mqservice.body_guard import BodyGuard  # noqa: E402 as above
 from mqservice.caches import caches, listen  # noqa: E402 needs Django set up
 from mqservice.console.live.consumer import live_application  # noqa: E402 as above
 from mqservice.console.tail.consumer import tail_application  # noqa: E402 as above
+from mqservice.delivery.connection_calls import answer_calls  # noqa: E402 as above
 from mqservice.delivery.context import DeliveryContext, process_context  # noqa: E402 as above
 from mqservice.delivery.http import (  # noqa: E402 as above
     UPGRADE_REFUSAL_EXTENSION,
@@ -124,9 +125,11 @@ class Application:
                 self._context = process_context()
                 loop = asyncio.get_running_loop()
                 holdings = _holdings_of(self._context)
+                sessions = self._context.sessions
                 work = (
                     listen(caches), write_uses(), write_usage(), self._context.meters.run(),
                     holdings.run(),
+                    answer_calls(django_settings.MQ_VALKEY_URL, lambda: sessions.open_sessions),
                 )  # fmt: skip
                 self._chores = [loop.create_task(each) for each in work]
                 set_process_meters(self._context.meters)

@@ -14,6 +14,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from storage_engine.consumption import Consumption
+from storage_engine.delivery.holdups import Holdups
 from storage_engine.delivery.lease import ON_ITS_WAY
 from storage_engine.delivery.subscription import Subscription
 from storage_engine.groups.clients import split_reader
@@ -30,13 +31,18 @@ def members_of(consumption: Consumption, group: str) -> GroupMembers:
     for each in consumption.delivery.subscriptions:
         if split_reader(each.group)[0] == group:
             by_topic.setdefault(each.topic, []).append(each)
-    topics = [_of_clients(by_topic[topic], now_ms) for topic in sorted(by_topic)]
+    topics = [
+        _of_clients(by_topic[topic], now_ms, consumption.delivery.holdups)
+        for topic in sorted(by_topic)
+    ]
     return GroupMembers(group=group, topics=topics)
 
 
-def _of_clients(subscriptions: list[Subscription], now_ms: int) -> TopicMembers:
+def _of_clients(subscriptions: list[Subscription], now_ms: int, holdups: Holdups) -> TopicMembers:
     """Of one topic: the members of a group, or of all clients of a broadcast group."""
-    parts = [_members(each, now_ms) for each in subscriptions]
+    parts = [
+        _members(each, now_ms, is_full=holdups.has_full(each.sources)) for each in subscriptions
+    ]
     if len(parts) == 1:
         return parts[0]
     members = sorted(
@@ -44,10 +50,13 @@ def _of_clients(subscriptions: list[Subscription], now_ms: int) -> TopicMembers:
         key=lambda member: (member.silent_ms, member.client_id, member.member_id),
     )
     is_complete = len(members) <= MEMBERS_MAX and all(part.is_complete for part in parts)
-    return replace(parts[0], members=members[:MEMBERS_MAX], is_complete=is_complete)
+    is_full = any(part.is_full for part in parts)
+    return replace(
+        parts[0], members=members[:MEMBERS_MAX], is_complete=is_complete, is_full=is_full
+    )
 
 
-def _members(subscription: Subscription, now_ms: int) -> TopicMembers:
+def _members(subscription: Subscription, now_ms: int, *, is_full: bool) -> TopicMembers:
     inflight = Counter(
         lease.member_id
         for source in subscription.sources
@@ -87,4 +96,7 @@ def _members(subscription: Subscription, now_ms: int) -> TopicMembers:
             for member_id in shown[:MEMBERS_MAX]
         ],
         is_complete=len(shown) <= MEMBERS_MAX,
+        filter="" if subscription.filter.is_all else subscription.filter.text,
+        filter_kind="" if subscription.filter.is_all else subscription.filter.kind.value,
+        is_full=is_full,
     )

@@ -182,7 +182,7 @@ class OffsetChanges:
                     raise BadRequest(f"the time is {request.value}, it must be 0 or more")
                 return self._offset_at_time(queue, request.value)
             case ResetTo.OFFSET:
-                return _in_range(queue, request.value)
+                return _in_range(queue, request.offsets.get(queue.queue_id, request.value))
 
     def _scheduled_count(self, subscription: Subscription | None) -> int | None:
         if subscription is None or subscription.retry is None:

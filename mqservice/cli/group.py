@@ -6,6 +6,7 @@ group lag  ─▶ table on stdout, or NDJSON
 
 from __future__ import annotations
 
+import re
 import sys
 from typing import Annotated, Final
 
@@ -23,6 +24,7 @@ app = typer.Typer(no_args_is_help=True, help="Consumer groups: settings, pauses,
 
 DECLINED: Final = 1
 _ENDS: Final = ("earliest", "latest")
+_SHIFT: Final = re.compile(r"[+-][0-9]{1,18}", re.ASCII)
 _UNKNOWN: Final = "?"
 
 ClientOption = Annotated[
@@ -41,7 +43,8 @@ def seek(
         typer.Option(
             "--to",
             metavar="PLACE",
-            help="earliest, latest, a time in RFC 3339, or an offset of the one --queue.",
+            help="earliest, latest, a time in RFC 3339, an offset of the one --queue, or so many "
+            "messages of each queue back or ahead: -100, +100.",
         ),
     ],
     queues: Annotated[
@@ -95,6 +98,8 @@ def _wanted(to: str, queues: list[int]) -> dict[str, object]:
             raise UsageRefused("an offset is of one queue: give that one --queue")
         return {"to": {"offset": int(to), "queue": queues[0]}}
     place: object = to if to in _ENDS else {"time": to}
+    if _SHIFT.fullmatch(to):
+        place = {"shift": int(to)}
     return {"to": place, "queues": queues} if queues else {"to": place}
 
 

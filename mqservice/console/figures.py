@@ -287,14 +287,19 @@ def _measure_groups(found: Figures, namespace: Namespace, client: StoreClient | 
     """Ask the engine for each group, and tell the topics."""
     for group in groups_of(namespace):
         figures = found.groups.setdefault(group.name, GroupFigures())
-        _measure_group(figures, client, group, found.at_ms)
+        measure_group(figures, client, group, found.at_ms)
     by_topic(found)
 
 
-def _measure_group(
+def measure_group(
     figures: GroupFigures, client: StoreClient | None, group: ConsumerGroup, now_ms: int
 ) -> None:
-    queues = None if client is None else progress(client, group)
+    """Ask the engine how far a group is."""
+    measure_from(figures, None if client is None else progress(client, group), now_ms)
+
+
+def measure_from(figures: GroupFigures, queues: list[GroupQueueStats] | None, now_ms: int) -> None:
+    """The same of what the engine has said; None: nothing."""
     figures.is_known = queues is not None
     figures.lag = figures.lag_ms = figures.inflight = None
     figures.lag_by_topic = {}

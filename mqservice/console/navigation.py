@@ -50,6 +50,7 @@ SECTIONS: Final = (
         title=_("Messaging"),
         items=(
             Item(here="topics", url="console:topics", title=_("Topics"), icon="topics"),
+            Item(here="groups", url="console:groups", title=_("Groups"), icon="groups"),
             Item(
                 here="tail",
                 url="console:tail",
@@ -57,6 +58,7 @@ SECTIONS: Final = (
                 icon="tail",
                 needs=Permission.CONSUME,
             ),
+            Item(here="clients", url="console:clients", title=_("Clients"), icon="clients"),
             Item(here="reports", url="console:reports", title=_("Reports"), icon="reports"),
         ),
     ),

@@ -94,19 +94,21 @@ def in_rates(namespace: Namespace, grid: Grid, topic: str = "") -> list[Point]:
     return rates(rows.values_list("topic", "at_ms", "stored_last"), grid)
 
 
-def out_rates(namespace: Namespace, grid: Grid, topic: str = "") -> list[Point]:
-    """Messages settled per second by all groups, on all topics or one. One query."""
-    rows = _groups(namespace, grid, topic)
+def out_rates(namespace: Namespace, grid: Grid, topic: str = "", group: str = "") -> list[Point]:
+    """Messages settled per second by all groups or one, on all topics or one. One query."""
+    rows = _groups(namespace, grid, topic, group)
     return rates(rows.values_list("group_name", "at_ms", "settled_last"), grid)
 
 
-def lags(namespace: Namespace, grid: Grid, topic: str = "") -> tuple[list[Point], list[Point]]:
-    """Messages not yet settled, over all groups, and the age of the oldest of them in s. One
-    query.
+def lags(
+    namespace: Namespace, grid: Grid, topic: str = "", group: str = ""
+) -> tuple[list[Point], list[Point]]:
+    """Messages not yet settled, over all groups or of one, and the age of the oldest of them in s.
+    One query.
     """
     messages: dict[int, int] = {}
     ages: dict[int, int] = {}
-    rows = _groups(namespace, grid, topic).values_list("at_ms", "lag_last", "lag_ms_max")
+    rows = _groups(namespace, grid, topic, group).values_list("at_ms", "lag_last", "lag_ms_max")
     for at_ms, behind, age_ms in rows:
         if behind is not None:
             messages[at_ms] = messages.get(at_ms, 0) + behind
@@ -134,9 +136,10 @@ def rates(totals: Iterable[_Total], grid: Grid) -> list[Point]:
     ]
 
 
-def _groups(namespace: Namespace, grid: Grid, topic: str) -> QuerySet[GroupSample]:
-    """Rows of the groups as a whole, or of what they read of one topic."""
-    return GroupSample.objects.filter(
+def _groups(namespace: Namespace, grid: Grid, topic: str, group: str) -> QuerySet[GroupSample]:
+    """Rows of the groups, or one, as a whole, or of what they read of one topic."""
+    rows = GroupSample.objects.filter(group_name=group) if group else GroupSample.objects.all()
+    return rows.filter(
         namespace=namespace,
         topic=topic,
         resolution_ms=grid.resolution_ms,

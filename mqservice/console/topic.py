@@ -90,7 +90,7 @@ def _readers(figures: Figures, topic: str) -> list[ReaderRow]:
 def _queue_row(client: StoreClient, topic: Topic, queue: QueueStats, index: int) -> QueueRow:
     last_ms = None
     if index < TIMED_QUEUES_MAX and queue.max_offset > queue.min_offset:
-        last_ms = _last_ms(client, topic, queue)
+        last_ms = stored_ms_at(client, topic.engine_name, queue.queue_id, queue.max_offset - 1)
     return QueueRow(
         queue_id=queue.queue_id,
         min_offset=queue.min_offset,
@@ -99,14 +99,16 @@ def _queue_row(client: StoreClient, topic: Topic, queue: QueueStats, index: int)
     )
 
 
-def _last_ms(client: StoreClient, topic: Topic, queue: QueueStats) -> int | None:
-    """When the newest message of a queue was stored. One call to the engine."""
+def stored_ms_at(
+    client: StoreClient, engine_topic: str, queue_id: int, queue_offset: int
+) -> int | None:
+    """When a message of a queue was stored; None when nobody can tell. One call to the engine."""
     try:
         _, records = client.pull(
             PullRequest(
-                topic=topic.engine_name,
-                queue_id=queue.queue_id,
-                queue_offset=queue.max_offset - 1,
+                topic=engine_topic,
+                queue_id=queue_id,
+                queue_offset=queue_offset,
                 messages_max=1,
                 bytes_max=1,
             )

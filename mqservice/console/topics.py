@@ -21,14 +21,13 @@ from mqservice.console.figures import (
     measure_topic,
     sampled,
 )
+from mqservice.console.listing import NAMES_MAX, by_number, page_of
 from mqservice.groups.models import ConsumerGroup
 from mqservice.lib.clock import SystemClock
 from mqservice.monitoring.sampling import engine_stats
 from mqservice.store import blocking_client
 from mqservice.topics.models import MessageType, Topic
 
-PAGE_ROWS: Final = 50
-NAMES_MAX: Final = 10_000  # that are looked through
 GROUPS_SHOWN: Final = 3
 
 
@@ -124,7 +123,7 @@ def topics_page(namespace: Namespace, question: Question) -> TopicsPage:
         else:
             figures = sampled(namespace, names, group_names, now_ms)
         names = _sorted(names, figures, question.order)
-        first, shown = _cut(names, question)
+        first, shown = page_of(names, after=question.after, before=question.before)
         by_name = {topic.name: topic for topic in _topics(namespace, shown)}
         if not figures.is_direct:
             for name, topic in by_name.items():
@@ -157,20 +156,5 @@ def _sorted(names: list[str], figures: Figures, order: Order) -> list[str]:
         Order.RATE: lambda topic: topic.in_per_s,
         Order.LAG: lambda topic: topic.lag,
     }
-    value_of = values[order]
-
-    def place(name: str) -> tuple[float, str]:
-        value = value_of(figures.topics[name]) if name in figures.topics else None
-        return (1.0 if value is None else -value), name
-
-    return sorted((name for name in names if name in figures.topics), key=place)
-
-
-def _cut(names: list[str], question: Question) -> tuple[int, list[str]]:
-    """Index of the first of the page, and the page. A name that is gone begins anew."""
-    first = 0
-    if question.after in names:
-        first = names.index(question.after) + 1
-    elif question.before in names:
-        first = max(0, names.index(question.before) - PAGE_ROWS)
-    return first, names[first : first + PAGE_ROWS]
+    value_of, known = values[order], figures.topics
+    return by_number([name for name in names if name in known], lambda name: value_of(known[name]))

@@ -8,10 +8,13 @@ from django.urls import path
 from mqservice.console import (
     views,
     views_charts,
+    views_clients,
+    views_groups,
     views_messages,
     views_publish,
     views_reports,
     views_tail,
+    views_reset,
     views_topics,
 )
 from mqservice.console.preferences import set_preferences
@@ -47,4 +50,15 @@ urlpatterns = [
     path("<str:ns>/reports/<str:date>/page.html", views_reports.report_page, name="report-page"),
     path("<str:ns>/reports/<str:date>/<str:name>.csv", views_reports.report_rows,
          name="report-rows"),
+    # Groups
+    path("<str:ns>/groups", views_groups.groups, name="groups"),
+    path("<str:ns>/new-group", views_groups.new_group, name="new-group"),
+    path("<str:ns>/groups/<str:group>", views_groups.group, name="group"),
+    path("<str:ns>/groups/<str:group>/edit", views_groups.edit_group, name="edit-group"),
+    path("<str:ns>/groups/<str:group>/delete", views_groups.remove_group, name="delete-group"),
+    path("<str:ns>/groups/<str:group>/pause", views_groups.pause, name="pause-group"),
+    path("<str:ns>/groups/<str:group>/reset", views_reset.reset, name="reset-group"),
+    # Clients
+    path("<str:ns>/clients", views_clients.clients, name="clients"),
+    path("<str:ns>/clients/disconnect", views_clients.disconnect, name="disconnect"),
 ]  # fmt: skip

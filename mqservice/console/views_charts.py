@@ -22,11 +22,12 @@ def span_of(text: str) -> Span:
 
 @page("overview")
 def chart(frame: Frame, name: str) -> HttpResponse:
-    """``?span=5m|1h|6h|24h|7d&topic=``. Four queries."""
+    """``?span=5m|1h|6h|24h|7d&topic=&group=``. Four queries."""
     namespace, topic = frame.namespace, frame.request.GET.get("topic", "")[:127]
+    group = frame.request.GET.get("group", "")[:127]
     span, now_ms = span_of(frame.request.GET.get("span", "")), SystemClock().now_ms()
     topic_count = 1 if topic else Topic.objects.filter(namespace=namespace).count()
-    group_count = ConsumerGroup.objects.filter(namespace=namespace).count()
+    group_count = 1 if group else ConsumerGroup.objects.filter(namespace=namespace).count()
     grid = grid_of(span, now_ms, thing_count=max(topic_count, group_count))
     if name == "rates":
         unit, lines = (
@@ -36,10 +37,12 @@ def chart(frame: Frame, name: str) -> HttpResponse:
                 (_("out"), out_rates(namespace, grid, topic)),
             ],
         )
+    elif name == "settled":
+        unit, lines = "/s", [(_("out"), out_rates(namespace, grid, topic, group))]
     elif name == "lag":
-        unit, lines = "", [(_("Lag, messages"), lags(namespace, grid, topic)[0])]
+        unit, lines = "", [(_("Lag, messages"), lags(namespace, grid, topic, group)[0])]
     elif name == "age":
-        unit, lines = " s", [(_("Age of the oldest, s"), lags(namespace, grid, topic)[1])]
+        unit, lines = " s", [(_("Age of the oldest, s"), lags(namespace, grid, topic, group)[1])]
     else:
         raise Http404
     return JsonResponse(_answer(grid, LENGTHS_MS[span], unit, lines))

@@ -14,6 +14,7 @@ import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol
 
+from mqservice.delivery.connections import Connection
 from mqservice.delivery.limits import RECONNECT_MS
 from mqservice.lib.problem import Problem
 from mqservice.store import Notice, NoticeKind, SessionAbsentRequest, Store, StoreError
@@ -48,6 +49,20 @@ class Session(Protocol):
 
     def take_over(self) -> None:
         """End, and let the session go to another connection."""
+
+    @property
+    def tenant_id(self) -> int:
+        """Whose it is."""
+
+    @property
+    def namespace(self) -> str:
+        """Where it is."""
+
+    def connection(self) -> Connection:
+        """What is known of it now."""
+
+    def disconnect(self) -> None:
+        """End soon; what it holds is given back."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

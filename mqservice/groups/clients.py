@@ -46,7 +46,8 @@ class ClientOut(Schema):
 class TopicClientsOut(Schema):
     """``generation`` counts the changes of assignment, ``unassigned`` are the queues that nobody
     reads; both null unless the group is exclusive. ``is_complete``: whether ``clients`` are all;
-    the latest come first.
+    the latest come first. ``filter``: through which all of them read, null for everything.
+    ``held_up``: as many messages of a queue are in flight as may be, while others wait there.
     """
 
     topic: str
@@ -54,6 +55,8 @@ class TopicClientsOut(Schema):
     unassigned: list[int] | None
     clients: list[ClientOut]
     is_complete: bool
+    filter: str | None
+    held_up: bool
 
     @classmethod
     def of(cls, topic: TopicMembers, *, is_exclusive: bool, now_ms: int) -> TopicClientsOut:
@@ -66,6 +69,8 @@ class TopicClientsOut(Schema):
                 for member in topic.members
             ],
             is_complete=topic.is_complete,
+            filter=topic.filter or None,
+            held_up=topic.is_full,
         )
 
 

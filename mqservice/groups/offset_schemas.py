@@ -18,13 +18,17 @@ from mqservice.store import GroupQueueStats, OffsetCommitReply, OffsetResetReply
 
 OFFSET_MAX: Final = (1 << 63) - 1
 _ENDS: Final = {"earliest": ResetTo.EARLIEST, "latest": ResetTo.LATEST}
+_FIELDS: Final = ({"time"}, {"offset", "queue"}, {"shift"})
 _FORMS: Final = (
-    'one of "earliest", "latest", {"time": "2026-12-01T08:00:00.000Z"}, {"offset": 10, "queue": 0}'
+    'one of "earliest", "latest", {"time": "2026-12-01T08:00:00.000Z"}, '
+    '{"offset": 10, "queue": 0}, {"shift": -100}'
 )
 
 
 class SeekIn(Schema):
-    """``to``: "earliest", "latest", {"time": RFC 3339} or {"offset": number, "queue": number}."""
+    """``to``: "earliest", "latest", {"time": RFC 3339}, {"offset": number, "queue": number} or
+    {"shift": number}.
+    """
 
     model_config = ConfigDict(extra="forbid")
 
@@ -41,8 +45,15 @@ class SeekIn(Schema):
             if self.to not in _ENDS:
                 raise refused("/to", _FORMS)
             return SeekTarget(to=_ENDS[self.to], queue_ids=queue_ids, client_id=client_id)
-        if not isinstance(self.to, dict) or self.to.keys() not in ({"time"}, {"offset", "queue"}):
+        if not isinstance(self.to, dict) or self.to.keys() not in _FIELDS:
             raise refused("/to", _FORMS)
+        if "shift" in self.to:
+            return SeekTarget(
+                to=ResetTo.OFFSET,
+                shift=_number("/to/shift", self.to["shift"], OFFSET_MAX, -OFFSET_MAX),
+                queue_ids=queue_ids,
+                client_id=client_id,
+            )
         if "time" in self.to:
             time = self.to["time"]
             if not isinstance(time, str):
@@ -318,7 +329,7 @@ def _name(engine_topic: str) -> str:
     return engine_topic.partition(ENGINE_SEPARATOR)[2]
 
 
-def _number(pointer: str, value: object, high: int) -> int:
-    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= high:
-        raise refused(pointer, f"a whole number, 0 to {high}")
+def _number(pointer: str, value: object, high: int, low: int = 0) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
+        raise refused(pointer, f"a whole number, {low} to {high}")
     return value

@@ -3,11 +3,12 @@
     seek ── group row locked ──▶ engine OFFSET_RESET ── from → to ──▶ audit entry ──▶ commit
 
 The engine is asked inside the transaction, so no reset is made while nobody could write it down.
+The engine knows no shifts: they are made offsets here, of where the group stands when it is asked.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from django.db import transaction
@@ -15,9 +16,11 @@ from django.db import transaction
 from mqservice.accounts.access import Principal
 from mqservice.accounts.audit import Outcome, record
 from mqservice.errors import problem_from_store
-from mqservice.groups.models import ConsumerGroup
+from mqservice.groups.models import ConsumerGroup, Dispatch
 from mqservice.lib.problem import Problem, ProblemItem
+from mqservice.lib.wire import refused
 from mqservice.store import (
+    GroupQueueStats,
     GroupStats,
     GroupStatsRequest,
     OffsetCommitReply,
@@ -40,13 +43,18 @@ SEEK_ACTION: Final = "group.seek"
 class SeekTarget:
     """Where to; ``value`` is a time (epoch ms) or an offset. No queue ids: all queues.
 
-    No client id: the group, or all clients of one that broadcasts.
+    ``offsets``: (queue id, offset), where each queue has one of its own. ``shift``: so many
+    messages ahead, or back where it is negative, as far as there are messages; once ``offsets`` say
+    where that is, it only tells why. No client id: the group, or all clients of one that
+    broadcasts.
     """
 
     to: ResetTo
     value: int = 0
     queue_ids: tuple[int, ...] = ()
     client_id: str = ""
+    offsets: tuple[tuple[int, int], ...] = ()
+    shift: int | None = None
 
 
 def progress_of(group: ConsumerGroup, client_id: str = "") -> GroupStats:
@@ -84,7 +92,8 @@ def commit(
 
 
 def preview_seek(group: ConsumerGroup, topic: Topic, target: SeekTarget) -> OffsetResetReply:
-    """What a seek would do. One call to the engine. Raises Problem as ``seek``."""
+    """What a seek would do. One call to the engine, two for a shift. Raises Problem as ``seek``."""
+    target = _without_shift(group, topic, target)
     try:
         return _reset(group, topic, target, is_dry_run=True)
     except StoreError as exc:
@@ -94,21 +103,25 @@ def preview_seek(group: ConsumerGroup, topic: Topic, target: SeekTarget) -> Offs
 def seek(
     principal: Principal, group: ConsumerGroup, topic: Topic, target: SeekTarget
 ) -> OffsetResetReply:
-    """Let the group go on from another place. One transaction, one call to the engine.
+    """Let the group go on from another place. One transaction, one call to the engine, two for a
+    shift.
 
     Raises Problem: BAD_REQUEST out of range, or what the engine's failure means.
     """
     failure: StoreError | None = None
+    is_shift = target.shift is not None
     details: dict[str, object] = {
         "topic": topic.name,
-        "to": target.to.value,
-        "value": target.value,
+        "to": "shift" if is_shift else target.to.value,
+        "value": target.shift if is_shift else target.value,
         **({"client_id": target.client_id} if target.client_id else {}),
     }
     reply: OffsetResetReply | None = None
     with transaction.atomic():
         # Seeks of one group in turn; and PostgreSQL is there.
-        ConsumerGroup.objects.select_for_update().get(pk=group.pk)
+        if not ConsumerGroup.objects.select_for_update().filter(pk=group.pk).exists():
+            raise Problem.of("GROUP_NOT_FOUND", f"{group.name} has just been deleted")
+        target = _without_shift(group, topic, target)
         try:
             reply = _reset(group, topic, target, is_dry_run=False)
         except (OutcomeUnknown, SyncFailed) as exc:
@@ -135,6 +148,35 @@ def seek(
     return reply
 
 
+def _without_shift(group: ConsumerGroup, topic: Topic, target: SeekTarget) -> SeekTarget:
+    """The same in offsets. Raises Problem BAD_REQUEST where there is nothing to shift from."""
+    if target.shift is None or target.offsets:
+        return target
+    if group.dispatch == Dispatch.BROADCAST and not target.client_id:
+        raise refused("/to/shift", "each client stands elsewhere: say which one in client_id")
+    rows = [
+        row
+        for row in progress_of(group, target.client_id).queues
+        if row.topic == topic.engine_name and not row.retry_of
+    ]
+    known = {row.queue_id for row in rows}
+    if not rows or not known.issuperset(target.queue_ids):
+        raise refused("/to/shift", f"{group.name} has not read there yet: it has no place to leave")
+    offsets = tuple(
+        (row.queue_id, _shifted(row, target.shift))
+        for row in rows
+        if not target.queue_ids or row.queue_id in target.queue_ids
+    )
+    return replace(
+        target, to=ResetTo.OFFSET, offsets=offsets, queue_ids=tuple(at for at, _ in offsets)
+    )
+
+
+def _shifted(row: GroupQueueStats, shift: int) -> int:
+    wanted = max(row.consumer_offset, row.min_offset) + shift
+    return min(max(wanted, row.min_offset), row.max_offset)
+
+
 def _reset(
     group: ConsumerGroup, topic: Topic, target: SeekTarget, *, is_dry_run: bool
 ) -> OffsetResetReply:
@@ -148,6 +190,7 @@ def _reset(
                 queue_ids=target.queue_ids,
                 is_dry_run=is_dry_run,
                 client_id=target.client_id,
+                offsets=dict(target.offsets),
             )
         )
 

@@ -70,6 +70,7 @@ CODES: Final[dict[str, tuple[int, str]]] = {
     "OUTCOME_UNKNOWN": (503, "Outcome unknown"),
     "METADATA_UNAVAILABLE": (503, "Configuration store unavailable"),
     "TICKETS_UNAVAILABLE": (503, "Tickets unavailable"),
+    "CONNECTIONS_UNKNOWN": (503, "Connections unknown"),
     "NOT_LEADER": (503, "Not the leader"),
     "DRAINING": (503, "Shutting down"),
     "STORAGE_BUSY": (503, "Storage busy"),
@@ -79,6 +80,7 @@ CODES: Final[dict[str, tuple[int, str]]] = {
 RETRYABLE_CODES: Final = frozenset({
     "REQUEST_TIMEOUT", "IDEMPOTENCY_IN_PROGRESS", "RATE_LIMITED", "INFLIGHT_LIMIT",
     "ENGINE_UNAVAILABLE", "OUTCOME_UNKNOWN", "METADATA_UNAVAILABLE", "TICKETS_UNAVAILABLE",
+    "CONNECTIONS_UNKNOWN",
     "NOT_LEADER", "DRAINING", "STORAGE_BUSY", "STORAGE_FULL",
 })  # fmt: skip
 

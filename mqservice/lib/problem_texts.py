@@ -235,6 +235,10 @@ MEANINGS: Final[dict[str, Meaning]] = {
         "Valkey, where tickets for sockets are kept, does not answer.",
         "Repeat after `retry_after_ms` with a new ticket. Keys in the handshake need no Valkey.",
     ),
+    "CONNECTIONS_UNKNOWN": Meaning(
+        "Valkey does not answer, over which web processes tell each other of their open sockets.",
+        "Repeat after `retry_after_ms`. The sockets themselves go on.",
+    ),
     "NOT_LEADER": Meaning(
         "Another node has the topic.",
         "Send it again; it is routed anew.",

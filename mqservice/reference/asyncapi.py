@@ -246,7 +246,7 @@ def _description() -> str:
         f"are pushes. A frame has at most {FRAME_BYTES_MAX} bytes. The service pings after "
         f"{PING_MS} ms of silence and waits {PONG_MS} ms for an answer.\n\n"
         "Close codes: 4400 a frame that is none, 4401 and 4403 the key, 4404 the path, 4408 no "
-        "answer or no reading, 4409 resumed elsewhere, 4413 too large a frame, 4429 too many "
-        "sockets, 1012 and 1013 restart and try later. After 4400, 4401, 4403, 4404 and 4413 do "
-        "not reconnect; else reconnect with growing pauses."
+        "answer or no reading, 4409 resumed elsewhere, 4410 ended by an administrator, 4413 too "
+        "large a frame, 4429 too many sockets, 1012 and 1013 restart and try later. After 4400, "
+        "4401, 4403, 4404 and 4413 do not reconnect; else reconnect with growing pauses."
     )

@@ -128,6 +128,8 @@ def _codes(path: str, method: str, *, has_body: bool) -> set[str]:
         codes -= absent - {"NOT_FOUND", "TOPIC_NOT_FOUND", "GROUP_NOT_FOUND", "TASK_NOT_FOUND"}
     if path.endswith("/ws-tickets"):
         codes.add("TICKETS_UNAVAILABLE")
+    if "/connections" in path:
+        codes.add("CONNECTIONS_UNKNOWN")
     if "/reports" in path:
         codes.add("REPORT_NOT_FOUND")
     return codes

@@ -51,6 +51,7 @@ TAGS: Final = {
     "dead letters": "What groups gave up.",
     "topics": "Topics and their settings.",
     "groups": "Consumer groups, their settings and their members.",
+    "connections": "WebSockets that are open, and who has them.",
     "offsets": "Where groups stand on their topics, and how to move them.",
     "history": "How lag, rates and offsets were in the past.",
     "tasks": "Long work such as redriving dead letters, and how far it is.",

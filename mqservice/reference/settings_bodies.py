@@ -237,6 +237,20 @@ SCHEMAS: Final[dict[str, JsonObject]] = {
                 "required": ["offset", "queue"],
                 "additionalProperties": False,
             },
+            {
+                "type": "object",
+                "properties": {
+                    "shift": {
+                        "type": "integer",
+                        "minimum": -(1 << 63) + 1,
+                        "maximum": (1 << 63) - 1,
+                        "description": "So many messages of each queue ahead, or back where it is "
+                        "negative, as far as there are messages.",
+                    }
+                },
+                "required": ["shift"],
+                "additionalProperties": False,
+            },
         ],
     },
 }

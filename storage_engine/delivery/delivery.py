@@ -88,7 +88,7 @@ class Delivery:
         self._memberships = Memberships(
             clock, self.serve, tell, self.new_floor, config.member_count_max
         )
-        self._holdups = Holdups(config, clock, tell)
+        self.holdups = Holdups(config, clock, tell)
         reading = read, retries_before, self._generations, self._leases.push
         self._leasing = Leasing(config, clock, consumer_offsets, *reading)
         self._settling = Settling(
@@ -312,7 +312,7 @@ class Delivery:
         for subscription in set(self._delays.pop_due(now_ms)):
             self.serve(subscription)
         self._memberships.tick(now_ms)
-        self._holdups.tick(now_ms, self._subscriptions.values())
+        self.holdups.tick(now_ms, self._subscriptions.values())
         self.waiting.tick(now_ms)
         self.looking.tick()
         self._consumer_offsets.write_skipped()

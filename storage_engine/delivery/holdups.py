@@ -31,10 +31,10 @@ class Holdups:
             return
         self._next_ms = now_ms + SECOND_MS
         for subscription in subscriptions:
-            if subscription.parked and self._has_full(subscription.sources):
+            if subscription.parked and self.has_full(subscription.sources):
                 self._say(subscription)
 
-    def _has_full(self, queues: Iterable[ProcessQueue]) -> bool:
+    def has_full(self, queues: Iterable[ProcessQueue]) -> bool:
         """Whether one has new messages that must wait until some in flight are settled."""
         return any(
             each.position < each.queue.max_offset
@@ -50,7 +50,7 @@ class Holdups:
             members = [
                 member_id
                 for member_id in waiting
-                if self._has_full(subscription.sources_of(member_id))
+                if self.has_full(subscription.sources_of(member_id))
             ]
         for member_id in members:
             self._tell(

@@ -23,6 +23,8 @@ class TopicMembers(Wire, frozen=True, kw_only=True):
     """``generation`` counts the changes of an exclusive group's members; of others it is 0.
 
     ``unassigned``: queues that nobody reads. ``is_complete``: whether ``members`` are all.
+    ``filter``: through which all of them read, in its canonical form; empty for everything.
+    ``is_full``: as many messages of a queue are in flight as may be, while others wait there.
     """
 
     topic: str
@@ -30,6 +32,9 @@ class TopicMembers(Wire, frozen=True, kw_only=True):
     unassigned: tuple[int, ...]
     members: list[Member]
     is_complete: bool
+    filter: str = ""
+    filter_kind: str = ""
+    is_full: bool = False
 
 
 class GroupMembers(Wire, frozen=True, kw_only=True):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import enum
 
+import msgspec
+
 from storage_engine.wire.struct import Wire
 
 
@@ -40,8 +42,9 @@ class OffsetResetRequest(Wire, frozen=True, kw_only=True):
     """Let a group go on from another place of a topic.
 
     ``value``: epoch ms of a time, or an offset in [min_offset, max_offset] of every queue that is
-    reset; max_offset is the end. ``queue_ids``: empty for all. ``client_id``: of a broadcast group
-    only this client, else all that have read the topic.
+    reset; max_offset is the end. ``offsets``: for OFFSET, by queue id, where a queue has one of its
+    own. ``queue_ids``: empty for all. ``client_id``: of a broadcast group only this client, else
+    all that have read the topic.
     """
 
     group: str
@@ -51,6 +54,7 @@ class OffsetResetRequest(Wire, frozen=True, kw_only=True):
     queue_ids: tuple[int, ...] = ()
     is_dry_run: bool = False
     client_id: str = ""
+    offsets: dict[int, int] = msgspec.field(default_factory=dict)
 
 
 class QueueReset(Wire, frozen=True, kw_only=True):

@@ -46,6 +46,13 @@ PAGES: Final = {
     "tail-topic": "tail?topic=orders",
     "reports": "reports",
     "report": "reports/2026-01-14",
+    "groups": "groups",
+    "group": "groups/billing",
+    "group-edit": "groups/billing/edit",
+    "group-delete": "groups/billing/delete",
+    "group-reset": "groups/billing/reset?topic=orders",
+    "new-group": "new-group",
+    "clients": "clients",
     "missing": "no/such/page",
 }
 New = Callable[..., Page]
@@ -179,6 +186,49 @@ def test_topic_is_made_changed_and_deleted(page: Page) -> None:
     button.click()
     expect(page.locator(".toasts")).to_contain_text("The topic life-cycle was deleted.")
     expect(page.get_by_role("link", name="life-cycle")).to_have_count(0)
+
+
+def receive(service: Service, count: int) -> list[str]:
+    """Receipts of messages that the demo's group gets."""
+    facts = service.facts
+    root = f"{facts.base_url}/v1/ns/{facts.namespace}"
+    headers = {"authorization": f"Bearer {facts.api_key}"}
+    got = httpx.post(
+        f"{root}/topics/orders/groups/billing:receive",
+        headers=headers,
+        json={"max": count, "wait": "2s", "consumer_id": "browser-test"},
+    )
+    got.raise_for_status()
+    receipts = [str(each["receipt"]) for each in got.json()["messages"]]
+    settled = httpx.post(f"{root}/groups/billing:settle", headers=headers, json={"ack": receipts})
+    settled.raise_for_status()
+    return receipts
+
+
+def test_offsets_are_reset_from_a_preview_and_only_from_one(page: Page, service: Service) -> None:
+    for index in range(3):
+        produce(service, "orders", f"again {index}")
+    assert receive(service, 3)
+    page.goto("/console/demo/groups")
+    page.get_by_role("link", name="billing").click()
+    page.get_by_role("link", name="Reset offsets").click()
+    expect(page.get_by_role("button", name="Apply")).to_have_count(0)
+    page.get_by_label("Go on at").select_option("earliest")
+    page.get_by_role("button", name="Preview").click()
+    preview = page.get_by_role("region", name="Preview")
+    expect(preview).to_contain_text("nothing has changed yet")
+    assert int(preview.locator(".stat-number").first.inner_text().replace(",", "")) >= 3
+
+    # Somebody settles meanwhile: what was previewed is no longer so.
+    produce(service, "orders", "one more")
+    receive(service, 100)
+    preview.get_by_role("button", name="Apply").click()
+    expect(page.get_by_role("alert")).to_contain_text("Offsets have moved")
+    preview.get_by_role("button", name="Apply", exact=True).click()
+
+    expect(page.locator(".toasts")).to_contain_text("The group goes on from there")
+    expect(page.get_by_role("region", name="orders")).to_be_visible()
+    assert receive(service, 3), "what was settled comes again"
 
 
 def test_script_in_a_body_is_text_wherever_it_is_shown(

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 from mqservice.accounts.access import Principal
 from mqservice.accounts.scopes import Kind, Scope
 from mqservice.delivery.clients import client_id_of
+from mqservice.delivery.connections import AGENT_CHARS_MAX
 from mqservice.delivery.consumers import Consumer, consumer_member, zone_of
 from mqservice.delivery.decoding import Fault
 from mqservice.delivery.filters import filter_of
@@ -62,7 +63,9 @@ class Commands:
         self.puts: set[asyncio.Task[None]] = set()
         self._session = session
         self.namespace = namespace
-        self._client = client
+        self.client = client
+        self.client_name = ""
+        self.published_count = 0
 
     async def run(self, command: frames.AnyCommand) -> None:
         """Raises Fault, Problem or StoreError for a command that cannot be done."""
@@ -84,6 +87,7 @@ class Commands:
         resumption = None
         if command.resume is not None:
             resumption = Resumption(self._session, self, command.resume)
+        self.client_name = (command.client or "")[:AGENT_CHARS_MAX]
         self._session.is_open = True
         self._session.resume_ttl_ms = ttl_ms
         async with self._session.only_sender() as send:
@@ -121,13 +125,14 @@ class Commands:
             raise fault.under("/m") from None
         while len(self.puts) >= _PUT_COUNT_MAX:
             await asyncio.wait(self.puts, return_when=asyncio.FIRST_COMPLETED)
+        self.published_count += len(offers)
         # Handed to the store here, so that frames are stored in the order in which they came.
         pending = PendingPut(
             self._session.context,
             self._session.meter,
             route,
             offers,
-            self._client,
+            self.client,
             key=command.key,
         )
         task = self._session.spawn(self._confirm_put(command.id, pending))

@@ -22,6 +22,7 @@ from channels.exceptions import StopConsumer
 
 from mqservice.accounts.access import Principal, unauthenticated
 from mqservice.accounts.tickets import TICKET_SUBPROTOCOL
+from mqservice.delivery.connections import AGENT_CHARS_MAX
 from mqservice.delivery.context import DeliveryContext, counted
 from mqservice.delivery.http import (
     UPGRADE_REFUSAL_EXTENSION,
@@ -169,6 +170,7 @@ class DeliveryConsumer(AsyncConsumer):
             client=self._client(),
             send=self._send,
             interrupt=self._interrupt,
+            user_agent=headers.get(b"user-agent", b"").decode("latin-1")[:AGENT_CHARS_MAX],
         )
 
     async def websocket_receive(self, message: Message) -> None:

@@ -91,7 +91,8 @@ class Credits:
             self.available.clear()
 
     @property
-    def _state(self) -> str:
+    def state(self) -> str:
+        """Why nothing is pushed; ``open`` when it may be."""
         if self.is_paused:
             return "paused"
         if self.is_over_quota:
@@ -103,14 +104,14 @@ class Credits:
     @property
     def is_told_open(self) -> bool:
         """Whether there is nothing to tell, as mostly."""
-        return self._told == self._last_state == self._state == "open"
+        return self._told == self._last_state == self.state == "open"
 
     def flow_change(self, *, is_sure: bool = False) -> str | None:
         """What the client is to be told of why it gets messages or not; once each second.
 
         ``is_sure``: at once, without waiting whether it stays so.
         """
-        state = self._state
+        state = self.state
         is_steady, self._last_state = state == self._last_state or is_sure, state
         if not is_steady or state == self._told or self._is_stopped:
             return None

@@ -20,6 +20,7 @@ import msgspec
 
 from mqservice.accounts.access import KeyCache, Principal
 from mqservice.accounts.scopes import Kind, Scope
+from mqservice.delivery.connections import Connection
 from mqservice.delivery.context import DeliveryContext
 from mqservice.delivery.decoding import Fault, problem_of
 from mqservice.delivery.http import Send
@@ -31,6 +32,7 @@ from mqservice.delivery.limits import (
 )
 from mqservice.delivery.socket.codec import Codec, CommandRefused, FrameBroken
 from mqservice.delivery.socket.commands import Commands
+from mqservice.delivery.socket.description import connection_of
 from mqservice.delivery.socket.kept import held_leases, kept_session
 from mqservice.delivery.socket.subscription import Subscription, close_all
 from mqservice.errors import problem_from_store
@@ -46,6 +48,7 @@ AUTH_CODE: Final = 4401
 FORBIDDEN_CODE: Final = 4403
 STALLED_CODE: Final = 4408
 TAKEN_OVER_CODE: Final = 4409
+DISCONNECTED_CODE: Final = 4410
 TOO_LARGE_CODE: Final = 4413
 RESTART_CODE: Final = 1012
 _REASON_BYTES_MAX: Final = 120  # a close frame has room for 123
@@ -82,8 +85,9 @@ class Session:
         client: tuple[str, int],
         send: Send,
         interrupt: Callable[[], None],
+        user_agent: str = "",
     ) -> None:
-        """``keys`` finds who ``authorization`` is.
+        """``keys`` finds who ``authorization`` is. ``user_agent``: of the handshake.
 
         ``interrupt`` wakes whoever waits for frames, once ``ending`` says why.
         """
@@ -106,6 +110,8 @@ class Session:
         self._send_lock = asyncio.Lock()
         self._sender: asyncio.Task[Any] | None = None  # Any: whichever task sends
         self._sending_since_ms: int | None = None
+        self.user_agent = user_agent
+        self.connected_ms = context.clock.now_ms()
         now_ms = context.clock.monotonic_ms()
         self._begun_ms = now_ms
         self._heard_ms = now_ms
@@ -113,7 +119,7 @@ class Session:
         self._tick_count = 0
         self._on_drain = self._begin_drain
         context.drain.join(self._on_drain)
-        self._commands = Commands(self, principal, namespace, client)
+        self.commands = Commands(self, principal, namespace, client)
         self._key_id = principal.key_id
         keys.watch.join(authorization, self._key_id, self.rechecked)
         context.sessions.join(self)
@@ -121,6 +127,18 @@ class Session:
     @property
     def member_id(self) -> str:
         return f"ws-{self.session_id}"
+
+    @property
+    def tenant_id(self) -> int:
+        return self.commands.principal.tenant_id
+
+    @property
+    def namespace(self) -> str:
+        return self.commands.namespace
+
+    def connection(self) -> Connection:
+        """What is known of it now."""
+        return connection_of(self)
 
     def add(self, subscription: Subscription) -> None:
         self.subscriptions[subscription.sid] = subscription
@@ -155,7 +173,7 @@ class Session:
         try:
             command = self.codec.decode(part)
             command_id = getattr(command, "id", None)
-            await self._commands.run(command)
+            await self.commands.run(command)
         except CommandRefused as exc:
             await self.send_frame(
                 self.codec.encode(self.codec.Err(exc.id, exc.code, False, exc.detail))
@@ -269,7 +287,7 @@ class Session:
         if principal is None:
             self.end(AUTH_CODE, "the key is no longer valid", is_kept=False)
             return
-        self._commands.principal = principal
+        self.commands.principal = principal
         for each in self.subscriptions.values():
             if not (
                 principal.allows(Scope.CONSUME, Kind.TOPIC, each.topic.name)
@@ -291,6 +309,10 @@ class Session:
         """Its client goes on with it on another connection, here or elsewhere."""
         self.end(TAKEN_OVER_CODE, "the session was resumed on another connection", is_kept=True)
 
+    def disconnect(self) -> None:
+        """Somebody who may has ended it. The client may come back, unless its key is revoked."""
+        self.end(DISCONNECTED_CODE, "disconnected by an administrator", is_kept=False)
+
     def _begin_drain(self) -> None:
         if not self._is_over:
             self.spawn(self._drain())
@@ -305,7 +327,7 @@ class Session:
             await subscription.leave()
         deadline_ms = self.context.clock.monotonic_ms() + times.grace_ms
         while self.context.clock.monotonic_ms() < deadline_ms:
-            if not self._commands.puts and not any(s.outstanding_count for s in subscriptions):
+            if not self.commands.puts and not any(s.outstanding_count for s in subscriptions):
                 break
             await asyncio.sleep(0.02)
         self.end(RESTART_CODE, "the server restarts", is_kept=True)

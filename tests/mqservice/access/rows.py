@@ -142,6 +142,9 @@ CONTROL_ROWS: list[Row] = [
     _ns("GET", f"{_GROUP}/lag"),
     _ns("GET", f"{_GROUP}/lag/history", query=_SINCE),
     _ns("GET", f"{_GROUP}/clients"),
+    _ns("GET", "/connections"),
+    # Who is gone is gone: an id that is nobody's, or somebody else's, ends nothing.
+    _ns("DELETE", "/connections/{connection}", Need.ADMIN, absent=(200,)),
     _ns("POST", f"{_GROUP}/dlq:redrive", Need.MANAGE, done=(202,), body={"all": True}),
     _ns("POST", f"{_GROUP}/dlq:purge", Need.MANAGE, done=(202,), body={"all": True}),
     _ns("GET", "/tasks"),
@@ -199,7 +202,7 @@ ROWS: list[Row] = [*DATA_ROWS.values(), *CONTROL_ROWS]
 # What routes call the names in their paths, where that is something else here.
 _OTHER_NAMES = {
     "task_id": "task", "message_id": "message", "key_id": "key", "username": "member",
-    "invitation_id": "invitation", "run_id": "run",
+    "invitation_id": "invitation", "run_id": "run", "connection_id": "connection",
 }  # fmt: skip
 
 

@@ -154,12 +154,13 @@ class World:
                 "ns": name, "topic": topic, "group": f"{topic}-readers", "alert": f"{topic}-late",
                 "key": key.public_id, "member": user.username, "namespace": empty.name,
                 "invitation": invitation.public_id, "run": _report_run(namespace),
+                "connection": f"s_{name}",
             }  # fmt: skip
         self.names[ABSENT] = {
             "ns": "nowhere", "topic": "nothing", "group": "nothing", "alert": "nothing",
             "key": "AAAAAAAA", "member": "nobody", "namespace": "nowhere",
             "invitation": "AAAAAAAAAAAA", "task": "task_nothing", "run": "run_nothing",
-            "message": "0" * 34, "handle": "rc_nothing",
+            "message": "0" * 34, "handle": "rc_nothing", "connection": "s_nothing",
         }  # fmt: skip
         self._put_engine()
 

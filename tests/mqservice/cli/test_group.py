@@ -66,6 +66,16 @@ async def test_a_sure_seek_does_not_ask_and_a_dry_run_only_shows() -> None:
         assert {(each["to"]["time"], *each["queues"]) for each in asked} == {(time, 0, 1)}
 
 
+@pytest.mark.parametrize("shift", ["-100", "+100"])
+async def test_a_sign_makes_a_shift_of_a_number(shift: str) -> None:
+    async with service_double() as double:
+        double.answers.append(sought(is_dry_run=True))
+        seek = ("group", "seek", "billing", "orders", "--to", shift, "--dry-run")
+        assert (await mqservice(*seek, double=double)).code == 0
+        (asked,) = [msgspec.json.decode(each.body) for each in double.requests]
+        assert asked["to"] == {"shift": int(shift)}
+
+
 async def test_an_offset_without_its_queue_is_refused_before_anything_is_asked() -> None:
     async with service_double() as double:
         for queues in ((), ("--queue", "0", "--queue", "1")):

@@ -118,11 +118,13 @@ def test_strategies_with_a_policy_are_set_shown_and_taken_back(
     assert put(acme, "roomy", strategy="AVG", assignment={})["assignment"] == {}
 
 
-def poll(store: StoreClient, group: str, topic: str, consumer: str, zone: str = "") -> None:
+def poll(
+    store: StoreClient, group: str, topic: str, consumer: str, zone: str = "", tags: str = "*"
+) -> None:
     store.receive(
         ReceiveRequest(
             group=f"acme%{group}", topic=f"acme%{topic}", member_id=f"consumer-{consumer}",
-            messages_max=1, bytes_max=1_000, wait_ms=0, lease_ms=60_000, zone=zone,
+            messages_max=1, bytes_max=1_000, wait_ms=0, lease_ms=60_000, zone=zone, filter=tags,
         )
     )  # fmt: skip
 
@@ -151,12 +153,21 @@ def test_clients_are_listed_with_their_queues(engine: str, acme: Client) -> None
         assert clients["w1"]["heard_at"].endswith("Z")
 
 
+def test_clients_tell_the_filter_they_read_through(engine: str, acme: Client) -> None:
+    with StoreClient(engine, client_name="test") as store:
+        reader = Reader(acme, store)
+        poll(store, reader.group, reader.topic, "w1", tags="b||a")
+        [topic] = acme.get(reader.path + "/clients").json()["topics"]
+    assert topic["filter"] == "a || b"
+
+
 def test_clients_of_a_shared_group_have_no_queues_of_their_own(engine: str, acme: Client) -> None:
     with StoreClient(engine, client_name="test") as store:
         reader = Reader(acme, store)
         poll(store, reader.group, reader.topic, "w1")
         [topic] = acme.get(reader.path + "/clients").json()["topics"]
     assert (topic["generation"], topic["unassigned"]) == (None, None)
+    assert (topic["filter"], topic["held_up"]) == (None, False)
     assert [(one["consumer"], one["queues"]) for one in topic["clients"]] == [("w1", None)]
 
 

@@ -11,11 +11,22 @@ from django.db import DatabaseError, transaction
 from django.test import Client
 
 from mqservice.accounts import audit
+from mqservice.accounts.access import Principal
 from mqservice.accounts.models import ApiKey, AuditEntry
+from mqservice.accounts.people_access import find_person
 from mqservice.groups import offsets
 from mqservice.groups.models import ConsumerGroup
+from mqservice.lib.problem import Problem
 from mqservice.lib.timestamps import parse_rfc3339, rfc3339
-from mqservice.store import Nack, OutcomeUnknown, SettleRequest, StoreClient, blocking_client
+from mqservice.store import (
+    Nack,
+    OutcomeUnknown,
+    ResetTo,
+    SettleRequest,
+    StoreClient,
+    blocking_client,
+)
+from mqservice.topics.models import Topic
 from tests.mqservice.groups.reading import Json, Reader
 from tests.people import People
 
@@ -96,6 +107,54 @@ def test_a_seek_leads_to_a_time_or_to_an_offset_of_one_queue(reader: Reader) -> 
     assert reader.consumer_offsets() == [0, 0]  # they were stored in one millisecond
     reader.seek({"time": rfc3339(parse_rfc3339(oldest) + 3_600_000)}, queues=[0])
     assert reader.consumer_offsets() == [5, 0]
+
+
+def test_a_shift_leads_so_many_messages_of_each_queue_back_or_ahead(reader: Reader) -> None:
+    reader.seek({"offset": 3, "queue": 0})
+    reader.seek({"offset": 1, "queue": 1})
+    before = reader.consumer_offsets()
+    preview = reader.seek({"shift": 1}, dry_run=True)
+    assert [queue["to_offset"] for queue in preview["queues"]] == [before[0] + 1, before[1] + 1]
+    reader.seek({"shift": -1}, queues=[0])
+    assert reader.consumer_offsets() == [before[0] - 1, before[1]]
+    reader.seek({"shift": -1_000})
+    assert reader.consumer_offsets() == [0, 0]
+    reader.seek({"shift": 1_000})
+    assert reader.consumer_offsets() == [5, 2]
+    entry = AuditEntry.objects.filter(action="group.seek").latest("id")
+    assert (entry.details["to"], entry.details["value"]) == ("shift", 1_000)
+    assert entry.details["queues"][0] == {"queue": 0, "from": 0, "to": 5}
+
+
+@pytest.mark.parametrize(
+    ("to", "told"),
+    [({"shift": "1"}, "a whole number"), ({"shift": 1.5}, "a whole number"), ({"shift": 1 << 63},
+     "a whole number"), ({"shift": 1}, "has not read there yet")],
+)  # fmt: skip
+def test_a_shift_without_a_place_or_a_number_is_refused(
+    acme: Client, store: StoreClient, to: Json, told: str
+) -> None:
+    status, document = Reader(acme, store).post(":seek", to=to)
+    assert status == 400
+    assert document["errors"][0]["pointer"] == "/to/shift"
+    assert told in document["errors"][0]["detail"]
+
+
+def test_a_seek_of_a_group_that_has_just_been_deleted_is_refused(
+    people: People, reader: Reader
+) -> None:
+    row = ConsumerGroup.objects.select_related("namespace").get(name=reader.group)
+    topic = Topic.objects.select_related("namespace").get(name=reader.topic)
+    assert reader.client.delete(reader.path).status_code == 204
+    with pytest.raises(Problem) as caught:
+        offsets.seek(principal_of(people), row, topic, offsets.SeekTarget(to=ResetTo.LATEST))
+    assert caught.value.code == "GROUP_NOT_FOUND"
+
+
+def principal_of(people: People) -> Principal:
+    found = find_person(people.alice, people.acme)
+    assert found is not None
+    return found
 
 
 def test_a_group_that_never_read_the_topic_begins_there(acme: Client, store: StoreClient) -> None:

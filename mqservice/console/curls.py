@@ -1,0 +1,23 @@
+"""The command that does what a page does; its key is the reader's own, out of the environment."""
+
+from __future__ import annotations
+
+import json
+import shlex
+
+from django.conf import settings
+
+
+def curl_of(method: str, path: str, body: dict[str, object] | None = None) -> str:
+    """``path``: of the API, such as ``/v1/ns/demo/groups/billing``."""
+    given = "" if method == ("GET" if body is None else "POST") else f" -X {method}"
+    lines = [
+        f"curl -sS{given} {shlex.quote(settings.MQ_BASE_URL + path)}",
+        '  -H "Authorization: Bearer $MQ_API_KEY"',
+    ]
+    if body is not None:
+        lines += [
+            "  -H 'Content-Type: application/json'",
+            f"  -d {shlex.quote(json.dumps(body, ensure_ascii=False))}",
+        ]
+    return " \\\n".join(lines)

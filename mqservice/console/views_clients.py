@@ -1,0 +1,53 @@
+"""Who is connected, and ending a socket."""
+
+from __future__ import annotations
+
+from django.contrib import messages
+from django.http import HttpResponse
+from django.shortcuts import redirect
+from django.utils.translation import gettext as _
+
+from mqservice.accounts.roles import Permission
+from mqservice.console.clients import clients_page
+from mqservice.console.curls import curl_of
+from mqservice.console.frame import Crumb, Frame, page
+from mqservice.delivery.connections_api import end
+from mqservice.lib.names import NAME_CHARS_MAX
+from mqservice.lib.problem import Problem
+
+
+@page("clients")
+def clients(frame: Frame) -> HttpResponse:
+    """``?q=&page=``"""
+    given = frame.request.GET
+    number = given.get("page", "")
+    shown = clients_page(
+        frame.namespace,
+        text=given.get("q", "").strip()[:NAME_CHARS_MAX],
+        number=max(1, int(number)) if number.isdecimal() and len(number) < 5 else 1,
+    )
+    return frame.render(
+        "console/clients.html",
+        page=shown,
+        previous_number=shown.number - 1,
+        next_number=shown.number + 1,
+        can_disconnect=frame.principal.permits(Permission.CONNECTIONS_MANAGE),
+        crumbs=[Crumb(title=_("Clients"))],
+        curl=curl_of("GET", f"/v1/ns/{frame.namespace.name}/connections"),
+    )
+
+
+@page("clients", needs=Permission.CONNECTIONS_MANAGE, methods=("POST",))
+def disconnect(frame: Frame) -> HttpResponse:
+    """POST ``id``: of a socket of this namespace."""
+    try:
+        was_there = end(frame.principal, frame.namespace, frame.request.POST.get("id", ""))
+    except Problem as problem:
+        messages.error(frame.request, problem.detail or problem.title)
+    else:
+        if was_there:
+            text = _("Disconnected. It may come back, unless its key is revoked.")
+            messages.success(frame.request, text)
+        else:
+            messages.info(frame.request, _("This client was gone already."))
+    return redirect("console:clients", frame.namespace.name)

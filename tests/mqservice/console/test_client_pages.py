@@ -1,0 +1,145 @@
+"""Clients in the console: who is shown, who may end a socket, and what is not known."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from django.test import Client
+
+from mqservice.accounts.models import AuditEntry, Role
+from mqservice.accounts.services import set_role
+from mqservice.delivery import connections_api
+from mqservice.delivery.connection_calls import Found
+from mqservice.delivery.connections import ConnectedSubscription, Connection
+from mqservice.lib.problem import Problem
+from mqservice.store import StoreClient, blocking_client
+from tests.mqservice.groups.reading import Reader
+from tests.people import People
+
+CLIENTS = "/console/acme/clients"
+DISCONNECT = f"{CLIENTS}/disconnect"
+
+
+class Processes:
+    """Stands for the web processes and what they answer."""
+
+    def __init__(self) -> None:
+        self.connections: list[Connection] = []
+        self.ended: list[str] = []
+        self.is_away = False
+
+    def find(self, url: str, tenant_id: int, namespace: str) -> Found:
+        if self.is_away:
+            raise Problem.of("CONNECTIONS_UNKNOWN", "away")
+        return Found(connections=self.connections, count=len(self.connections), is_complete=True)
+
+    def end(self, url: str, tenant_id: int, namespace: str, session_id: str) -> bool:
+        self.ended.append(session_id)
+        return any(each.id == session_id for each in self.connections)
+
+
+@pytest.fixture
+def processes(monkeypatch: pytest.MonkeyPatch) -> Processes:
+    processes = Processes()
+    monkeypatch.setattr(connections_api, "find_connections", processes.find)
+    monkeypatch.setattr(connections_api, "end_connection", processes.end)
+    return processes
+
+
+@pytest.fixture
+def alice(people: People, client: Client) -> Client:
+    client.force_login(people.alice)
+    return client
+
+
+@pytest.fixture
+def store(engine: str) -> Iterator[StoreClient]:
+    with blocking_client() as client:
+        yield client
+
+
+def socket(number: int, *, group: str = "billing", topic: str = "orders") -> Connection:
+    return Connection(
+        id=f"s_{number}", namespace="acme", actor="key:abc", address=f"10.0.0.{number}",
+        protocol="mq.v1.json", user_agent="agent <b>7</b>", client=f"shop-{number}",
+        connected_ms=number, published=3, subscriptions=[
+            ConnectedSubscription(
+                sid=1, topic=topic, group=group, consumer="m", filter="", delivered=1_234, held=2,
+                credit_messages=0, credit_bytes=1, flow="credit",
+            )
+        ],
+    )  # fmt: skip
+
+
+def text_of(client: Client, path: str = CLIENTS) -> str:
+    answer = client.get(path)
+    assert answer.status_code == 200
+    return " ".join(answer.content.decode().split())
+
+
+def test_sockets_are_shown_with_what_they_say_and_do(
+    processes: Processes, engine: str, alice: Client
+) -> None:
+    processes.connections = [socket(number) for number in range(60)]
+    text = text_of(alice)
+    assert "10.0.0.7" in text
+    assert "1,234" in text
+    assert "no credit" in text
+    assert "<b>7</b>" not in text
+    assert "1 to 50 of 60" in text
+    assert "51 to 60 of 60" in text_of(alice, f"{CLIENTS}?page=2")
+    assert "1 to 1 of 1" in text_of(alice, f"{CLIENTS}?q=shop-33")
+    assert "No socket fits" in text_of(alice, f"{CLIENTS}?q=nothing")
+
+
+def test_socket_is_ended_with_an_entry(
+    people: People, processes: Processes, engine: str, alice: Client
+) -> None:
+    processes.connections = [socket(1)]
+    answer = alice.post(DISCONNECT, {"id": "s_1"}, follow=True)
+    assert b"Disconnected." in answer.content
+    assert b"gone already" in alice.post(DISCONNECT, {"id": "s_2"}, follow=True).content
+    entries = AuditEntry.objects.filter(action="connection.disconnect").order_by("id")
+    assert [(row.actor, row.target, row.details["was_there"]) for row in entries] == [
+        ("user:alice", "connections/s_1", True),
+        ("user:alice", "connections/s_2", False),
+    ]
+
+
+@pytest.mark.parametrize("role", [Role.VIEWER, Role.DEVELOPER])
+def test_who_is_no_admin_sees_no_action_and_is_refused(
+    people: People, processes: Processes, engine: str, client: Client, role: Role
+) -> None:
+    set_role(people.acme.tenant, people.bob, role)
+    client.force_login(people.bob)
+    processes.connections = [socket(1)]
+    assert "isconnect" not in text_of(client)
+    assert client.post(DISCONNECT, {"id": "s_1"}).status_code == 403
+    assert processes.ended == []
+
+
+def test_stranger_finds_nothing(people: People, processes: Processes, client: Client) -> None:
+    client.force_login(people.charlie)
+    assert client.get(CLIENTS).status_code == client.post(DISCONNECT).status_code == 404
+    assert processes.ended == []
+
+
+def test_unknown_is_said_to_be_unknown(processes: Processes, alice: Client) -> None:
+    processes.is_away = True
+    text = text_of(alice)
+    assert "open sockets are unknown" in text
+    assert "who receives is unknown" in text  # nor is there an engine
+
+
+def test_consumers_over_rest_and_addresses_of_those_on_sockets(
+    people: People, processes: Processes, alice: Client, api: object, store: StoreClient
+) -> None:
+    reader = Reader(api(people.acme_key), store)  # type: ignore[operator]  # conftest's
+    reader.put(2)
+    reader.receive(1)
+    assert f"/groups/{reader.group}" in text_of(alice)
+    processes.connections = [socket(9, group=reader.group, topic=reader.topic)]
+    text = text_of(alice, f"/console/acme/groups/{reader.group}")
+    assert "10.0.0.9 · shop-9" in text
+    assert "shop-9 (no credit) get nothing for now" in text

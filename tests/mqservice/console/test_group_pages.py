@@ -1,0 +1,238 @@
+"""Groups in the console: who may do what, what the forms do, what the pages tell."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import pytest
+from django.test import Client
+
+from mqservice.accounts.models import AuditEntry
+from mqservice.groups.models import ConsumerGroup
+from mqservice.groups.services import GroupChange, put_group
+from mqservice.lib.clock import SystemClock
+from mqservice.sampling.limits import SAMPLE_MS
+from mqservice.sampling.models import GroupSample
+from mqservice.store import StoreClient, blocking_client
+from tests.mqservice.groups.reading import Reader
+from tests.people import People
+
+GROUPS = "/console/acme/groups"
+FORM = {
+    "name": "billing",
+    "dispatch": "shared",
+    "start_from": "earliest",
+    "start_time": "",
+    "batch_per_group": "1",
+    "lease": "30s",
+    "consume_timeout": "1h",
+    "max_attempts": "5",
+    "retry": "levels",
+    "delays": "",
+    "retry_start": "1s",
+    "factor": "2",
+    "cap": "1h",
+    "strategy": "AVG",
+    "assignment": "",
+}
+FORMS = [
+    "/console/acme/new-group",
+    *(f"{GROUPS}/billing/{verb}" for verb in ("edit", "delete", "reset")),
+]
+
+
+@pytest.fixture
+def alice(people: People, client: Client) -> Client:
+    client.force_login(people.alice)
+    return client
+
+
+@pytest.fixture
+def bob(people: People) -> Client:
+    """A viewer."""
+    client = Client()
+    client.force_login(people.bob)
+    return client
+
+
+@pytest.fixture
+def store(engine: str) -> Iterator[StoreClient]:
+    with blocking_client() as client:
+        yield client
+
+
+@pytest.fixture
+def reader(people: People, api: object, store: StoreClient) -> Reader:
+    """Five messages in queue 0 and two in queue 1, of which the group has settled one."""
+    reader = Reader(api(people.acme_key), store, queues=2)  # type: ignore[operator]  # conftest's
+    reader.put(5)
+    reader.put(2, queue_id=1)
+    reader.ack(reader.receive(1))
+    return reader
+
+
+def text_of(client: Client, path: str) -> str:
+    answer = client.get(path)
+    assert answer.status_code == 200
+    return " ".join(answer.content.decode().split())
+
+
+def names(client: Client, query: str = "") -> list[str]:
+    return re.findall(r'class="name" href="[^"]*" title="([^"]*)"', text_of(client, GROUPS + query))
+
+
+def make_groups(people: People, count: int) -> None:
+    ConsumerGroup.objects.bulk_create(
+        ConsumerGroup(namespace=people.acme, name=f"group-{index:04}") for index in range(count)
+    )
+
+
+def test_group_is_created_changed_paused_and_deleted_with_an_entry_each(
+    people: People, engine: str, alice: Client
+) -> None:
+    made = alice.post("/console/acme/new-group", FORM, follow=True)
+    assert made.redirect_chain[-1][0] == f"{GROUPS}/billing"
+    assert b"The group billing was created." in made.content
+    group = ConsumerGroup.objects.get(namespace=people.acme, name="billing")
+    assert (group.lease_ms, group.max_reconsume_times) == (30_000, 4)
+
+    listed = {"retry": "list", "delays": "10s, 1m", "max_attempts": "", "ordered": "on"}
+    change = FORM | listed | {"revision": "1"}
+    assert alice.post(f"{GROUPS}/billing/edit", change).status_code == 302
+    group.refresh_from_db()
+    assert group.retry["delays_ms"] == [10_000, 60_000]
+    assert (group.max_reconsume_times, group.is_ordered, group.revision) == (-1, True, 2)
+    assert 'value="10s, 1m"' in text_of(alice, f"{GROUPS}/billing/edit")
+
+    for paused in ("1", "0"):
+        alice.post(f"{GROUPS}/billing/pause", {"paused": paused})
+        group.refresh_from_db()
+        assert group.is_paused is (paused == "1")
+    assert alice.post(f"{GROUPS}/billing/delete", {"confirm": "billing"}).status_code == 302
+    assert not ConsumerGroup.objects.filter(name="billing").exists()
+    entries = AuditEntry.objects.filter(tenant=people.acme.tenant, action__startswith="group.")
+    assert [(row.actor, row.action) for row in entries.order_by("id")] == [
+        *[("user:alice", "group.put")] * 4,
+        ("user:alice", "group.delete"),
+    ]
+
+
+def test_broadcast_group_is_made_of_the_form_as_it_stands(engine: str, alice: Client) -> None:
+    alice.post("/console/acme/new-group", FORM | {"dispatch": "broadcast", "retry": "list"})
+    group = ConsumerGroup.objects.get(name="billing")
+    assert (group.dispatch, group.max_reconsume_times) == ("broadcast", 16)
+
+
+@pytest.mark.parametrize(
+    ("change", "field", "told"),
+    [
+        ({"name": "no blanks"}, "name", "a name consists of"),
+        ({"lease": "soon"}, "lease", "duration"),
+        ({"lease": "1ms"}, "lease", "1ms"),
+        ({"max_attempts": "0"}, "max_attempts", "greater than or equal to 1"),
+        ({"start_from": "timestamp"}, "start_time", "give the time"),
+        (
+            {"start_from": "timestamp", "start_time": "yesterday"},
+            "start_time",
+            "must be a time such as",
+        ),
+        ({"retry": "list", "delays": "10s, later"}, "delays", "duration"),
+        ({"retry": "exponential", "cap": "1ms"}, "cap", "must not be less than start"),
+        ({"strategy": "CONFIG", "assignment": "{"}, "assignment", "not JSON"),
+        ({"assignment": '{"other": 1}'}, "assignment", "there is no such field"),
+    ],
+)
+def test_fault_is_told_at_its_field_and_nothing_is_made(
+    engine: str, alice: Client, change: dict[str, str], field: str, told: str
+) -> None:
+    answer = alice.post("/console/acme/new-group", FORM | change)
+    assert answer.status_code == 422
+    text = answer.content.decode()
+    assert told in text[text.index(f'id="id_{field}_error"') :][:300]
+    assert not ConsumerGroup.objects.exists()
+
+
+def test_change_on_top_of_somebody_elses_is_refused(
+    people: People, engine: str, alice: Client
+) -> None:
+    put_group(people.acme, "billing", GroupChange())
+    put_group(people.acme, "billing", GroupChange(lease_ms=10_000))
+    answer = alice.post(f"{GROUPS}/billing/edit", FORM | {"revision": "1"})
+    assert b"Somebody else changed this group" in answer.content
+    assert ConsumerGroup.objects.get(name="billing").lease_ms == 10_000
+
+
+def test_viewer_sees_no_action_and_is_refused_each(
+    people: People, engine: str, bob: Client
+) -> None:
+    put_group(people.acme, "billing", GroupChange())
+    seen = text_of(bob, GROUPS) + text_of(bob, f"{GROUPS}/billing")
+    for word in ("new-group", "/edit", "/delete", "/pause", "/reset", "New group", "Pause"):
+        assert word not in seen
+    for path in FORMS:
+        assert bob.get(path).status_code == 403
+        assert bob.post(path, FORM | {"confirm": "billing"}).status_code == 403
+    assert bob.post(f"{GROUPS}/billing/pause", {"paused": "1"}).status_code == 403
+    assert ConsumerGroup.objects.filter(name="billing", is_paused=False).count() == 1
+
+
+def test_stranger_finds_none_of_it(people: People, client: Client) -> None:
+    ConsumerGroup.objects.create(namespace=people.acme, name="billing")
+    client.force_login(people.charlie)
+    for path in (*FORMS, GROUPS, f"{GROUPS}/billing"):
+        assert client.get(path).status_code == 404
+    assert client.post(f"{GROUPS}/billing/pause", {"paused": "1"}).status_code == 404
+
+
+def test_a_thousand_groups_are_paged_searched_and_sorted_at_a_bounded_cost(
+    people: People, alice: Client, django_assert_max_num_queries: object
+) -> None:
+    make_groups(people, 1_000)
+    now_ms = SystemClock().now_ms()
+    GroupSample.objects.bulk_create(
+        GroupSample(
+            namespace=people.acme, group_name=f"group-{index:04}", topic="", known_count=1,
+            resolution_ms=SAMPLE_MS, at_ms=now_ms - now_ms % SAMPLE_MS, lag_last=index,
+            member_last=0,
+        )
+        for index in range(3)
+    )  # fmt: skip
+    with django_assert_max_num_queries(14):  # type: ignore[operator]  # pytest-django's
+        first = names(alice)
+    assert (first[0], len(first)) == ("group-0000", 50)
+    assert names(alice, "?after=group-0049")[0] == "group-0050"
+    assert names(alice, "?before=group-0050") == first
+    assert names(alice, "?q=0077") == ["group-0077"]
+    assert names(alice, "?sort=lag")[:3] == ["group-0002", "group-0001", "group-0000"]
+    assert names(alice, "?dispatch=exclusive") == []
+    assert "951 to 1,000 of 1,000" in text_of(alice, f"{GROUPS}?after=group-0949")
+
+
+def test_group_shows_its_queues_its_consumer_and_what_it_holds(
+    alice: Client, reader: Reader
+) -> None:
+    assert "no consumer" not in text_of(alice, f"{GROUPS}/{reader.group}")
+    reader.receive(2)
+    text = text_of(alice, f"{GROUPS}/{reader.group}")
+    assert f'<a href="/console/acme/topics/{reader.topic}">{reader.topic}</a>' in text
+    assert "<b>In flight</b> 2" in text
+    assert "nobody is asking right now" in text
+    reader.receive(100)
+    assert "all that is left is in flight" in text_of(alice, f"{GROUPS}/{reader.group}")
+
+
+def test_group_tells_why_nothing_comes(people: People, alice: Client, reader: Reader) -> None:
+    put_group(people.acme, reader.group, GroupChange(is_paused=True))
+    assert "The group is paused" in text_of(alice, f"{GROUPS}/{reader.group}")
+    put_group(people.acme, "new", GroupChange())
+    assert "No topic was read yet" in text_of(alice, f"{GROUPS}/new")
+
+
+def test_no_engine_is_told_and_nothing_is_made_up(
+    people: People, alice: Client, settings: object
+) -> None:
+    ConsumerGroup.objects.create(namespace=people.acme, name="billing")
+    text = text_of(alice, f"{GROUPS}/billing")
+    assert "The storage engine does not answer" in text
+    assert '<span data-live="g:billing:lag">unknown</span>' in text
