@@ -131,6 +131,24 @@ def _frame(request: HttpRequest, ns: str, here: str) -> Frame:
     )
 
 
+def frame_of(
+    request: HttpRequest, user: User, namespaces: list[Namespace], *, here: str
+) -> Frame | None:
+    """That of the first namespace, for pages of no namespace; None for who has none. One query."""
+    namespace = namespaces[0] if namespaces else None
+    principal = None if namespace is None else find_person(user, namespace)
+    if namespace is None or principal is None:
+        return None
+    return Frame(
+        request=request,
+        user=user,
+        principal=principal,
+        namespace=namespace,
+        namespaces=namespaces,
+        here=here,
+    )
+
+
 def signed_in(request: HttpRequest) -> User:
     user = request.user
     assert isinstance(user, User), "login_required lets only users pass"

@@ -38,6 +38,43 @@ SECTIONS: Final = (
         title="",
         items=(
             Item(here="overview", url="console:namespace", title=_("Overview"), icon="overview"),
+        ),
+    ),
+    Section(
+        title=_("Messaging"),
+        items=(Item(here="topics", url="console:topics", title=_("Topics"), icon="topics"),),
+    ),
+    Section(
+        title=_("Tenant"),
+        items=(
+            Item(
+                here="keys",
+                url="console:keys",
+                title=_("API keys"),
+                icon="keys",
+                needs=Permission.KEYS_READ,
+            ),
+            Item(
+                here="members",
+                url="console:members",
+                title=_("Members"),
+                icon="members",
+                needs=Permission.MEMBERS_READ,
+            ),
+            Item(
+                here="audit",
+                url="console:audit",
+                title=_("Audit"),
+                icon="audit",
+                needs=Permission.AUDIT_READ,
+            ),
+            Item(here="alerts", url="console:alerts", title=_("Alerts"), icon="alerts"),
+            Item(here="usage", url="console:usage", title=_("Usage"), icon="usage"),
+        ),
+    ),
+    Section(
+        title=_("Help"),
+        items=(
             Item(
                 here="quick-start",
                 url="console:quick-start",
@@ -45,10 +82,6 @@ SECTIONS: Final = (
                 icon="quick_start",
             ),
         ),
-    ),
-    Section(
-        title=_("Messaging"),
-        items=(Item(here="topics", url="console:topics", title=_("Topics"), icon="topics"),),
     ),
 )
 
