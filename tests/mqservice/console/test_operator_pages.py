@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import http.server
+import io
 import threading
 from collections.abc import Iterator
 
 import pytest
+from django.core.management import CommandError, call_command
 from django.test import Client
 from pytest_django import Settings
 
@@ -71,6 +73,17 @@ def test_only_superusers_find_the_page(people: People, client: Client) -> None:
         assert found.status_code == absent.status_code == 404
         assert found.content == absent.content
     assert OPERATOR not in client.get("/console/acme/").content.decode()
+
+
+def test_operator_is_made_and_unmade_by_a_command(people: People, client: Client) -> None:
+    client.force_login(people.bob)
+    call_command("operator", "bob", stdout=io.StringIO())
+    assert client.get(OPERATOR).status_code == 200
+    assert client.get("/console/rival/").status_code == 404  # nothing of any tenant
+    call_command("operator", "bob", "--revoke", stdout=io.StringIO())
+    assert client.get(OPERATOR).status_code == 404
+    with pytest.raises(CommandError, match="there is no user nobody"):
+        call_command("operator", "nobody")
 
 
 def test_page_shows_the_engine_and_its_sync_times(
