@@ -125,10 +125,12 @@ def operator(request: HttpRequest) -> HttpResponse:
         "tab": "workers" if is_workers else "engine",
     }
     if is_workers:
-        workers = find_workers()
+        lengths = queue_lengths()
+        # Celery would try for long to reach a broker that is away.
+        workers = None if lengths is None else find_workers()
         shown |= {
             "workers": workers,
-            "queues": queues_of(workers, queue_lengths()),
+            "queues": queues_of(workers, lengths),
             "leader": find_leader(),
             "signs": signs_of_life(),
         }
