@@ -104,6 +104,8 @@ def page(
         def view(request: HttpRequest, ns: str, *args: P.args, **kwargs: P.kwargs) -> HttpResponse:
             if request.method not in methods:
                 return HttpResponseNotAllowed(methods)
+            if _has_nul(request):  # no text of PostgreSQL has one: nothing is called so
+                raise Http404
             frame = _frame(request, ns, here)
             if not frame.principal.permits(needs):
                 raise PermissionDenied(f"this needs the permission {needs.value}")
@@ -112,6 +114,11 @@ def page(
         return login_required(view)
 
     return decorate
+
+
+def _has_nul(request: HttpRequest) -> bool:
+    texts = [request.path, *(text for each in request.GET.lists() for text in each[1])]
+    return any("\0" in text for text in texts)
 
 
 def _frame(request: HttpRequest, ns: str, here: str) -> Frame:

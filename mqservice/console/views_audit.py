@@ -28,8 +28,7 @@ from mqservice.accounts.roles import Permission
 from mqservice.console.frame import Crumb, Frame, page
 from mqservice.lib.csv_cells import csv_cell
 from mqservice.lib.problem import Problem
-from mqservice.lib.timestamps import datetime_ms
-from mqservice.lib.wire import moment, refused
+from mqservice.lib.wire import moment, time_ms
 
 PAGE_ROWS: Final = 50
 _FIELD_CHARS_MAX: Final = 200
@@ -148,12 +147,7 @@ def _question(given: dict[str, str]) -> AuditQuestion:
 
 def _time_ms(pointer: str, text: str) -> int | None:
     """Of a field for a time, which is in UTC. Raises Problem BAD_REQUEST."""
-    if not text:
-        return None
-    try:
-        return max(0, datetime_ms(_moment(text)))
-    except (ValueError, OverflowError):
-        raise refused(pointer, _("not a time such as 2026-12-01T08:00:00")) from None
+    return time_ms(pointer, _utc(text)) if text else None
 
 
 def _moment(text: str) -> datetime:

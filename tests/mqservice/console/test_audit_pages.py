@@ -68,7 +68,16 @@ def test_filters_are_in_the_address(entries: None, alice: Client, query: str, co
     assert len(targets(alice, query)) == count
 
 
-@pytest.mark.parametrize("query", ["?from=soon", "?to=99999", "?cursor=forged", "?from=0000"])
+@pytest.mark.parametrize(
+    "query",
+    [
+        "?from=soon",
+        "?to=99999",
+        "?cursor=forged",
+        "?from=0000",
+        "?to=9999-12-31T23:59:59-14:00",
+    ],
+)
 def test_what_cannot_be_read_is_said(entries: None, alice: Client, query: str) -> None:
     answer = alice.get(AUDIT + query)
     assert answer.status_code == 400

@@ -159,6 +159,20 @@ def test_user_without_a_tenant_is_told_so(db: None, client: Client) -> None:
     assert b"not a member of any tenant" in client.get("/console/").content
 
 
+@pytest.mark.parametrize(
+    "path",
+    [
+        "topics?q=%00",
+        "topics/a%00b",
+        "audit?actor=%00",
+        "keys/%00",
+        "quick-start/arrived?topic=%00&since=1",
+    ],
+)
+def test_nul_is_the_name_of_nothing(alice: Client, path: str) -> None:
+    assert alice.get(f"/console/acme/{path}").status_code == 404
+
+
 def test_page_of_a_fault_of_ours_needs_nothing_but_its_template() -> None:
     for language, word in (("en", "Something broke"), ("zh-hans", "出错了")):
         with translation.override(language):
