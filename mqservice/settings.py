@@ -358,6 +358,8 @@ MQ_REPORTS_CONF = envlist("MQ_REPORTS_CONF", [])
 # Below the four hours after which Valkey hands a task out again.
 MQ_REPORTS_LIMIT_S = envint("MQ_REPORTS_LIMIT_S", 2 * 60 * 60, minimum=60, maximum=3 * 60 * 60)
 MQ_ENGINE_STORE_DIR = Path(envtext("MQ_ENGINE_STORE_DIR", str(MQ_DATA_DIR / "store"))).absolute()
+# Where the engine answers Prometheus, for the operator's page; 0: nowhere.
+MQ_ENGINE_METRICS_PORT = envint("MQ_ENGINE_METRICS_PORT", 0, minimum=0, maximum=65_535)
 MQ_REPORTS_LAKE = envtext("MQ_REPORTS_LAKE", str(MQ_DATA_DIR / "lake"))
 MQ_REPORTS_OUT = envtext("MQ_REPORTS_OUT", str(MQ_DATA_DIR / "reports"))
 

@@ -16,8 +16,8 @@ from typing import Final
 from django.db import DatabaseError, models
 
 from mqservice.accounts.access import Principal
-from mqservice.accounts.models import AuditEntry, Namespace, Tenant
-from mqservice.lib.json_logs import client_address_var, request_id_var
+from mqservice.accounts.models import USER_AGENT_CHARS_MAX, AuditEntry, Namespace, Tenant
+from mqservice.lib.json_logs import client_address_var, request_id_var, user_agent_var
 
 log = logging.getLogger(__name__)
 
@@ -60,6 +60,7 @@ def record(
             tenant_id=namespace.pk if isinstance(namespace, Tenant) else namespace.tenant_id,
             actor=actor,
             address=client_address_var.get(),
+            user_agent=_printable(user_agent_var.get())[:USER_AGENT_CHARS_MAX],
             action=action,
             namespace="" if is_everywhere else namespace.name,
             target=target,
@@ -85,6 +86,11 @@ def record(
             },
         )
         raise
+
+
+def _printable(text: str) -> str:
+    """A header as text: PostgreSQL takes no NUL, and nobody wants to read control characters."""
+    return "".join(char if char.isprintable() else "?" for char in text)
 
 
 def settings_of(row: models.Model, names: Iterable[str]) -> dict[str, object]:

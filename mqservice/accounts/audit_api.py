@@ -27,6 +27,7 @@ class AuditEntryOut(Schema):
     at: str
     actor: str
     address: str | None
+    user_agent: str | None
     action: str
     namespace: str | None
     target: str
@@ -42,6 +43,7 @@ class AuditEntryOut(Schema):
             at=moment(row.at),
             actor=row.actor,
             address=row.address or None,
+            user_agent=row.user_agent or None,
             action=row.action,
             namespace=row.namespace or None,
             target=row.target,

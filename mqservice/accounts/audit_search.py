@@ -24,6 +24,7 @@ from mqservice.lib.problem import Problem, ProblemItem
 from mqservice.lib.signing import MAC_BYTES, Signer
 
 PAGE_MAX: Final = 100
+EXPORT_ROWS_MAX: Final = 10_000
 _PLACE: Final = struct.Struct(">Q")
 _CURSOR_CHARS_MAX: Final = 64
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -66,6 +67,11 @@ def audit_page(
         return AuditPage(entries=entries, next_cursor=None)
     entries.pop()
     return AuditPage(entries=entries, next_cursor=_cursor(entries[-1].pk, claim))
+
+
+def audit_rows(principal: Principal, question: AuditQuestion) -> list[AuditEntry]:
+    """All that fits, the newest first, ``EXPORT_ROWS_MAX`` at most. One query."""
+    return list(_fitting(principal, question).order_by("-id")[:EXPORT_ROWS_MAX])
 
 
 def _fitting(principal: Principal, question: AuditQuestion) -> QuerySet[AuditEntry]:

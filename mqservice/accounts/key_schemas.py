@@ -183,13 +183,16 @@ class KeyListOut(Schema):
     next: str | None
 
 
+def state_of(row: ApiKey, now: datetime) -> KeyState:
+    if row.revoked_at is not None:
+        return KeyState.REVOKED
+    is_over = row.expires_at is not None and row.expires_at <= now
+    return KeyState.EXPIRED if is_over else KeyState.ACTIVE
+
+
 def _shown(row: ApiKey) -> dict[str, Any]:  # Any: fields of an answer, checked by pydantic
     now = timezone.now()
-    state = KeyState.ACTIVE
-    if row.revoked_at is not None:
-        state = KeyState.REVOKED
-    elif row.expires_at is not None and row.expires_at <= now:
-        state = KeyState.EXPIRED
+    state = state_of(row, now)
     former = None
     if row.previous_until is not None and row.previous_until > now and state is KeyState.ACTIVE:
         former = FormerSecretOut(last4=row.previous_last4, until=moment(row.previous_until))

@@ -11,6 +11,7 @@ A namespace's name is unique in the whole service, because it is the prefix of t
 from __future__ import annotations
 
 import enum
+from typing import Final
 
 from django.conf import settings
 from django.contrib.auth.models import AbstractUser
@@ -19,6 +20,8 @@ from django.db import models
 
 from mqservice.accounts.scopes import SCOPE_CHARS_MAX, SCOPES_MAX
 from mqservice.lib.names import NAME_CHARS_MAX
+
+USER_AGENT_CHARS_MAX: Final = 200
 
 
 class User(AbstractUser):
@@ -169,6 +172,8 @@ class AuditEntry(models.Model):
     at = models.DateTimeField(auto_now_add=True)
     actor = models.CharField(max_length=200)  # such as ``key:`` and its public id
     address = models.CharField(max_length=45, default="")  # of who asked; empty for the service
+    # What the program that asked called itself, cut off where it says too much.
+    user_agent = models.CharField(max_length=USER_AGENT_CHARS_MAX, default="", db_default="")
     action = models.CharField(max_length=40)  # noun.verb
     namespace = models.CharField(max_length=NAME_CHARS_MAX)
     target = models.CharField(max_length=200)  # such as ``groups/billing``

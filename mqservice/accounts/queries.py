@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from django.db import DEFAULT_DB_ALIAS
-from django.db.models import QuerySet
+from django.db.models import Q, QuerySet
 from django.utils import timezone
 
 from mqservice.accounts.access import Principal
-from mqservice.accounts.limits import NAMESPACES_MAX, PAGE_MAX
+from mqservice.accounts.limits import INVITATIONS_MAX, NAMESPACES_MAX, PAGE_MAX
 from mqservice.accounts.models import ApiKey, Invitation, Member, Namespace, User
 from mqservice.lib.problem import Problem
 
@@ -50,6 +50,29 @@ def keys_after(principal: Principal, *, after: str, limit: int = PAGE_MAX) -> li
     return list(rows[: min(limit, PAGE_MAX)])
 
 
+def newest_keys(
+    principal: Principal, *, text: str = "", is_good: bool | None = None, before: str, limit: int
+) -> list[ApiKey]:
+    """Keys that were made before the one ``before``, the newest first. One query, two on a later
+    page.
+
+    Args:
+        text: what their names or ids contain.
+        is_good: only those that let somebody in, or only those that no longer do; None: all.
+        before: a key's id; empty, or that of no key: from the newest on.
+    """
+    rows = keys_seen_by(principal)
+    last = rows.filter(public_id=before).values_list("pk", flat=True).first() if before else None
+    if last is not None:
+        rows = rows.filter(pk__lt=last)
+    if text:
+        rows = rows.filter(Q(name__icontains=text) | Q(public_id__startswith=text))
+    if is_good is not None:
+        over = Q(revoked_at__isnull=False) | Q(expires_at__lte=timezone.now())
+        rows = rows.exclude(over) if is_good else rows.filter(over)
+    return list(rows.order_by("-pk")[: min(limit, PAGE_MAX + 1)])
+
+
 def get_key(principal: Principal, public_id: str) -> ApiKey:
     """Raises Problem KEY_NOT_FOUND for absent and foreign alike. One query."""
     row = keys_seen_by(principal).filter(public_id=public_id).first()
@@ -87,6 +110,12 @@ def get_member(principal: Principal, username: str) -> Member:
 def open_invitations(rows: QuerySet[Invitation]) -> QuerySet[Invitation]:
     """Those of ``rows`` whose tokens are good now."""
     return rows.filter(accepted_at=None, revoked_at=None, expires_at__gt=timezone.now())
+
+
+def waiting_invitations(principal: Principal) -> list[Invitation]:
+    """Those that are open, the newest first; there are ``INVITATIONS_MAX`` at most. One query."""
+    rows = open_invitations(Invitation.objects.filter(tenant_id=principal.tenant_id))
+    return list(rows.order_by("-pk")[:INVITATIONS_MAX])
 
 
 def invitations_after(

@@ -1,6 +1,7 @@
 """``mqservice admin``: what the operator does on the machine itself, without a key.
 
 create-owner ─▶ stdout: the password, where one was made; all else on stderr
+operator     ─▶ who sees the operator's page
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 import os
 import secrets
 import sys
+from pathlib import Path
 from typing import Annotated, Final
 
 import msgspec
@@ -47,24 +49,42 @@ def create_owner(
     data_dir: DataDirOption = None,
 ) -> None:
     """Make a user the owner of a tenant; prints the password, this once."""
-    # Here, for it costs every other command a part of its start.
-    from mqservice.supervisor.config import data_dir_from_env
-    from mqservice.supervisor.errors import SupervisorError
-    from mqservice.supervisor.operating import run_command
-
     password = secrets.token_urlsafe(_PASSWORD_BYTES)
     if asks:
         password = typer.prompt("Password", hide_input=True, confirmation_prompt=True, err=True)
-    place = data_dir_from_env(os.environ) if data_dir is None else data_dir.absolute()
     arguments = ["create_owner", f"--tenant={tenant}", f"--email={email}", "--", username]
-    try:
-        text = run_command(os.environ, place, arguments, MQ_OWNER_PASSWORD=password)
-    except SupervisorError as error:
-        print(f"mqservice: {error}", file=sys.stderr)
-        raise typer.Exit(error.exit_code) from None
+    text = _run(data_dir, arguments, MQ_OWNER_PASSWORD=password)
     made = msgspec.json.decode(text.strip().rpartition("\n")[2], type=_Facts)
     screen.notice(f"{made.username} owns the tenant {made.tenant}")
     if not made.is_new_user:
         screen.notice("the user was here before: the password is what it was")
     elif not asks:
         typer.echo(password)
+
+
+@app.command("operator")
+def operator(
+    username: Annotated[str, typer.Argument(help="A user that there is.")],
+    is_revoked: Annotated[
+        bool, typer.Option("--revoke", help="Take the operator's page away again.")
+    ] = False,
+    data_dir: DataDirOption = None,
+) -> None:
+    """Let a user see the operator's page of the console."""
+    arguments = ["operator", *(["--revoke"] if is_revoked else []), "--", username]
+    screen.notice(_run(data_dir, arguments).strip().rpartition("\n")[2])
+
+
+def _run(data_dir: Path | None, arguments: list[str], **more: str) -> str:
+    """What a Django command prints. Exits where it fails, with its words on stderr."""
+    # Here, for it costs every other command a part of its start.
+    from mqservice.supervisor.config import data_dir_from_env
+    from mqservice.supervisor.errors import SupervisorError
+    from mqservice.supervisor.operating import run_command
+
+    place = data_dir_from_env(os.environ) if data_dir is None else data_dir.absolute()
+    try:
+        return run_command(os.environ, place, arguments, **more)
+    except SupervisorError as error:
+        print(f"mqservice: {error}", file=sys.stderr)
+        raise typer.Exit(error.exit_code) from None

@@ -29,6 +29,7 @@ class Entry(msgspec.Struct, kw_only=True):
     at: str
     actor: str
     address: str | None
+    user_agent: str | None = None  # of services before it was kept
     action: str
     namespace: str | None
     target: str

@@ -104,6 +104,8 @@ def page(
         def view(request: HttpRequest, ns: str, *args: P.args, **kwargs: P.kwargs) -> HttpResponse:
             if request.method not in methods:
                 return HttpResponseNotAllowed(methods)
+            if _has_nul(request):  # no text of PostgreSQL has one: nothing is called so
+                raise Http404
             frame = _frame(request, ns, here)
             if not frame.principal.permits(needs):
                 raise PermissionDenied(f"this needs the permission {needs.value}")
@@ -114,6 +116,11 @@ def page(
     return decorate
 
 
+def _has_nul(request: HttpRequest) -> bool:
+    texts = [request.path, *(text for each in request.GET.lists() for text in each[1])]
+    return any("\0" in text for text in texts)
+
+
 def _frame(request: HttpRequest, ns: str, here: str) -> Frame:
     user = signed_in(request)
     namespaces = namespaces_of(user)
@@ -121,6 +128,24 @@ def _frame(request: HttpRequest, ns: str, here: str) -> Frame:
     principal = None if namespace is None else find_person(user, namespace)
     if namespace is None or principal is None:
         raise Http404
+    return Frame(
+        request=request,
+        user=user,
+        principal=principal,
+        namespace=namespace,
+        namespaces=namespaces,
+        here=here,
+    )
+
+
+def frame_of(
+    request: HttpRequest, user: User, namespaces: list[Namespace], *, here: str
+) -> Frame | None:
+    """That of the first namespace, for pages of no namespace; None for who has none. One query."""
+    namespace = namespaces[0] if namespaces else None
+    principal = None if namespace is None else find_person(user, namespace)
+    if namespace is None or principal is None:
+        return None
     return Frame(
         request=request,
         user=user,

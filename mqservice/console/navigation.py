@@ -38,12 +38,6 @@ SECTIONS: Final = (
         title="",
         items=(
             Item(here="overview", url="console:namespace", title=_("Overview"), icon="overview"),
-            Item(
-                here="quick-start",
-                url="console:quick-start",
-                title=_("Quick start"),
-                icon="quick_start",
-            ),
         ),
     ),
     Section(
@@ -60,6 +54,45 @@ SECTIONS: Final = (
             ),
             Item(here="clients", url="console:clients", title=_("Clients"), icon="clients"),
             Item(here="reports", url="console:reports", title=_("Reports"), icon="reports"),
+        ),
+    ),
+    Section(
+        title=_("Tenant"),
+        items=(
+            Item(
+                here="keys",
+                url="console:keys",
+                title=_("API keys"),
+                icon="keys",
+                needs=Permission.KEYS_READ,
+            ),
+            Item(
+                here="members",
+                url="console:members",
+                title=_("Members"),
+                icon="members",
+                needs=Permission.MEMBERS_READ,
+            ),
+            Item(
+                here="audit",
+                url="console:audit",
+                title=_("Audit"),
+                icon="audit",
+                needs=Permission.AUDIT_READ,
+            ),
+            Item(here="alerts", url="console:alerts", title=_("Alerts"), icon="alerts"),
+            Item(here="usage", url="console:usage", title=_("Usage"), icon="usage"),
+        ),
+    ),
+    Section(
+        title=_("Help"),
+        items=(
+            Item(
+                here="quick-start",
+                url="console:quick-start",
+                title=_("Quick start"),
+                icon="quick_start",
+            ),
         ),
     ),
 )

@@ -1,11 +1,10 @@
-"""Pages of a namespace that only read: the way in, overview, quick start, search."""
+"""Pages of a namespace that only read: the way in, overview, search."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Final
 
-from django.conf import settings
 from django.contrib.auth.decorators import login_required
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
@@ -45,26 +44,6 @@ def namespace_overview(frame: Frame) -> HttpResponse:
         crumbs=[Crumb(title=_("Overview"))],
         spans=list(Span),
         span=span_of(frame.request.GET.get("span", "")),
-    )
-
-
-@page("quick-start")
-def quick_start(frame: Frame) -> HttpResponse:
-    """Commands to paste. The key is a placeholder: its secret is not kept anywhere."""
-    namespace = frame.namespace
-    topic = namespace.topics.order_by("name").first()
-    group = namespace.groups.order_by("name").first()
-    keys = namespace.tenant.api_keys.filter(revoked_at=None).order_by("-created_at")
-    return frame.render(
-        "console/quick_start.html",
-        crumbs=[Crumb(title=_("Quick start"))],
-        base_url=settings.MQ_BASE_URL,
-        ws_url=settings.MQ_BASE_URL.replace("http", "ws", 1) + "/v1/ws",
-        topic=topic.name if topic else "orders",
-        group=group.name if group else "billing",
-        has_topic=topic is not None,
-        has_group=group is not None,
-        keys=list(keys[:10]),
     )
 
 

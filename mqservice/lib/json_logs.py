@@ -21,6 +21,7 @@ from mqservice.lib.timestamps import rfc3339
 request_id_var: Final[ContextVar[str]] = ContextVar("request_id", default="")
 # Of the peer that the request under way came from; for the audit, not for each line of the log.
 client_address_var: Final[ContextVar[str]] = ContextVar("client_address", default="")
+user_agent_var: Final[ContextVar[str]] = ContextVar("user_agent", default="")
 
 TEXT_CHARS_MAX: Final = 8_000
 _ORDINARY: Final = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime"}

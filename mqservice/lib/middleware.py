@@ -17,7 +17,7 @@ from django.conf import settings
 from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 
-from mqservice.lib.json_logs import client_address_var, request_id_var
+from mqservice.lib.json_logs import client_address_var, request_id_var, user_agent_var
 from mqservice.lib.problem import CONTENT_TYPE, Problem, problem_bytes
 from mqservice.lib.request_ids import accepted_request_id
 from mqservice.lib.safe_headers import transport_security
@@ -71,9 +71,11 @@ class RequestIdMiddleware:
         token = request_id_var.set(request_id)
         # The server's own word: it believes no header, unless the operator has named a proxy.
         address = client_address_var.set(str(request.META.get("REMOTE_ADDR") or ""))
+        agent = user_agent_var.set(request.headers.get("User-Agent", ""))
         try:
             response = self.get_response(request)
         finally:
+            user_agent_var.reset(agent)
             client_address_var.reset(address)
             request_id_var.reset(token)
         response["x-request-id"] = request_id

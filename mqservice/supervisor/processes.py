@@ -82,8 +82,12 @@ def engine_spec(env: Mapping[str, str], data_dir: DataDir, *, metrics_port: int)
     )
 
 
-def web_specs(env: Mapping[str, str], config: SupervisorConfig) -> list[ChildSpec]:
-    """One spec for each web worker; they share the port and the kernel spreads connections."""
+def web_specs(
+    env: Mapping[str, str], config: SupervisorConfig, *, metrics_port: int
+) -> list[ChildSpec]:
+    """One spec for each web worker; they share the port and the kernel spreads connections. They
+    show operators what the engine says on ``metrics_port``.
+    """
 
     async def gate(pid: int) -> bool:
         return await is_listening(pid, config.port)
@@ -97,6 +101,7 @@ def web_specs(env: Mapping[str, str], config: SupervisorConfig) -> list[ChildSpe
                 "MQ_PROCESS": "web",
                 "MQ_WEB_REUSE_PORT": "1",
                 "MQ_WEB_WORKERS": str(config.web_worker_count),
+                METRICS_PORT_VARIABLE: str(metrics_port),
             },
             gate=gate,
             cwd=config.data_dir,

@@ -113,7 +113,7 @@ class Supervisor:
         engine = processes.engine_spec(env, data_dir, metrics_port=metrics_port)
         await self._start_stage([engine])
         facts = await first_run.bootstrap_demo(env, data_dir, self._output, secrets)
-        await self._start_stage(processes.web_specs(env, config))
+        await self._start_stage(processes.web_specs(env, config, metrics_port=metrics_port))
         await self._start_stage(processes.celery_specs(env, data_dir))
         await self._wait_until_ready()
         self._quickstart = quickstart_of(config, facts, engine_metrics_port=metrics_port)

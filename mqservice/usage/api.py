@@ -12,6 +12,7 @@ from pydantic import Field
 
 from mqservice.accounts.rest import AuthedRequest
 from mqservice.lib.clock import SystemClock
+from mqservice.lib.csv_cells import csv_cell
 from mqservice.lib.problem import Problem
 from mqservice.lib.timestamps import rfc3339
 from mqservice.lib.wire import time_ms
@@ -113,12 +114,8 @@ def _table(rows: list[UsageRowOut], next_cursor: str | None) -> HttpResponse:
     writer = csv.writer(text)
     writer.writerow(UsageRowOut.model_fields)
     for row in rows:
-        writer.writerow([_cell(getattr(row, name)) for name in UsageRowOut.model_fields])
+        writer.writerow([csv_cell(getattr(row, name)) for name in UsageRowOut.model_fields])
     answer = HttpResponse(text.getvalue(), content_type=f"{_CSV_TYPE}; charset=utf-8")
     if next_cursor is not None:
         answer["X-Next-Cursor"] = next_cursor
     return answer
-
-
-def _cell(value: str | int | None) -> str | int | None:
-    return f"'{value}" if isinstance(value, str) and value.startswith("-") else value

@@ -5,9 +5,12 @@ MQ_TEST_SCREENSHOTS=1 keeps a picture of each page, theme and width in screensho
 
 from __future__ import annotations
 
+import json
 import os
 import re
+import subprocess
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
@@ -53,6 +56,16 @@ PAGES: Final = {
     "group-reset": "groups/billing/reset?topic=orders",
     "new-group": "new-group",
     "clients": "clients",
+    "keys": "keys",
+    "new-key": "new-key",
+    "members": "members",
+    "invite": "invite",
+    "audit": "audit",
+    "alerts": "alerts",
+    "new-alert": "new-alert",
+    "usage": "usage",
+    "operator": "../-/operator",
+    "workers": "../-/operator?tab=workers",
     "missing": "no/such/page",
 }
 New = Callable[..., Page]
@@ -158,6 +171,60 @@ def test_first_message_is_published_seen_arriving_and_read(page: Page, new_page:
     with page.expect_download() as download:
         page.get_by_role("link", name="Download the body").click()
     assert download.value.path().read_text() == '{"greeting": "hello", "parts": [1, 2]}'
+
+
+def test_from_login_to_the_first_message_takes_less_than_a_minute_on_one_page(
+    browser: Browser, service: Service
+) -> None:
+    context = browser.new_context(base_url=service.facts.base_url)
+    context.set_default_timeout(20_000)
+    page = context.new_page()
+    began = time.monotonic()
+    page.goto("/account/login/?next=/console/demo/quick-start")
+    page.get_by_label("User name or email").fill(service.facts.username)
+    page.get_by_label("Password", exact=True).fill(service.facts.password)
+    page.get_by_role("button", name="Sign in").click()
+    page.get_by_role("button", name="Make a key").click()
+    expect(page.locator("#key")).to_contain_text("mqk_")
+    expect(page.locator("#arrived")).to_contain_text("Waiting for a message")
+    address = page.url
+
+    command = page.locator("#send-curl").inner_text()
+    sent = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=True)
+
+    expect(page.locator("#arrived")).to_contain_text("Your first message has arrived.")
+    expect(page.locator("#arrived pre")).to_contain_text('{"order": 42}')
+    assert json.loads(sent.stdout)["id"] in str(
+        page.get_by_role("link", name="Look at it").get_attribute("href")
+    )
+    assert time.monotonic() - began < 60
+    assert page.url == address
+    context.close()
+
+
+def test_key_is_shown_once_works_and_is_revoked(page: Page, service: Service) -> None:
+    page.goto("/console/demo/keys")
+    page.get_by_role("link", name="New key").click()
+    page.get_by_label("Name", exact=True).fill("browser story")
+    page.get_by_label("Only for these topics and groups").fill("topic/orders")
+    page.get_by_role("button", name="Make the key").click()
+    text = page.locator("#key").inner_text()
+    path = f"{service.facts.base_url}/v1/ns/demo/topics/orders/messages"
+
+    def status() -> int:
+        headers = {"authorization": f"Bearer {text}"}
+        return httpx.post(path, headers=headers, json={"body": "x"}).status_code
+
+    assert status() == 201
+    page.get_by_role("link", name="I have copied it").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("browser story")
+    assert text not in page.content()
+    button = page.get_by_role("button", name="Revoke the key")
+    expect(button).to_be_disabled()
+    page.get_by_label("Type browser story to confirm").fill("browser story")
+    button.click()
+    expect(page.locator(".toasts")).to_contain_text("The key browser story was revoked.")
+    assert status() == 401
 
 
 def test_topic_is_made_changed_and_deleted(page: Page) -> None:

@@ -51,6 +51,7 @@ def test_an_entry_says_who_from_where_and_what_became_different(
         content_type=JSON,
         headers={"x-request-id": "given-request-id"},
         REMOTE_ADDR="192.0.2.7",
+        HTTP_USER_AGENT="story/1 \x00" + "x" * 300,
     )
     assert answer.status_code == 200
     found = api(people.acme_admin_key).get("/v1/audit?target=topics/audited").json()["entries"]
@@ -58,6 +59,8 @@ def test_an_entry_says_who_from_where_and_what_became_different(
     assert key is not None
     assert (found[1]["before"], found[1]["after"]["queue_count"]) == (None, 2)
     assert found[0].pop("at")
+    agent = found[0].pop("user_agent")
+    assert (agent[:10], len(agent)) == ("story/1 ?x", 200)
     assert found[0] == {
         "actor": f"key:{key.public_id}", "address": "192.0.2.7", "action": "topic.put",
         "namespace": "acme", "target": "topics/audited", "outcome": "done",

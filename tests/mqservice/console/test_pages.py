@@ -7,7 +7,9 @@ from collections.abc import Callable
 from urllib.parse import quote
 
 import pytest
-from django.test import Client
+from django.test import Client, RequestFactory
+from django.utils import translation
+from django.views.defaults import server_error
 
 from mqservice.accounts.models import User
 from mqservice.groups.models import ConsumerGroup
@@ -22,10 +24,13 @@ PAGES = [
     "/console/acme/",
     "/console/acme/topics",
     "/console/acme/quick-start",
+    "/console/acme/members",
+    "/console/acme/alerts",
+    "/console/acme/usage",
     "/console/acme/search?q=o",
     "/console/acme/charts/rates?span=24h",
 ]
-HTML_PAGES = PAGES[:4]
+HTML_PAGES = PAGES[:7]
 # What a page under the content policy must do without; scripts are files of our own.
 OWN_FILE = r'<script(?! src="/static/[a-z0-9_./-]+(\?v=[0-9a-f]+)?"[^>]*></script>)'
 INLINE = re.compile(rf"{OWN_FILE}|<style|\sstyle=|\son[a-z]+=|javascript:", re.IGNORECASE)
@@ -152,6 +157,54 @@ def test_quick_start_carries_the_base_url_and_no_secret(people: People, alice: C
 def test_user_without_a_tenant_is_told_so(db: None, client: Client) -> None:
     client.force_login(User.objects.create_user("dora"))
     assert b"not a member of any tenant" in client.get("/console/").content
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "topics?q=%00",
+        "topics/a%00b",
+        "audit?actor=%00",
+        "keys/%00",
+        "quick-start/arrived?topic=%00&since=1",
+    ],
+)
+def test_nul_is_the_name_of_nothing(alice: Client, path: str) -> None:
+    assert alice.get(f"/console/acme/{path}").status_code == 404
+
+
+def test_page_of_a_fault_of_ours_needs_nothing_but_its_template() -> None:
+    for language, word in (("en", "Something broke"), ("zh-hans", "出错了")):
+        with translation.override(language):
+            answer = server_error(RequestFactory().get("/console/acme/"))
+        text = answer.content.decode()
+        assert answer.status_code == 500
+        assert word in text
+        assert f'<html lang="{language}"' in text
+        assert "/static/build/console.css?v=" in text
+        assert INLINE.search(text) is None
+
+
+@pytest.mark.parametrize(
+    ("path", "word"),
+    [
+        ("/account/login/", "登录"),
+        ("/account/password/reset/", "重置密码"),
+        ("/account/", "你的账户"),
+        ("/account/factors/", "两步验证"),
+        ("/account/sessions/", "会话"),
+        ("/console/acme/audit", "审计"),
+    ],
+)
+def test_pages_speak_the_readers_language(
+    people: People, client: Client, path: str, word: str
+) -> None:
+    if path not in ("/account/login/", "/account/password/reset/"):
+        client.force_login(people.alice)
+    answer = client.get(path, HTTP_ACCEPT_LANGUAGE="zh-CN,zh;q=0.9")
+    assert answer.status_code == 200
+    assert word in answer.content.decode()
+    assert '<html lang="zh-hans"' in answer.content.decode()
 
 
 @pytest.mark.parametrize("path", PAGES)

@@ -68,7 +68,8 @@ def create_identities(*, password: str, api_key: str) -> Namespace:
     namespace = get_or_create_namespace(tenant, NAMESPACE)
     user = User.objects.filter(username=USERNAME).first()
     if user is None:
-        user = User.objects.create_user(USERNAME, password=password)
+        # Whoever starts the service has its machine: the first user sees the operator's page.
+        user = User.objects.create_user(USERNAME, password=password, is_superuser=True)
         set_role(tenant, user, Role.OWNER)
     key = parse_api_key(api_key)
     assert key is not None, "checked by the caller"

@@ -1,0 +1,33 @@
+"""Who sees the operator's page: ``manage.py operator NAME [--revoke]``.
+
+A user ──▶ is_superuser ──▶ ``/console/-/operator``, and nothing of any tenant
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+
+from mqservice.accounts.models import User
+
+log = logging.getLogger(__name__)
+
+
+class Command(BaseCommand):
+    help = "Let a user see the operator's page of the console, or no longer."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("username")
+        parser.add_argument("--revoke", action="store_true", help="No longer.")
+
+    def handle(self, *args: Any, **options: Any) -> None:  # Any: Django's own signature
+        username, is_operator = options["username"], not options["revoke"]
+        if not User.objects.filter(username=username).update(is_superuser=is_operator):
+            raise CommandError(f"there is no user {username}")
+        log.info(
+            "An operator was changed",
+            extra={"action": "operator_put", "user": username, "is_operator": is_operator},
+        )
+        self.stdout.write(f"{username} is {'an' if is_operator else 'no'} operator")

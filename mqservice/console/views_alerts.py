@@ -1,0 +1,210 @@
+"""Alert rules: the list, one rule with its history, and what makes, changes, mutes and deletes one.
+
+    form ──▶ alerts.services, as REST calls it ──▶ audit
+
+A webhook's secret is in the answer to the POST that makes it, and nowhere else.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from django import forms
+from django.conf import settings
+from django.contrib import messages
+from django.http import Http404, HttpResponse
+from django.shortcuts import redirect
+from django.utils.translation import gettext as _
+
+from mqservice.accounts.roles import Permission
+from mqservice.alerts.models import AlertKind, AlertRule
+from mqservice.alerts.queries import events_of, get_rule, rules_of
+from mqservice.alerts.services import RuleChange, delete_rule, put_rule
+from mqservice.console.forms_alerts import KIND_TEXTS, AlertForm
+from mqservice.console.frame import Crumb, Frame, page
+from mqservice.lib.clock import SystemClock
+from mqservice.lib.names import NAME_CHARS_MAX
+from mqservice.lib.problem import Problem
+
+EVENT_ROWS: Final = 50
+GROUPS_OFFERED_MAX: Final = 200
+_FORM_METHODS: Final = ("GET", "HEAD", "POST")
+
+
+@page("alerts")
+def alerts(frame: Frame) -> HttpResponse:
+    """All rules of the namespace, those that fire first. One query."""
+    rules = rules_of(frame.namespace)
+    rules.sort(key=lambda rule: (rule.state != "firing", rule.name))
+    return frame.render(
+        "console/alerts.html",
+        rules=[(rule, KIND_TEXTS[AlertKind(rule.kind)]) for rule in rules],
+        firing_count=sum(rule.state == "firing" for rule in rules),
+        crumbs=[Crumb(title=_("Alerts"))],
+    )
+
+
+@page("alerts")
+def alert(frame: Frame, alert: str) -> HttpResponse:
+    """``?before=``: how a rule stands, and when it changed, the newest first. Three queries."""
+    return _rule_page(frame, _found(frame, alert))
+
+
+@page("alerts", needs=Permission.SETTINGS_MANAGE, methods=_FORM_METHODS)
+def new_alert(frame: Frame) -> HttpResponse:
+    """A form; POST makes the rule, unless there is one of the name already."""
+    given = {"group": frame.request.GET.get("group", "")[:NAME_CHARS_MAX]}
+    form = AlertForm(frame.request.POST or None, initial=given, has_disk=frame.user.is_superuser)
+    if frame.request.method == "POST" and form.is_valid():
+        name = form.cleaned_data["name"]
+        if AlertRule.objects.filter(namespace=frame.namespace, name=name).exists():
+            form.add_error("name", _("There is an alert of this name already."))
+        elif (answer := _put(frame, name, form, None)) is not None:
+            return answer
+    return _form_page(frame, form, None)
+
+
+@page("alerts", needs=Permission.SETTINGS_MANAGE, methods=_FORM_METHODS)
+def edit_alert(frame: Frame, alert: str) -> HttpResponse:
+    """A form; POST changes the rule. Who changed it meanwhile is not overwritten."""
+    rule = _found(frame, alert)
+    form = AlertForm(frame.request.POST or None, rule=rule, has_disk=frame.user.is_superuser)
+    if frame.request.method == "POST" and form.is_valid():
+        text = frame.request.POST.get("revision", "")
+        revision = int(text) if text.isdecimal() and len(text) < 10 else None
+        if (answer := _put(frame, rule.name, form, revision)) is not None:
+            return answer
+    return _form_page(frame, form, rule)
+
+
+@page("alerts", needs=Permission.SETTINGS_MANAGE, methods=("POST",))
+def mute(frame: Frame, alert: str) -> HttpResponse:
+    """``is_enabled=1`` or ``0``: a rule that is off is not looked at, and tells nobody."""
+    rule = _found(frame, alert)
+    is_enabled = frame.request.POST.get("is_enabled") == "1"
+    try:
+        put_rule(
+            frame.principal,
+            frame.namespace,
+            rule.name,
+            RuleChange(is_enabled=is_enabled),
+            SystemClock(),
+        )
+    except Problem as problem:
+        messages.error(frame.request, problem.detail or problem.title)
+    else:
+        said = _("%(name)s is on again.") if is_enabled else _("%(name)s is muted.")
+        messages.success(frame.request, said % {"name": rule.name})
+    return redirect("console:alert", frame.namespace.name, rule.name)
+
+
+class DeleteForm(forms.Form):
+    """The rule's name has to be typed."""
+
+    confirm = forms.CharField(max_length=NAME_CHARS_MAX)
+
+    def __init__(self, *args: object, name: str, **kwargs: object) -> None:
+        super().__init__(*args, **kwargs)  # type: ignore[arg-type]  # as Django takes them
+        self.name = name
+
+    def clean_confirm(self) -> str:
+        typed: str = self.cleaned_data["confirm"]
+        if typed != self.name:
+            raise forms.ValidationError(_("This is not the name of the alert."))
+        return typed
+
+
+@page("alerts", needs=Permission.SETTINGS_MANAGE, methods=_FORM_METHODS)
+def remove_alert(frame: Frame, alert: str) -> HttpResponse:
+    """POST with the rule's name deletes it with its history."""
+    rule = _found(frame, alert)
+    form = DeleteForm(frame.request.POST or None, name=rule.name)
+    if frame.request.method == "POST" and form.is_valid():
+        try:
+            delete_rule(frame.principal, frame.namespace, rule.name)
+        except Problem as problem:
+            form.add_error(None, problem.detail or problem.title)
+        else:
+            told = {"name": rule.name}
+            messages.success(frame.request, _("The alert %(name)s was deleted.") % told)
+            return redirect("console:alerts", frame.namespace.name)
+    return frame.render(
+        "console/alert_delete.html",
+        status=422 if form.is_bound else 200,
+        rule=rule,
+        form=form,
+        crumbs=_crumbs(frame, rule, _("Delete")),
+    )
+
+
+def _put(frame: Frame, name: str, form: AlertForm, revision: int | None) -> HttpResponse | None:
+    """The answer, or None with the refusal in the form."""
+    try:
+        change = form.change()
+        put = put_rule(
+            frame.principal, frame.namespace, name, change, SystemClock(), revision=revision
+        )
+    except Problem as problem:
+        if problem.code == "PRECONDITION_FAILED":
+            form.add_error(None, _("Somebody else changed this alert meanwhile. Look at it again."))
+        else:
+            form.add_problem(problem)
+        return None
+    if put.secret is not None:
+        return _rule_page(frame, put.rule, secret=put.secret, status=201)
+    messages.success(frame.request, _("The alert %(name)s was saved.") % {"name": name})
+    return redirect("console:alert", frame.namespace.name, name)
+
+
+def _rule_page(
+    frame: Frame, rule: AlertRule, *, secret: str = "", status: int = 200
+) -> HttpResponse:
+    text = frame.request.GET.get("before", "")
+    before = int(text) if text.isdecimal() and len(text) < 10 else None
+    events = events_of(rule, before=before, limit=EVENT_ROWS + 1)
+    path = f"{settings.MQ_BASE_URL}/v1/ns/{frame.namespace.name}/alerts/{rule.name}"
+    return frame.render(
+        "console/alert.html",
+        status=status,
+        rule=rule,
+        kind=KIND_TEXTS[AlertKind(rule.kind)],
+        secret=secret,
+        events=events[:EVENT_ROWS],
+        next_before=events[EVENT_ROWS - 1].number if len(events) > EVENT_ROWS else None,
+        crumbs=_crumbs(frame, rule),
+        curl=f'curl -sS "{path}/history" \\\n  -H "Authorization: Bearer $MQ_API_KEY"',
+    )
+
+
+def _form_page(frame: Frame, form: AlertForm, rule: AlertRule | None) -> HttpResponse:
+    groups = frame.namespace.groups.order_by("name").values_list("name", flat=True)
+    return frame.render(
+        "console/alert_form.html",
+        status=422 if form.is_bound and form.errors else 200,
+        form=form,
+        rule=rule,
+        revision=None if rule is None else frame.request.POST.get("revision", rule.revision),
+        groups=list(groups[:GROUPS_OFFERED_MAX]),
+        crumbs=[Crumb(title=_("Alerts"), url=frame.url("alerts")), Crumb(title=_("New alert"))]
+        if rule is None
+        else _crumbs(frame, rule, _("Settings")),
+    )
+
+
+def _found(frame: Frame, name: str) -> AlertRule:
+    """Raises Http404. One query."""
+    try:
+        return get_rule(frame.namespace, name)
+    except Problem:
+        raise Http404 from None
+
+
+def _crumbs(frame: Frame, rule: AlertRule, title: str = "") -> list[Crumb]:
+    crumbs = [Crumb(title=_("Alerts"), url=frame.url("alerts"))]
+    if not title:
+        return [*crumbs, Crumb(title=rule.name)]
+    return [
+        *crumbs,
+        Crumb(title=rule.name, url=frame.url("alert", rule.name)),
+        Crumb(title=title),
+    ]

@@ -1,0 +1,175 @@
+"""API keys: the list, one key, and what makes, rotates and revokes one.
+
+    form ──▶ accounts.key_services, as REST calls it ──▶ the key's text, in this answer alone
+
+The page that shows a key is the answer to the POST itself: nothing keeps the text, so there is no
+address at which it could be seen again.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from django import forms
+from django.contrib import messages
+from django.http import Http404, HttpResponse
+from django.shortcuts import redirect
+from django.utils.translation import gettext as _
+
+from mqservice.accounts.key_services import end_key, make_key, rotate_key
+from mqservice.accounts.limits import KEY_NAME_CHARS_MAX
+from mqservice.accounts.models import ApiKey
+from mqservice.accounts.queries import get_key
+from mqservice.accounts.roles import Permission
+from mqservice.console.forms_keys import KeyForm, RotateForm
+from mqservice.console.frame import Crumb, Frame, page
+from mqservice.console.keys import commands_of, key_row, keys_page
+from mqservice.lib.problem import Problem
+
+_FORM_METHODS: Final = ("GET", "HEAD", "POST")
+_TEXT_CHARS_MAX: Final = 80
+
+
+@page("keys", needs=Permission.KEYS_READ)
+def keys(frame: Frame) -> HttpResponse:
+    """``?q=&state=active|ended&before=``: the tenant's keys, the newest first."""
+    given = frame.request.GET
+    text, state = given.get("q", "").strip()[:_TEXT_CHARS_MAX], given.get("state", "")
+    before = given.get("before", "")[:_TEXT_CHARS_MAX]
+    return frame.render(
+        "console/keys.html",
+        page=keys_page(frame.principal, text=text, state=state, before=before),
+        may_manage=frame.principal.permits(Permission.KEYS_MANAGE),
+        text=text,
+        state=state,
+        crumbs=[Crumb(title=_("API keys"))],
+    )
+
+
+@page("keys", needs=Permission.KEYS_MANAGE, methods=_FORM_METHODS)
+def new_key(frame: Frame) -> HttpResponse:
+    """A form; POST makes the key and shows it, this once."""
+    places = [each.name for each in frame.namespaces if each.tenant_id == frame.namespace.tenant_id]
+    form = KeyForm(
+        frame.request.POST or None,
+        namespaces=places,
+        own=frame.principal.role,
+        initial={"place": frame.namespace.name},
+    )
+    if frame.request.method == "POST" and form.is_valid():
+        try:
+            row, text = make_key(frame.principal, form.order())
+        except Problem as problem:
+            form.add_problem(problem)
+        else:
+            return _shown_once(frame, row, text, status=201)
+    return frame.render(
+        "console/key_form.html",
+        status=_status(form),
+        form=form,
+        crumbs=_crumbs(frame, _("New key")),
+    )
+
+
+@page("keys", needs=Permission.KEYS_READ)
+def key(frame: Frame, key_id: str) -> HttpResponse:
+    """What one key may do, since when, and the ways to end or exchange it."""
+    return _key_page(frame, _found(frame, key_id))
+
+
+@page("keys", needs=Permission.KEYS_MANAGE, methods=_FORM_METHODS)
+def rotate(frame: Frame, key_id: str) -> HttpResponse:
+    """A second secret, shown this once; the present one ends after the chosen time."""
+    row = _found(frame, key_id)
+    if frame.request.method != "POST":  # its answer was loaded again, or its language changed
+        return redirect("console:key", frame.namespace.name, row.public_id)
+    form = RotateForm(frame.request.POST)
+    if not form.is_valid():
+        return _key_page(frame, row, rotate_form=form)
+    try:
+        row, text = rotate_key(frame.principal, row.public_id, form.length())
+    except Problem as problem:
+        form.add_error(None, problem.detail or problem.title)
+        return _key_page(frame, row, rotate_form=form)
+    return _shown_once(frame, row, text, status=200)
+
+
+class RevokeForm(forms.Form):
+    """The key's name has to be typed."""
+
+    confirm = forms.CharField(max_length=KEY_NAME_CHARS_MAX)
+
+    def __init__(self, *args: object, name: str, **kwargs: object) -> None:
+        super().__init__(*args, **kwargs)  # type: ignore[arg-type]  # as Django takes them
+        self.name = name
+
+    def clean_confirm(self) -> str:
+        typed: str = self.cleaned_data["confirm"]
+        if typed != self.name:
+            raise forms.ValidationError(_("This is not the name of the key."))
+        return typed
+
+
+@page("keys", needs=Permission.KEYS_MANAGE, methods=_FORM_METHODS)
+def revoke(frame: Frame, key_id: str) -> HttpResponse:
+    """Ends the key for good, once its name was typed."""
+    row = _found(frame, key_id)
+    if frame.request.method != "POST":  # its answer was loaded again, or its language changed
+        return redirect("console:key", frame.namespace.name, row.public_id)
+    form = RevokeForm(frame.request.POST, name=row.name)
+    if form.is_valid():
+        try:
+            end_key(frame.principal, row.public_id)
+        except Problem as problem:
+            form.add_error(None, problem.detail or problem.title)
+        else:
+            messages.success(frame.request, _("The key %(name)s was revoked.") % {"name": row.name})
+            return redirect("console:keys", frame.namespace.name)
+    return _key_page(frame, row, revoke_form=form)
+
+
+def _key_page(
+    frame: Frame,
+    row: ApiKey,
+    *,
+    rotate_form: RotateForm | None = None,
+    revoke_form: RevokeForm | None = None,
+) -> HttpResponse:
+    bound = rotate_form or revoke_form
+    return frame.render(
+        "console/key.html",
+        status=200 if bound is None else 422,
+        row=key_row(row),
+        may_manage=frame.principal.permits(Permission.KEYS_MANAGE),
+        rotate_form=rotate_form or RotateForm(),
+        revoke_form=revoke_form or RevokeForm(name=row.name),
+        crumbs=_crumbs(frame, row.name),
+    )
+
+
+def _shown_once(frame: Frame, row: ApiKey, text: str, *, status: int) -> HttpResponse:
+    return frame.render(
+        "console/key_made.html",
+        status=status,
+        row=key_row(row),
+        text=text,
+        curl=commands_of(row, text, frame.namespace),
+        crumbs=_crumbs(frame, row.name),
+    )
+
+
+def _found(frame: Frame, key_id: str) -> ApiKey:
+    """Raises Http404. One query."""
+    try:
+        return get_key(frame.principal, key_id)
+    except Problem:
+        raise Http404 from None
+
+
+def _crumbs(frame: Frame, title: str) -> list[Crumb]:
+    return [Crumb(title=_("API keys"), url=frame.url("keys")), Crumb(title=title)]
+
+
+def _status(form: forms.Form) -> int:
+    """422 for a form that comes back with faults."""
+    return 422 if form.is_bound and form.errors else 200

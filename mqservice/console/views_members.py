@@ -1,0 +1,171 @@
+"""People of the tenant: who is a member with which role, and who is invited.
+
+    form ──▶ accounts.member_services, invitation_services, as REST calls them ──▶ audit
+
+An invitation's link is in the answer to the POST that makes it, and nowhere else.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from django import forms
+from django.conf import settings
+from django.contrib import messages
+from django.http import Http404, HttpResponse
+from django.shortcuts import redirect
+from django.utils.translation import gettext as _
+
+from mqservice.accounts.invitation_services import invite, revoke_invitation
+from mqservice.accounts.limits import PAGE_MAX
+from mqservice.accounts.member_services import change_member, remove_member
+from mqservice.accounts.models import Member, Role
+from mqservice.accounts.queries import get_member, members_after, waiting_invitations
+from mqservice.accounts.roles import Permission, is_at_most
+from mqservice.console.forms_keys import InvitationForm
+from mqservice.console.frame import Crumb, Frame, page
+from mqservice.lib.problem import Problem
+
+_FORM_METHODS: Final = ("GET", "HEAD", "POST")
+_USERNAME_CHARS_MAX: Final = 150
+
+
+@page("members", needs=Permission.MEMBERS_READ)
+def members(frame: Frame) -> HttpResponse:
+    """``?after=``: members by name; who may change them sees open invitations as well."""
+    after = frame.request.GET.get("after", "")[:_USERNAME_CHARS_MAX]
+    rows = members_after(frame.principal, after=after)
+    may_manage = frame.principal.permits(Permission.MEMBERS_MANAGE)
+    may_manage_owners = frame.principal.permits(Permission.OWNERS_MANAGE)
+    return frame.render(
+        "console/members.html",
+        rows=[(row, may_manage and (may_manage_owners or row.role != Role.OWNER)) for row in rows],
+        next_after=rows[-1].user.username if len(rows) == PAGE_MAX else "",
+        roles=[role.value for role in Role if is_at_most(role, frame.principal.role)],
+        invitations=waiting_invitations(frame.principal) if may_manage else [],
+        may_manage=may_manage,
+        crumbs=[Crumb(title=_("Members"))],
+    )
+
+
+@page("members", needs=Permission.MEMBERS_MANAGE, methods=("POST",))
+def role(frame: Frame, username: str) -> HttpResponse:
+    """Gives a member another role."""
+    given, revision = frame.request.POST.get("role", ""), frame.request.POST.get("revision", "")
+    if given not in set(Role):
+        raise Http404
+    try:
+        change_member(
+            frame.principal,
+            username,
+            Role(given),
+            revision=int(revision) if revision.isdecimal() and len(revision) < 10 else None,
+        )
+    except Problem as problem:
+        _tell(frame, problem)
+    else:
+        told = {"name": username, "role": given}
+        messages.success(frame.request, _("%(name)s has the role %(role)s now.") % told)
+    return redirect("console:members", frame.namespace.name)
+
+
+class RemoveForm(forms.Form):
+    """The user name has to be typed."""
+
+    confirm = forms.CharField(max_length=_USERNAME_CHARS_MAX)
+
+    def __init__(self, *args: object, name: str, **kwargs: object) -> None:
+        super().__init__(*args, **kwargs)  # type: ignore[arg-type]  # as Django takes them
+        self.name = name
+
+    def clean_confirm(self) -> str:
+        typed: str = self.cleaned_data["confirm"]
+        if typed != self.name:
+            raise forms.ValidationError(_("This is not the name of the member."))
+        return typed
+
+
+@page("members", needs=Permission.MEMBERS_MANAGE, methods=_FORM_METHODS)
+def remove(frame: Frame, username: str) -> HttpResponse:
+    """A question; POST with the user name takes the place away."""
+    member = _found(frame, username)
+    form = RemoveForm(frame.request.POST or None, name=member.user.username)
+    if frame.request.method == "POST" and form.is_valid():
+        try:
+            remove_member(frame.principal, member.user.username)
+        except Problem as problem:
+            form.add_error(None, problem.detail or problem.title)
+        else:
+            told = {"name": member.user.username}
+            messages.success(frame.request, _("%(name)s is no member any more.") % told)
+            if member.user == frame.user:
+                return redirect("console:overview")
+            return redirect("console:members", frame.namespace.name)
+    return frame.render(
+        "console/member_remove.html",
+        status=422 if form.is_bound else 200,
+        member=member,
+        form=form,
+        crumbs=_crumbs(frame, member.user.username),
+    )
+
+
+@page("members", needs=Permission.MEMBERS_MANAGE, methods=_FORM_METHODS)
+def new_invitation(frame: Frame) -> HttpResponse:
+    """A form; POST makes an invitation and shows its link, this once."""
+    form = InvitationForm(frame.request.POST or None, own=frame.principal.role)
+    if frame.request.method == "POST" and form.is_valid():
+        try:
+            order = form.order()
+            row, token = invite(frame.principal, order.email, order.role, order.life)
+        except Problem as problem:
+            form.add_problem(problem)
+        else:
+            return frame.render(
+                "console/invited.html",
+                status=201,
+                invitation=row,
+                link=f"{settings.MQ_BASE_URL}/account/join/{token.text}/",
+                crumbs=_crumbs(frame, _("Invitation")),
+            )
+    return frame.render(
+        "console/invite.html",
+        status=422 if form.is_bound and form.errors else 200,
+        form=form,
+        crumbs=_crumbs(frame, _("Invite")),
+    )
+
+
+@page("members", needs=Permission.MEMBERS_MANAGE, methods=("POST",))
+def withdraw(frame: Frame, invitation_id: str) -> HttpResponse:
+    """Ends an open invitation."""
+    try:
+        revoke_invitation(frame.principal, invitation_id)
+    except Problem as problem:
+        _tell(frame, problem)
+    else:
+        messages.success(frame.request, _("The invitation was withdrawn."))
+    return redirect("console:members", frame.namespace.name)
+
+
+def _tell(frame: Frame, problem: Problem) -> None:
+    """A refusal of what has no form of its own. Raises Http404 for what is not there."""
+    if problem.status == 404:
+        raise Http404(problem.detail)
+    if problem.code == "PRECONDITION_FAILED":
+        detail = _("Somebody else changed this member meanwhile. Look again.")
+    else:
+        detail = problem.detail or problem.title
+    messages.error(frame.request, detail)
+
+
+def _found(frame: Frame, username: str) -> Member:
+    """Raises Http404. One query."""
+    try:
+        return get_member(frame.principal, username)
+    except Problem:
+        raise Http404 from None
+
+
+def _crumbs(frame: Frame, title: str) -> list[Crumb]:
+    return [Crumb(title=_("Members"), url=frame.url("members")), Crumb(title=title)]

@@ -1,0 +1,51 @@
+"""Usage and quotas: what is used of each limit now, and over time."""
+
+from __future__ import annotations
+
+from django.conf import settings
+from django.http import Http404, HttpResponse, JsonResponse
+from django.utils.translation import gettext as _
+
+from mqservice.console.frame import Crumb, Frame, page
+from mqservice.console.usage import CHARTS, Back, history, limits_page
+from mqservice.lib.clock import SystemClock
+
+
+def _back(frame: Frame) -> Back:
+    """A day for whatever is none of them."""
+    try:
+        return Back(frame.request.GET.get("span", ""))
+    except ValueError:
+        return Back.DAY
+
+
+@page("usage")
+def usage(frame: Frame) -> HttpResponse:
+    """``?span=24h|7d|30d`` of the charts."""
+    return frame.render(
+        "console/usage.html",
+        page=limits_page(frame.namespace.tenant_id),
+        spans=list(Back),
+        span=_back(frame),
+        crumbs=[Crumb(title=_("Usage"))],
+        curl=f'curl -sS "{settings.MQ_BASE_URL}/v1/quotas" \\\n'
+        '  -H "Authorization: Bearer $MQ_API_KEY"\n'
+        f'curl -sS "{settings.MQ_BASE_URL}/v1/usage?per=day&by=topic" \\\n'
+        '  -H "Authorization: Bearer $MQ_API_KEY"',
+    )
+
+
+@page("usage")
+def usage_chart(frame: Frame, name: str) -> HttpResponse:
+    """What the charts draw, as JSON: messages, bytes, calls or storage. One query."""
+    if name not in CHARTS:
+        raise Http404
+    found = history(frame.principal, name, _back(frame), SystemClock().now_ms())
+    return JsonResponse(
+        {
+            "unit": " B" if name in ("bytes", "storage") else "",
+            "from_ms": found.from_ms,
+            "to_ms": found.to_ms,
+            "series": [{"label": label, "points": points} for label, points in found.lines],
+        }
+    )

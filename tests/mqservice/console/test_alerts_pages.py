@@ -1,0 +1,143 @@
+"""Alerts in the console: made, changed, muted, deleted; the history; who may."""
+
+from __future__ import annotations
+
+import pytest
+from django.test import Client
+
+from mqservice.accounts.models import AuditEntry
+from mqservice.alerts.evaluation import evaluate
+from mqservice.alerts.models import AlertRule
+from mqservice.groups.models import ConsumerGroup
+from mqservice.lib.clock import SystemClock
+from mqservice.sampling.limits import SAMPLE_MS
+from mqservice.sampling.models import GroupSample
+from tests.people import People
+
+NEW = "/console/acme/new-alert"
+RULE = "/console/acme/alerts/behind"
+FORM = {
+    "name": "behind",
+    "kind": "lag",
+    "group": "billing",
+    "topic": "",
+    "threshold": "100",
+    "for_time": "0s",
+    "window": "5m",
+    "emails": "",
+    "webhook": "",
+}
+
+
+@pytest.fixture
+def alice(people: People, client: Client) -> Client:
+    client.force_login(people.alice)
+    return client
+
+
+def fire(people: People) -> None:
+    """A sample above the threshold, and a look at the rules."""
+    now_ms = SystemClock().now_ms()
+    ConsumerGroup.objects.create(namespace=people.acme, name="billing")
+    GroupSample.objects.create(
+        namespace=people.acme, group_name="billing", topic="", resolution_ms=SAMPLE_MS,
+        at_ms=now_ms - now_ms % SAMPLE_MS, known_count=1, lag_last=250,
+    )  # fmt: skip
+    evaluate(now_ms)
+
+
+def test_rule_is_made_fires_is_muted_and_deleted(people: People, alice: Client) -> None:
+    assert alice.post(NEW, FORM, follow=True).redirect_chain[-1][0] == RULE
+    assert b"has not fired yet" in alice.get(RULE).content
+    fire(people)
+    page = alice.get(RULE).content.decode()
+    assert page.count('badge-bad">firing') == 2  # its state, and the event
+    assert "250" in page
+    assert "Alert behind" in alice.get("/console/acme/").content.decode()
+    assert b"1 fires" in alice.get("/console/acme/alerts").content
+
+    alice.post(f"{RULE}/mute", {"is_enabled": "0"})
+    assert b"muted" in alice.get(RULE).content
+    assert AlertRule.objects.get().state == "ok"
+    alice.post(f"{RULE}/mute", {"is_enabled": "1"})
+    assert AlertRule.objects.get().is_enabled
+
+    assert alice.post(f"{RULE}/delete", {"confirm": "beh"}).status_code == 422
+    assert alice.post(f"{RULE}/delete", {"confirm": "behind"}).status_code == 302
+    assert not AlertRule.objects.exists()
+    entries = AuditEntry.objects.filter(action__startswith="alert.").order_by("id")
+    assert [row.action for row in entries] == ["alert.put"] * 3 + ["alert.delete"]
+
+
+def test_rule_is_changed_unless_somebody_else_was_faster(people: People, alice: Client) -> None:
+    alice.post(NEW, FORM)
+    form = alice.get(f"{RULE}/edit").content.decode()
+    assert 'value="100"' in form
+    assert alice.post(f"{RULE}/edit", FORM | {"threshold": "7", "revision": "1"}).status_code == 302
+    assert AlertRule.objects.get().threshold == 7
+    late = alice.post(f"{RULE}/edit", FORM | {"threshold": "9", "revision": "1"})
+    assert b"Somebody else changed this alert" in late.content
+    assert AlertRule.objects.get().threshold == 7
+    assert b"There is an alert of this name already" in alice.post(NEW, FORM).content
+
+
+def test_secret_of_a_webhook_is_shown_once(people: People, alice: Client) -> None:
+    answer = alice.post(NEW, FORM | {"webhook": "https://hooks.example.com/path?token=t"})
+    assert answer.status_code == 201
+    secret = AlertRule.objects.get().webhook_secret
+    assert secret in answer.content.decode()
+    assert secret not in alice.get(RULE).content.decode()
+    viewer = Client()
+    viewer.force_login(people.bob)
+    assert "token=t" not in viewer.get(RULE).content.decode()
+
+
+@pytest.mark.parametrize(
+    ("change", "field", "told"),
+    [
+        ({"name": "no blanks"}, "name", "a name consists of"),
+        ({"threshold": ""}, "threshold", "A number is needed"),
+        ({"threshold": "0"}, "threshold", "greater than or equal to 1"),
+        ({"group": ""}, "group", "is missing"),
+        ({"for_time": "soon"}, "for_time", "not a duration"),
+        ({"for_time": "48h"}, "for_time", "must be"),
+        ({"kind": "dlq_growth", "topic": "orders"}, "topic", "is for kind"),
+        ({"webhook": "https://127.0.0.1/"}, "webhook", "not public"),
+        ({"webhook": "http://example.com/"}, "webhook", "https://"),
+        ({"emails": "nobody"}, "emails", "must be an e-mail address"),
+        ({"kind": "disk"}, "kind", "not one of the available choices"),
+    ],
+)
+def test_fault_is_told_at_its_field_and_nothing_is_made(
+    alice: Client, change: dict[str, str], field: str, told: str
+) -> None:
+    answer = alice.post(NEW, FORM | change)
+    assert answer.status_code == 422
+    text = answer.content.decode()
+    assert told in text[text.index(f'id="id_{field}_error"') :][:300]
+    assert not AlertRule.objects.exists()
+
+
+def test_disk_is_watched_by_operators(people: People, alice: Client) -> None:
+    people.alice.is_superuser = True
+    people.alice.save()
+    asked = FORM | {"kind": "disk", "group": "", "threshold": "90"}
+    assert alice.post(NEW, asked).status_code == 302
+    assert b"90 %" in alice.get(RULE).content
+
+
+def test_viewer_sees_no_action_and_is_refused_each(people: People, alice: Client) -> None:
+    alice.post(NEW, FORM)
+    viewer = Client()
+    viewer.force_login(people.bob)
+    seen = viewer.get(RULE).content.decode() + viewer.get("/console/acme/alerts").content.decode()
+    for word in ("new-alert", "/edit", "/delete", "/mute"):
+        assert word not in seen
+    for path in (NEW, f"{RULE}/edit", f"{RULE}/delete", f"{RULE}/mute"):
+        assert viewer.post(path, FORM | {"confirm": "behind"}).status_code == 403
+    stranger = Client()
+    stranger.force_login(people.charlie)
+    for path in (NEW, RULE, f"{RULE}/edit", f"{RULE}/delete"):
+        assert stranger.get(path).status_code == 404
+    assert stranger.post("/console/rival/alerts/behind/mute").status_code == 404
+    assert AlertRule.objects.get().is_enabled

@@ -1,0 +1,149 @@
+"""The operator's page: for superusers alone, and what it says when nobody answers. Usage."""
+
+from __future__ import annotations
+
+import http.server
+import io
+import threading
+from collections.abc import Iterator
+
+import pytest
+from django.core.management import CommandError, call_command
+from django.test import Client
+from pytest_django import Settings
+
+from mqservice.lib.clock import SystemClock
+from mqservice.lib.durations import HOUR_MS
+from mqservice.monitoring.engine_metrics import find_engine_metrics, parse_metrics
+from mqservice.quotas.models import Source
+from mqservice.quotas.services import put_limits
+from mqservice.topics.services import TopicChange, put_topic
+from mqservice.usage.models import UsageHour
+from tests.people import People
+
+OPERATOR = "/console/-/operator"
+METRICS = """# TYPE mq_engine_sync_seconds histogram
+mq_engine_sync_seconds_bucket{le="0.001"} 50
+mq_engine_sync_seconds_bucket{le="0.01"} 99
+mq_engine_sync_seconds_bucket{le="+Inf"} 100
+mq_engine_sync_seconds_sum 1.5
+mq_engine_quarantined_records 3
+mq_engine_storage_size_bytes 1048576
+mq_engine_build_info{version="1"} 1
+mq_engine_nonsense much
+other_metric 7
+"""
+
+
+@pytest.fixture
+def root(people: People, client: Client) -> Client:
+    people.alice.is_superuser = True
+    people.alice.save()
+    client.force_login(people.alice)
+    return client
+
+
+@pytest.fixture
+def metrics_port() -> Iterator[int]:
+    """Of somebody who answers as the engine does."""
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(METRICS.encode())
+
+        def log_message(self, *args: object) -> None:
+            """Nothing on stderr."""
+
+    with http.server.HTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread.start()
+        yield server.server_port
+        server.shutdown()
+        thread.join(10)
+
+
+def test_only_superusers_find_the_page(people: People, client: Client) -> None:
+    assert client.get(OPERATOR).status_code == 302
+    client.force_login(people.alice)  # an owner, but no operator
+    absent = client.get("/console/-/nothing")
+    for path in (OPERATOR, f"{OPERATOR}?tab=workers"):
+        found = client.get(path)
+        assert found.status_code == absent.status_code == 404
+        assert found.content == absent.content
+    assert OPERATOR not in client.get("/console/acme/").content.decode()
+
+
+def test_operator_is_made_and_unmade_by_a_command(people: People, client: Client) -> None:
+    client.force_login(people.bob)
+    call_command("operator", "bob", stdout=io.StringIO())
+    assert client.get(OPERATOR).status_code == 200
+    assert client.get("/console/rival/").status_code == 404  # nothing of any tenant
+    call_command("operator", "bob", "--revoke", stdout=io.StringIO())
+    assert client.get(OPERATOR).status_code == 404
+    with pytest.raises(CommandError, match="there is no user nobody"):
+        call_command("operator", "nobody")
+
+
+def test_page_shows_the_engine_and_its_sync_times(
+    root: Client, engine: str, metrics_port: int, settings: Settings
+) -> None:
+    settings.MQ_ENGINE_METRICS_PORT = metrics_port
+    text = root.get(OPERATOR).content.decode()
+    assert "≤ 10 ms" in text
+    assert "half of them ≤ 1 ms" in text
+    assert "1 MiB" in text
+    assert 'badge-bad">3<' in text  # damaged places
+    assert 'badge-up">fine' in text
+    assert OPERATOR in root.get("/console/acme/").content.decode()
+
+
+def test_what_nobody_tells_is_unknown_and_not_zero(root: Client) -> None:
+    text = root.get(OPERATOR).content.decode()
+    assert text.count("unknown") >= 12
+    assert "MQ_ENGINE_METRICS_PORT" in text
+
+
+def test_workers_are_unknown_while_the_broker_is_away(root: Client) -> None:
+    text = root.get(f"{OPERATOR}?tab=workers").content.decode()
+    assert "The broker does not answer" in text
+    assert "delay" in text  # the queues that there are
+    assert text.count("unknown") >= 7
+
+
+def test_metrics_are_read_and_nonsense_is_passed_over() -> None:
+    found = parse_metrics(METRICS)
+    assert found.whole("quarantined_records") == 3
+    assert found.whole("nonsense") is None
+    assert (found.sync_s(0.5), found.sync_s(0.99), found.sync_s(1.0)) == (0.001, 0.01, None)
+    assert parse_metrics("").sync_s(0.5) is None
+    assert find_engine_metrics(0) is None
+
+
+def test_usage_shows_each_limit_and_what_is_refused(
+    people: People, engine: str, root: Client
+) -> None:
+    put_topic(people.acme, "orders", TopicChange())
+    put_limits(None, people.acme.tenant, Source.OPERATOR, {"topic_count_max": 1})
+    text = root.get("/console/acme/usage").content.decode()
+    assert "One more is refused with 403 QUOTA_EXCEEDED." in text
+    assert text.count('badge-bad">used up') == 1
+    assert 'badge-unknown">unknown' in text  # rates: this process has no meters
+    assert "TiB" in text
+
+
+def test_usage_of_hours_is_drawn_and_that_of_others_is_not(people: People, root: Client) -> None:
+    hour_ms = SystemClock().now_ms() // HOUR_MS * HOUR_MS
+    for namespace, count in ((people.acme, 40), (people.rival, 7)):
+        UsageHour.objects.create(
+            tenant=namespace.tenant, hour_ms=hour_ms, namespace=namespace.name, topic="t",
+            messages_in=count, storage_bytes_max=None,
+        )  # fmt: skip
+    data = root.get("/console/acme/usage/charts/messages?span=7d").json()
+    values = [value for _, value in data["series"][0]["points"] if value is not None]
+    assert values == [40]
+    assert len(data["series"][0]["points"]) in (168, 169)
+    stored = root.get("/console/acme/usage/charts/storage").json()["series"][0]["points"]
+    assert all(value is None for _, value in stored)
+    assert root.get("/console/acme/usage/charts/other").status_code == 404
