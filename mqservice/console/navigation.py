@@ -48,7 +48,29 @@ SECTIONS: Final = (
     ),
     Section(
         title=_("Messaging"),
-        items=(Item(here="topics", url="console:topics", title=_("Topics"), icon="topics"),),
+        items=(
+            Item(here="topics", url="console:topics", title=_("Topics"), icon="topics"),
+            Item(
+                here="dead-letters",
+                url="console:dead-letters",
+                title=_("Dead letters"),
+                icon="dead_letters",
+            ),
+            Item(
+                here="scheduled",
+                url="console:scheduled",
+                title=_("Scheduled"),
+                icon="scheduled",
+                needs=Permission.CONSUME,
+            ),
+            Item(
+                here="traces",
+                url="console:traces",
+                title=_("Traces"),
+                icon="traces",
+                needs=Permission.CONSUME,
+            ),
+        ),
     ),
 )
 
