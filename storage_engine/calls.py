@@ -12,7 +12,7 @@ from typing import cast
 
 from storage_engine.inspections import inspections
 from storage_engine.store import STORE_HOST, Store
-from storage_engine.wire.dead_letters import PurgeRequest
+from storage_engine.wire.dead_letters import DeadLettersRequest, PurgeRequest
 from storage_engine.wire.deliveries import SettleRequest
 from storage_engine.wire.groups import (
     GroupClientsRequest,
@@ -80,6 +80,9 @@ def calls_of(store: Store) -> dict[int, Callable[[Wire], Wire]]:
             lambda request: consumption.group_delete(cast("GroupRef", request).group)
         ),
         Op.PURGE: lambda request: consumption.dead_letters.purge(cast("PurgeRequest", request)),
+        Op.DEAD_LETTERS: lambda request: consumption.dead_letters.counts(
+            cast("DeadLettersRequest", request)
+        ),
         Op.SNAPSHOT: lambda request: store.retention.snapshots.take(
             cast("SnapshotRequest", request)
         ),

@@ -55,6 +55,9 @@ from storage_engine.topic_names import dlq_topic_of, retry_topic_of
 from storage_engine.wire.async_client import AsyncStoreClient
 from storage_engine.wire.client_types import ClientConfig, PutResult, Received
 from storage_engine.wire.dead_letters import (
+    DeadLetterCount,
+    DeadLettersReply,
+    DeadLettersRequest,
     PurgeReply,
     PurgeRequest,
     RedriveOutcome,
@@ -176,6 +179,9 @@ __all__ = [
     "CommitRefused",
     "CursorInvalid",
     "DeadLetter",
+    "DeadLetterCount",
+    "DeadLettersReply",
+    "DeadLettersRequest",
     "DiskFull",
     "Dispatch",
     "Durability",

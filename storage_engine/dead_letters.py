@@ -1,4 +1,4 @@
-"""Takes messages out of a group's dead letters: sent on their way again, or dropped.
+"""Takes messages out of a group's dead letters: sent on their way again, or dropped; counts them.
 
     server ── redrive(offsets) ──▶ [DeadLetters] ── moves ──▶ the topic they came from, or another
     server ── purge(offsets) ────▶      └── settled by an internal group ──▶ pull, look-up: gone
@@ -23,12 +23,16 @@ from storage_engine.errors import BadRequest, RecordRefused, TopicNotFound
 from storage_engine.groups.retry_record import find_dead_letter, redrive_record
 from storage_engine.log.commit_log import CommitLog
 from storage_engine.moves import Move, Mover, settling
+from storage_engine.offset_at_time import offset_at_time, store_timestamp
 from storage_engine.queues.consume_queue import ConsumeQueue
 from storage_engine.queues.consume_queues import ConsumeQueues
 from storage_engine.records.record import Record
 from storage_engine.records.record_run import decode_records
 from storage_engine.topic_names import DLQ_PREFIX, dlq_topic_of
 from storage_engine.wire.dead_letters import (
+    DeadLetterCount,
+    DeadLettersReply,
+    DeadLettersRequest,
     PurgeReply,
     PurgeRequest,
     RedriveOutcome,
@@ -38,6 +42,8 @@ from storage_engine.wire.dead_letters import (
 
 REDRIVE_GROUP: Final = "CID_RMQ_SYS_REDRIVE"
 _OFFSETS_MAX: Final = 1_000
+_GROUPS_MAX: Final = 1_000  # counted at a time: a microsecond or two each
+_TIMES_MAX: Final = 256  # of all groups of a request: each is a search through the queue
 
 
 class DeadLetters:
@@ -66,6 +72,52 @@ class DeadLetters:
             return False
         progress = self._consumer_offsets.find(REDRIVE_GROUP, topic, queue_id)
         return progress is not None and progress.is_settled(queue_offset)
+
+    # Count ----------------------------------------------------------------------------------
+
+    def counts(self, request: DeadLettersRequest) -> DeadLettersReply:
+        """How many letters there are. Raises ``BadRequest`` for too many groups or times."""
+        group_count, time_count = len(request.groups), len(request.before_ms)
+        if group_count > _GROUPS_MAX or group_count * time_count > _TIMES_MAX:
+            raise BadRequest(
+                f"{group_count} groups and {time_count} times, at most {_GROUPS_MAX} groups and "
+                f"{_TIMES_MAX} times of all groups are allowed"
+            )
+        counts = [self._count(group, request.before_ms) for group in request.groups]
+        return DeadLettersReply(counts=counts)
+
+    def _count(self, group: str, before_ms: list[int]) -> DeadLetterCount:
+        topic = dlq_topic_of(group)
+        queues = self._queues.by_topic.get(topic.encode())
+        if topic not in self._catalog.topics or not queues:
+            return DeadLetterCount(
+                count=0, min_offset=0, max_offset=0, before_counts=[0] * len(before_ms), oldest_ms=0
+            )
+        [queue] = queues
+        progress = self._consumer_offsets.find(REDRIVE_GROUP, topic, 0)
+        first = queue.min_offset  # of those that are there, but for gaps behind it
+        if progress is not None:
+            first = max(first, progress.consumer_offset)
+
+        def there_below(end: int) -> int:
+            gone = 0 if progress is None else progress.settled.count_in(first, end)
+            return max(0, end - first) - gone
+
+        count = there_below(queue.max_offset)
+        oldest_ms = 0
+        before = [0] * len(before_ms)
+        if before_ms and count:
+            before = [
+                there_below(offset_at_time(self._commit_log, queue, each)) for each in before_ms
+            ]
+            oldest_ms = store_timestamp(self._commit_log, queue, first) or 0
+        return DeadLetterCount(
+            count=count,
+            min_offset=queue.min_offset,
+            max_offset=queue.max_offset,
+            before_counts=before,
+            oldest_ms=oldest_ms,
+        )
 
     # Redrive --------------------------------------------------------------------------------
 

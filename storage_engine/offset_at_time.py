@@ -25,10 +25,10 @@ def offset_at_time(commit_log: CommitLog, queue: ConsumeQueue, timestamp_ms: int
     high = found = queue.max_offset  # ``found`` is the first whole record from ``high`` on
     while low < high:
         middle = whole = (low + high) // 2
-        stamp = _store_timestamp(commit_log, queue, whole)
+        stamp = store_timestamp(commit_log, queue, whole)
         while stamp is None and whole + 1 < high:
             whole += 1
-            stamp = _store_timestamp(commit_log, queue, whole)
+            stamp = store_timestamp(commit_log, queue, whole)
         if stamp is not None and stamp < timestamp_ms:
             low = whole + 1
         else:
@@ -37,7 +37,8 @@ def offset_at_time(commit_log: CommitLog, queue: ConsumeQueue, timestamp_ms: int
     return found
 
 
-def _store_timestamp(commit_log: CommitLog, queue: ConsumeQueue, queue_offset: int) -> int | None:
+def store_timestamp(commit_log: CommitLog, queue: ConsumeQueue, queue_offset: int) -> int | None:
+    """When a message was stored; None when its record is damaged."""
     physical_offset, record_bytes, _ = queue.unit(queue_offset)
     try:
         head = verify_record(commit_log.read_many([(physical_offset, record_bytes)]))

@@ -48,6 +48,13 @@ def browse(
     tag: Annotated[
         str | None, typer.Option("--tag", help="Only this tag, or several: 'a || b'.")
     ] = None,
+    condition: Annotated[
+        str | None,
+        typer.Option("--filter", metavar="SQL", help="Only where the properties fit: 'a > 5'."),
+    ] = None,
+    contains: Annotated[
+        str | None, typer.Option("--contains", metavar="TEXT", help="Only bodies with this text.")
+    ] = None,
     limit: Annotated[
         int, typer.Option("--limit", "-c", min=1, help="Stop after so many messages.")
     ] = LIMIT_DEFAULT,
@@ -64,6 +71,8 @@ def browse(
         "queue": None if queue is None else str(queue),
         "offset": None if offset is None else str(offset),
         "tag": tag,
+        "filter": condition,
+        "contains": contains,
     }
     query = {name: value for name, value in conditions.items() if value is not None}
     try:

@@ -58,6 +58,15 @@ def ask(
     return async_to_sync(_ask)(plane, request, principal, method, path, kept, body)
 
 
+async def ask_next(
+    request: HttpRequest, principal: Principal, path: str, query: dict[str, str]
+) -> Answer:
+    """As ``ask`` with GET, for answers that are streamed on the process's loop."""
+    plane = request.scope["mq.plane"]  # type: ignore[attr-defined]  # of an ASGIRequest
+    kept = {name: value for name, value in query.items() if value}
+    return await _ask(plane, request, principal, "GET", path, kept, b"")
+
+
 async def _ask(
     plane: DataPlane,
     request: HttpRequest,

@@ -46,6 +46,26 @@ SECTIONS: Final = (
             Item(here="topics", url="console:topics", title=_("Topics"), icon="topics"),
             Item(here="groups", url="console:groups", title=_("Groups"), icon="groups"),
             Item(
+                here="dead-letters",
+                url="console:dead-letters",
+                title=_("Dead letters"),
+                icon="dead_letters",
+            ),
+            Item(
+                here="scheduled",
+                url="console:scheduled",
+                title=_("Scheduled"),
+                icon="scheduled",
+                needs=Permission.CONSUME,
+            ),
+            Item(
+                here="traces",
+                url="console:traces",
+                title=_("Traces"),
+                icon="traces",
+                needs=Permission.CONSUME,
+            ),
+            Item(
                 here="tail",
                 url="console:tail",
                 title=_("Live tail"),

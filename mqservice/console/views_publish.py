@@ -1,4 +1,7 @@
-"""Sending a message from a form, with the curl command that does the same."""
+"""Sending a message from a form, with the curl command that does the same.
+
+?from=id, ?from=id&group= ──▶ the form, filled from a message or a dead letter ──▶ a new message
+"""
 
 from __future__ import annotations
 
@@ -9,14 +12,18 @@ from typing import Final
 import msgspec
 from django.conf import settings
 from django.contrib import messages
+from django.core.exceptions import PermissionDenied
 from django.http import HttpResponse
 from django.shortcuts import redirect
 from django.utils.translation import gettext as _
 
 from mqservice.accounts.roles import Permission
 from mqservice.console.asking import ask
+from mqservice.console.bodies import body_of, text_of
 from mqservice.console.forms import PublishForm
 from mqservice.console.frame import Frame, page
+from mqservice.console.views_dead_letters import found_group, stored_letter
+from mqservice.console.views_messages import stored_message
 from mqservice.console.views_topics import found_topic, topic_crumbs
 from mqservice.lib.problem import Problem
 
@@ -35,7 +42,7 @@ class BadForm(Exception):
 def publish(frame: Frame, topic: str) -> HttpResponse:
     """POST stores the message as ``POST /v1/ns/{ns}/topics/{topic}/messages`` does."""
     row = found_topic(frame, topic)
-    form = PublishForm(frame.request.POST or None)
+    form = PublishForm(frame.request.POST or None, initial=_filled(frame, row.name))
     path = f"/v1/ns/{frame.namespace.name}/topics/{row.name}/messages"
     body: dict[str, object] = {"body_json": {"order": 42}}
     status = 200
@@ -65,9 +72,41 @@ def publish(frame: Frame, topic: str) -> HttpResponse:
         form=form,
         topic=row,
         tab="publish",
+        is_resend="from" in frame.request.GET,
         crumbs=topic_crumbs(frame, row, _("Publish")),
         curl=curl_of(path, body),
     )
+
+
+def _filled(frame: Frame, topic: str) -> dict[str, object]:
+    """What the form begins with: of the message it is to be like, else nothing.
+
+    Raises Http404: there is no such message. One call of the data plane, for a resend only.
+    """
+    message_id = frame.request.GET.get("from", "")
+    if not message_id or frame.request.method == "POST":
+        return {}
+    if not frame.can_consume:
+        raise PermissionDenied(f"this needs the permission {Permission.CONSUME.value}")
+    group = frame.request.GET.get("group", "")
+    if group:
+        stored = stored_letter(frame, found_group(frame, group).name, message_id)[0]
+    else:
+        stored = stored_message(frame, topic, message_id)[0]
+    text = text_of(body_of(stored))
+    if text is None:
+        messages.error(
+            frame.request, _("The body is no text and cannot be edited here; it was left out.")
+        )
+    lines = [f"{name}={value}" for name, value in stored["properties"].items()]
+    return {
+        "body": text or "",
+        "is_json": "body_json" in stored,
+        "tag": stored["tag"] or "",
+        "keys": ", ".join(stored["keys"]),
+        "message_group": stored["message_group"] or "",
+        "properties": "\n".join(lines),
+    }
 
 
 def message_of(fields: dict[str, object]) -> dict[str, object]:

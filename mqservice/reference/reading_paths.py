@@ -9,6 +9,7 @@ from typing import Final
 
 from mqservice.accounts.scopes import Scope
 from mqservice.delivery import plane
+from mqservice.delivery.limits import CONTAINS_BYTES_MAX
 from mqservice.reference.delivery_paths import (
     GROUP,
     GROUP_CODES,
@@ -39,6 +40,17 @@ _KEY: Final = query_parameter(
 _LIMIT: Final = query_parameter("limit", "How many messages at most.", LIMIT_SCHEMA)
 _FROM: Final = query_parameter("from", "Only messages stored at this time or later.", TIME_SCHEMA)
 _TO: Final = query_parameter("to", "Only messages stored at this time or earlier.", TIME_SCHEMA)
+
+_FILTER: Final = query_parameter(
+    "filter",
+    "Only messages whose properties fit this condition in SQL92: `amount > 100`. Not with `key`.",
+    {"type": "string", "minLength": 1},
+)
+_CONTAINS: Final = query_parameter(
+    "contains",
+    "Only messages whose body has this text, letter for letter.",
+    {"type": "string", "minLength": 1, "maxLength": CONTAINS_BYTES_MAX},
+)
 
 _ID: Final = "01679C42FC1C5916ED0B1323B800019A0A"
 _AT: Final = "2026-11-21T12:08:24.757Z"
@@ -81,7 +93,8 @@ OPERATIONS: Final = [
             "Messages page by page, in the order they were stored, or by key the newest first. "
             "Changes nothing about their delivery. `next_cursor` alone says whether there is more: "
             "a page may be short before the last one. An `offset` needs its `queue`, and goes "
-            "with neither `key` nor `from`. Unknown parameters are refused."
+            "with neither `key` nor `from`. With `filter` or `contains` a page looks at a bounded "
+            "number of messages and says how many, `scanned`. Unknown parameters are refused."
         ),
         scope=Scope.CONSUME,
         parameters=[
@@ -91,6 +104,8 @@ OPERATIONS: Final = [
             _TO,
             query_parameter("queue", "Only this queue.", {"type": "integer", "minimum": 0}),
             query_parameter("offset", "Begin at this offset of the queue.", _OFFSET),
+            _FILTER,
+            _CONTAINS,
             _LIMIT,
             cursor_parameter(),
         ],

@@ -134,6 +134,10 @@ class Task(models.Model):
         return self.state in ACTIVE_STATES
 
     @property
+    def not_moved_count(self) -> int:
+        return self.skipped_count + self.failed_count
+
+    @property
     def engine_group(self) -> str:
         """Reads ``namespace``: one query unless it was selected along."""
         return engine_name(namespace=self.namespace.name, name=self.group_name)

@@ -12,7 +12,14 @@ from typing import TypeVar
 
 from storage_engine.records.record import Record
 from storage_engine.records.record_run import decode_records
-from storage_engine.wire.dead_letters import PurgeReply, PurgeRequest, RedriveReply, RedriveRequest
+from storage_engine.wire.dead_letters import (
+    DeadLettersReply,
+    DeadLettersRequest,
+    PurgeReply,
+    PurgeRequest,
+    RedriveReply,
+    RedriveRequest,
+)
 from storage_engine.wire.deliveries import (
     LeaveRequest,
     SettleReply,
@@ -174,6 +181,10 @@ class AsyncCalls(abc.ABC):
     async def purge(self, request: PurgeRequest) -> PurgeReply:
         """Drop dead letters."""
         return await self._ask(Op.PURGE, request, PurgeReply)
+
+    async def dead_letters(self, request: DeadLettersRequest) -> DeadLettersReply:
+        """How many dead letters groups have."""
+        return await self._ask(Op.DEAD_LETTERS, request, DeadLettersReply)
 
     async def deliver_due(self, ahead_ms: int = 0) -> None:
         """Have the scheduled messages delivered that are due by now, or soon, at their time."""

@@ -1,8 +1,10 @@
-"""Dead letters on the engine's socket: sent on their way again, or dropped."""
+"""Dead letters on the engine's socket: counted, sent on their way again, or dropped."""
 
 from __future__ import annotations
 
 import enum
+
+import msgspec
 
 from storage_engine.wire.struct import Wire
 
@@ -44,3 +46,32 @@ class PurgeRequest(Wire, frozen=True, kw_only=True):
 
 class PurgeReply(Wire, frozen=True, kw_only=True):
     purged_count: int
+
+
+class DeadLettersRequest(Wire, frozen=True, kw_only=True):
+    """How many dead letters groups have, and how many of them were given up before each of some
+    times, ms.
+    """
+
+    groups: list[str]
+    before_ms: list[int] = msgspec.field(default_factory=list)
+
+
+class DeadLetterCount(Wire, frozen=True, kw_only=True):
+    """Of one group. ``count``: those that are there, ``before_counts``: of these, for each time.
+
+    Their offsets are in [min_offset, max_offset), with gaps where letters are gone. ``oldest_ms``:
+    when the oldest was given up; 0 without one, or when no times were asked for.
+    """
+
+    count: int
+    min_offset: int
+    max_offset: int
+    before_counts: list[int]
+    oldest_ms: int
+
+
+class DeadLettersReply(Wire, frozen=True, kw_only=True):
+    """A count for each group of the request; of an unknown one, or one without any, all is 0."""
+
+    counts: list[DeadLetterCount]

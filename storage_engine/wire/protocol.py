@@ -37,7 +37,14 @@ from typing import Final
 
 import msgspec
 
-from storage_engine.wire.dead_letters import PurgeReply, PurgeRequest, RedriveReply, RedriveRequest
+from storage_engine.wire.dead_letters import (
+    DeadLettersReply,
+    DeadLettersRequest,
+    PurgeReply,
+    PurgeRequest,
+    RedriveReply,
+    RedriveRequest,
+)
 from storage_engine.wire.deliveries import (
     LeaveRequest,
     ReceiveRequest,
@@ -147,6 +154,7 @@ class Op(enum.IntEnum):
     USE = 53
     REDRIVE = 56
     PURGE = 57
+    DEAD_LETTERS = 58
     DELIVER_DUE = 60
     SCHEDULED_LIST = 61
     SCHEDULED_CANCEL = 62
@@ -249,6 +257,7 @@ REQUEST_TYPES: Final[dict[Op, type[Wire]]] = {
     Op.LEAVE: LeaveRequest,
     Op.SUBSCRIBE: SubscribeRequest,
     Op.PURGE: PurgeRequest,
+    Op.DEAD_LETTERS: DeadLettersRequest,
     Op.OFFSETS_CHANGED: OffsetsChangedRequest,
     Op.OBSERVE: Empty,
     Op.USE: UseRequest,
@@ -288,6 +297,7 @@ REPLY_TYPES: Final[dict[Op, type[Wire]]] = {
     Op.LEAVE: Empty,
     Op.SUBSCRIBE: SubscribeReply,
     Op.PURGE: PurgeReply,
+    Op.DEAD_LETTERS: DeadLettersReply,
     Op.OFFSETS_CHANGED: OffsetsChangedReply,
     Op.OBSERVE: ObserveReply,
     Op.USE: UseReply,

@@ -21,7 +21,14 @@ from storage_engine.errors import (
 from storage_engine.records.record import Record
 from storage_engine.records.record_run import decode_records
 from storage_engine.wire.client_types import PutResult, Received, put_bytes_max, put_results
-from storage_engine.wire.dead_letters import PurgeReply, PurgeRequest, RedriveReply, RedriveRequest
+from storage_engine.wire.dead_letters import (
+    DeadLettersReply,
+    DeadLettersRequest,
+    PurgeReply,
+    PurgeRequest,
+    RedriveReply,
+    RedriveRequest,
+)
 from storage_engine.wire.deliveries import ReceiveRequest, SettleReply, SettleRequest
 from storage_engine.wire.frames import (
     Frame,
@@ -198,6 +205,9 @@ class StoreClient:
 
     def purge(self, request: PurgeRequest) -> PurgeReply:
         return self._ask(Op.PURGE, request, PurgeReply)
+
+    def dead_letters(self, request: DeadLettersRequest) -> DeadLettersReply:
+        return self._ask(Op.DEAD_LETTERS, request, DeadLettersReply)
 
     def deliver_due(self, ahead_ms: int = 0) -> None:
         """Have the scheduled messages delivered that are due by now, or soon, at their time."""

@@ -11,6 +11,7 @@ import pytest
 from storage_engine.errors import BadRequest, DiskFull, TopicNotFound
 from storage_engine.records.record_run import decode_records
 from storage_engine.wire.dead_letters import (
+    DeadLettersRequest,
     PurgeRequest,
     RedriveOutcome,
     RedriveReply,
@@ -153,6 +154,46 @@ async def test_what_was_dropped_stays_gone(tmp_path: Path) -> None:
     async with OpenStore(copy) as store:
         assert dead(store) == []
         assert store.receive().bodies == [b"1"]
+
+
+async def test_count_leaves_out_what_is_gone(tmp_path: Path) -> None:
+    async with OpenStore(tmp_path / "s") as store:
+        await with_dead_letters(store, 2)
+        store.clock.advance(1_000)
+        late_ms = store.clock.now_ms()
+        await with_dead_letters(store, 4)
+        dead_letters = store.store.consumption.dead_letters
+
+        def counted() -> tuple[int, list[int]]:
+            request = DeadLettersRequest(groups=["g", "absent"], before_ms=[0, late_ms, 1 << 60])
+            found, none = dead_letters.counts(request).counts
+            assert none.count == none.max_offset == 0
+            assert (found.oldest_ms != 0) == (found.count != 0)
+            return found.count, found.before_counts
+
+        assert counted() == (6, [0, 2, 6])
+        await redrive(store, 1, 3)
+        assert counted() == (4, [0, 1, 4])
+        dead_letters.purge(PurgeRequest(group="g", queue_offsets=[0]))
+        assert counted() == (3, [0, 0, 3])
+        request = DeadLettersRequest(groups=["g"], before_ms=[late_ms])
+        assert dead_letters.counts(request).counts[0].oldest_ms >= late_ms
+        copy = copy_store(tmp_path / "s", tmp_path / "copy")
+        dead_letters.purge(PurgeRequest(group="g", queue_offsets=[2, 4, 5]))
+        assert counted() == (0, [0, 0, 0])
+    async with OpenStore(copy) as store:
+        again = DeadLettersRequest(groups=["g"])
+        [found] = store.store.consumption.dead_letters.counts(again).counts
+        assert (found.count, found.max_offset) == (3, 6)
+
+
+async def test_count_of_too_much_is_refused(tmp_path: Path) -> None:
+    async with OpenStore(tmp_path) as store:
+        for groups, times in ((1_001, 0), (129, 2)):
+            with pytest.raises(BadRequest, match="at most 1000 groups and 256 times"):
+                store.store.consumption.dead_letters.counts(
+                    DeadLettersRequest(groups=["g"] * groups, before_ms=[1] * times)
+                )
 
 
 async def test_what_cannot_be_redriven_stays(tmp_path: Path) -> None:

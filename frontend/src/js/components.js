@@ -22,3 +22,27 @@ export function toast() {
     },
   };
 }
+
+// A list with marks: buttons wait until one is set, the box on top sets those of the page.
+export function marks() {
+  return {
+    count: 0,
+    init() {
+      this.changed();
+    },
+    get isNone() {
+      return this.count === 0;
+    },
+    toggleAll() {
+      for (const each of boxes(this.$root)) each.checked = this.$el.checked;
+      this.changed();
+    },
+    changed() {
+      this.count = boxes(this.$root).filter((each) => each.checked).length;
+    },
+  };
+}
+
+function boxes(form) {
+  return [...form.querySelectorAll("tbody input[type=checkbox]")];
+}

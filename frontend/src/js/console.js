@@ -7,10 +7,11 @@ import { startKeyboard } from "./keyboard.js";
 import { startLive } from "./live.js";
 import { startMenus } from "./menus.js";
 import { showTimes } from "./times.js";
-import { toast, typedName } from "./components.js";
+import { marks, toast, typedName } from "./components.js";
 
 Alpine.data("typedName", typedName);
 Alpine.data("toast", toast);
+Alpine.data("marks", marks);
 Alpine.start();
 
 startMenus();

@@ -1,7 +1,7 @@
 """Browse over REST: the messages of a topic page by page, without any effect on their delivery.
 
-    GET .../messages?from=&to=&tag=&queue=&offset= ──▶ queue_walk   in the order of the log
-    GET .../messages?key=&from=&to=&tag=&queue=    ──▶ key_search   newest first
+    GET .../messages?from=&to=&tag=&queue=&offset=&filter=&contains= ──▶ queue_walk  in log's order
+    GET .../messages?key=&from=&to=&tag=&queue=&contains=            ──▶ key_search  newest first
     GET .../messages/{id}                          ──▶ key_search
                                             answer ◀── messages, next_cursor
 
@@ -20,7 +20,11 @@ from mqservice.accounts.scopes import Kind, Scope
 from mqservice.delivery.context import DeliveryContext
 from mqservice.delivery.decoding import Fault
 from mqservice.delivery.http import Request
-from mqservice.delivery.limits import BROWSE_COUNT_DEFAULT, BROWSE_COUNT_MAX
+from mqservice.delivery.limits import (
+    BROWSE_COUNT_DEFAULT,
+    BROWSE_COUNT_MAX,
+    CONTAINS_BYTES_MAX,
+)
 from mqservice.delivery.messages import key_fault
 from mqservice.delivery.reading.key_search import find_by_id, key_page
 from mqservice.delivery.reading.query import OFFSET_MAX, Query
@@ -34,18 +38,23 @@ from mqservice.delivery.reading.tags import tags_of
 from mqservice.delivery.reading.walk import Page, Question
 from mqservice.delivery.receive import topic_route
 from mqservice.delivery.replies import answer_struct, takes_msgpack
-from mqservice.store import Store
+from mqservice.store import FilterInvalid, FilterKind, Store, known_filter
 from mqservice.topics.routes import TopicRoute
 
-_NAMES: Final = ("key", "tag", "from", "to", "queue", "offset", "limit", "cursor")
+_NAMES: Final = (
+    "key", "tag", "from", "to", "queue", "offset", "filter", "contains", "limit", "cursor",
+)  # fmt: skip
 
 
 class BrowseAnswer(msgspec.Struct, frozen=True):
-    """``is_complete`` is false while the key index lacks the newest messages."""
+    """``is_complete`` is false while the key index lacks the newest messages. ``scanned``: with
+    ``filter`` or ``contains``, how many messages were looked at for this page.
+    """
 
     messages: list[StoredMessage]
     next_cursor: str | None
     is_complete: bool
+    scanned: int | msgspec.UnsetType = msgspec.UNSET
 
 
 FindPage = Callable[[Store, TopicRoute, Question, bytes | None, int], Awaitable[Page]]
@@ -66,7 +75,8 @@ async def browse_messages(context: DeliveryContext, request: Request) -> None:
     if page.place is not None:
         next_cursor = context.cursors.write(page.place, topic=topic.engine_name, question=bound_to)
     messages = stored_messages(page.records, as_bytes=takes_msgpack(request))
-    await answer_struct(request, BrowseAnswer(messages, next_cursor, page.is_complete))
+    scanned = page.scanned_count if question.is_scan else msgspec.UNSET
+    await answer_struct(request, BrowseAnswer(messages, next_cursor, page.is_complete, scanned))
 
 
 def find_page_of(question: Question) -> FindPage:
@@ -129,4 +139,41 @@ def _question_of(query: Query, topic: TopicRoute) -> Question:
             raise Fault("?offset", "BAD_REQUEST", "an offset is one of a queue: give queue as well")
         if from_ms is not None:
             raise Fault("?offset", "BAD_REQUEST", "a walk begins at offset or at from: give one")
-    return Question(key, tags_of(query.text("tag")), from_ms, to_ms, queue_id, offset)
+    tags = tags_of(query.text("tag"))
+    wanted = _filter_of(query.text("filter"), tags)
+    if wanted and key is not None:
+        raise Fault("?filter", "BAD_REQUEST", "a search by key takes no filter")
+    return Question(
+        key, [] if wanted else tags, from_ms, to_ms, queue_id, offset, wanted, _contains(query)
+    )
+
+
+def _filter_of(text: str | None, tags: list[str]) -> str:
+    """The canonical condition of the parameter ``filter`` and the tags; empty without a filter.
+
+    Raises Fault.
+    """
+    if text is None:
+        return ""
+    if not text.strip():
+        raise Fault("?filter", "ILLEGAL_FILTER", "an empty filter; leave it out for all messages")
+    try:
+        wanted = known_filter(text, FilterKind.SQL92).text
+        if tags:
+            quoted = ", ".join("'" + tag.replace("'", "''") + "'" for tag in tags)
+            wanted = known_filter(f"TAGS IN ({quoted}) AND ({wanted})", FilterKind.SQL92).text
+    except FilterInvalid as exc:
+        raise Fault("?filter", "ILLEGAL_FILTER", str(exc)) from exc
+    return wanted
+
+
+def _contains(query: Query) -> str:
+    """The parameter ``contains``; empty without one. Raises Fault."""
+    text = query.text("contains")
+    if text is None:
+        return ""
+    size_bytes = len(text.encode())
+    if not 1 <= size_bytes <= CONTAINS_BYTES_MAX:
+        detail = f"a text of 1 to {CONTAINS_BYTES_MAX} bytes of UTF-8, found {size_bytes}"
+        raise Fault("?contains", "BAD_REQUEST", detail)
+    return text

@@ -3,8 +3,8 @@
     question, place ──▶ [key_search] ── LOOK_UP ──▶ engine
     page, next place ◀──────┘
 
-The engine compares the text of the key, so keys of one hash are kept apart; tag and queue are
-compared here. A place is the engine's own cursor.
+The engine compares the text of the key, so keys of one hash are kept apart; tag, queue and text
+are compared here. A place is the engine's own cursor.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from mqservice.topics.routes import TopicRoute
 async def key_page(
     store: Store, topic: TopicRoute, question: Question, place: bytes | None, messages_max: int
 ) -> Page:
-    """One page: one look-up, and more only while nothing that was found has the tag or queue.
+    """One page: one look-up, and more only while nothing that was found is wanted.
 
     Raises ``StoreError``.
     """
@@ -32,6 +32,7 @@ async def key_page(
     cursor = "" if place is None else place.decode()
     records: list[Record] = []
     is_complete = True
+    scanned_count = 0
     for _ in range(PAGE_LOOK_UP_COUNT_MAX):
         head, found = await store.look_up(
             LookUpRequest(
@@ -45,10 +46,16 @@ async def key_page(
             )
         )
         records = [record for record in found if _is_wanted(record, question)]
+        scanned_count += len(found)
         cursor, is_complete = head.cursor, head.is_complete
         if records or not cursor:
             break
-    return Page(records=records, place=cursor.encode() if cursor else None, is_complete=is_complete)
+    return Page(
+        records=records,
+        place=cursor.encode() if cursor else None,
+        is_complete=is_complete,
+        scanned_count=scanned_count,
+    )
 
 
 async def find_by_id(store: Store, topic: TopicRoute, message_id: str) -> Record:
@@ -86,6 +93,8 @@ async def find_by_id(store: Store, topic: TopicRoute, message_id: str) -> Record
 
 
 def _is_wanted(record: Record, question: Question) -> bool:
-    return (not question.tags or record.tag in question.tags) and (
-        question.queue_id is None or record.queue_id == question.queue_id
+    return (
+        (not question.tags or record.tag in question.tags)
+        and (question.queue_id is None or record.queue_id == question.queue_id)
+        and question.contains.encode() in record.body
     )

@@ -10,6 +10,9 @@ is left. A lane gives only after all others have shown what they have next, or t
 their end; when the pulls of a page are used up before that, the page is short and the positions say
 how far they got.
 
+With a filter or a text a page ends early after ``SCAN_PULL_COUNT_MAX`` pulls, and with a text after
+``SCAN_BYTES_MAX`` of messages; it says how many it has looked at.
+
 Memory is bounded: at most ``MERGE_BYTES_MAX`` of messages wait, and the pulls under way at the same
 time. Of a lane beyond that only the place of its next message is kept. One event loop.
 """
@@ -25,11 +28,15 @@ from typing import Final
 
 from mqservice.delivery.limits import (
     BROWSE_BYTES_MAX,
+    BROWSE_COUNT_MAX,
     MERGE_BYTES_MAX,
     PAGE_PULL_COUNT_MAX,
     PULLS_AT_ONCE_MAX,
+    SCAN_BYTES_MAX,
+    SCAN_PULL_COUNT_MAX,
 )
-from mqservice.store import PullRequest, PullStatus, Record, Store
+from mqservice.delivery.reading.walk import Question
+from mqservice.store import FilterKind, PullRequest, PullStatus, Record, Store
 
 NO_END: Final = (1 << 63) - 1
 
@@ -45,11 +52,15 @@ class QueueRange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MergedPage:
-    """``positions`` are in the order of the ranges; ``is_last`` when all are at their ends."""
+    """``positions`` are in the order of the ranges; ``is_last`` when all are at their ends.
+
+    ``scanned_count``: messages behind the positions now that were not before.
+    """
 
     records: list[Record]
     positions: list[int]
     is_last: bool
+    scanned_count: int
 
 
 @dataclass(slots=True, kw_only=True)
@@ -65,10 +76,15 @@ class _Lane:
     end: int
     waiting: deque[Record] = field(default_factory=deque)
     waiting_bytes: int = 0
+    begin: int = -1  # where the page began; not known before the first pull
     pulled_to: int = 0  # behind all that the last pull looked at
     max_offset: int = 0  # of the queue at the last pull
     next_at: int | None = None
     is_done: bool = False
+
+    @property
+    def scanned_count(self) -> int:
+        return max(0, self.position - self.begin) if self.begin >= 0 else 0
 
     @property
     def is_unknown(self) -> bool:
@@ -83,7 +99,7 @@ class _Lane:
 
 
 class QueueMerge:
-    """Makes one page. ``tags``: only messages that have one of them; empty means all."""
+    """Makes one page of what ``question`` wants: its tags, its filter, its text."""
 
     def __init__(
         self,
@@ -91,12 +107,13 @@ class QueueMerge:
         topic: str,
         ranges: Sequence[QueueRange],
         *,
-        tags: list[str],
+        question: Question,
         messages_max: int,
     ) -> None:
         self._store = store
         self._topic = topic
-        self._tags = tags
+        self._question = question
+        self._text = question.contains.encode()
         self._messages_max = messages_max
         self._lanes = [
             _Lane(
@@ -110,8 +127,12 @@ class QueueMerge:
         count = max(1, len(self._lanes))
         # Twice its share of each queue, so that most pages need one pull a queue.
         self._pull_messages = min(messages_max, -(-2 * messages_max // count))
+        if self._text:  # few of them may be wanted
+            self._pull_messages = BROWSE_COUNT_MAX
         self._pull_bytes = min(BROWSE_BYTES_MAX, MERGE_BYTES_MAX // count)
-        self._pulls_left = PAGE_PULL_COUNT_MAX + 2 * count
+        pulls = SCAN_PULL_COUNT_MAX if question.is_scan else PAGE_PULL_COUNT_MAX
+        self._pulls_left = pulls + 2 * count
+        self._scan_bytes_left = SCAN_BYTES_MAX
         self._waiting_bytes = 0
 
     async def page(self) -> MergedPage:
@@ -126,6 +147,7 @@ class QueueMerge:
             records=records,
             positions=[lane.position for lane in self._lanes],
             is_last=all(lane.is_done for lane in self._lanes),
+            scanned_count=sum(lane.scanned_count for lane in self._lanes),
         )
 
     async def _look_ahead(self) -> bool:
@@ -155,10 +177,15 @@ class QueueMerge:
             else:
                 record = lane.waiting[0]
                 size_bytes = _size_bytes(record)
-                if records and size_bytes > bytes_left:
-                    return
-                bytes_left -= size_bytes
-                records.append(record)
+                if self._text:
+                    if self._scan_bytes_left <= 0:
+                        return
+                    self._scan_bytes_left -= size_bytes
+                if self._text in record.body:  # all have an empty one
+                    if records and size_bytes > bytes_left:
+                        return
+                    bytes_left -= size_bytes
+                    records.append(record)
                 self._give(lane)
                 if not lane.waiting and not lane.is_done:
                     await self._refill(lane)
@@ -194,10 +221,14 @@ class QueueMerge:
                 queue_offset=lane.position,
                 messages_max=min(self._pull_messages, lane.end - lane.position),
                 bytes_max=self._pull_bytes,
-                tags=self._tags,
+                tags=self._question.tags,
+                filter=self._question.filter,
+                filter_kind=FilterKind.SQL92 if self._question.filter else FilterKind.TAG,
             )
         )
         lane.max_offset = head.max_offset
+        if lane.begin < 0:
+            lane.begin = max(lane.position, head.min_offset)
         if head.status is PullStatus.OFFSET_ILLEGAL and head.next_offset < lane.position:
             lane.is_done = True  # behind the end; a power cut may have taken what was there
             return

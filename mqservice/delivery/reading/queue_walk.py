@@ -52,10 +52,10 @@ async def queue_page(
             )
         )
     page = await QueueMerge(
-        store, topic.engine_name, ranges, tags=question.tags, messages_max=messages_max
+        store, topic.engine_name, ranges, question=question, messages_max=messages_max
     ).page()
     next_place = None if page.is_last else _encode_place(page.positions)
-    return Page(records=page.records, place=next_place)
+    return Page(records=page.records, place=next_place, scanned_count=page.scanned_count)
 
 
 async def _range_of(

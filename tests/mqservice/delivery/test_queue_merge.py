@@ -14,6 +14,7 @@ from mqservice.delivery.limits import (
     PAGE_PULL_COUNT_MAX,
 )
 from mqservice.delivery.reading.queue_merge import NO_END, QueueMerge, QueueRange
+from mqservice.delivery.reading.walk import Question
 from mqservice.store import PullHead, PullRequest, PullStatus, Record
 from tests.mqservice.delivery.store_double import StoreDouble
 
@@ -91,6 +92,10 @@ def queues_of(places: list[tuple[int, bool]], queue_count: int, body: bytes = b"
     return Queues(logs=logs)
 
 
+def question_of(tags: list[str]) -> Question:
+    return Question(None, tags, None, None, None, None)
+
+
 @async_to_sync
 async def walk(
     store: Queues, *, limit: int, tags: list[str] | None = None, end: int = NO_END
@@ -103,7 +108,7 @@ async def walk(
             QueueRange(queue_id=queue_id, position=position, end=end)
             for queue_id, position in enumerate(positions)
         ]
-        merge = QueueMerge(store, "t", ranges, tags=tags or [], messages_max=limit)
+        merge = QueueMerge(store, "t", ranges, question=question_of(tags or []), messages_max=limit)
         store.reader, pulls_before = merge, store.pulls
         page = await merge.page()
         assert store.pulls - pulls_before <= PAGE_PULL_COUNT_MAX + 3 * len(positions)
@@ -174,7 +179,7 @@ def test_a_queue_that_lost_its_end_has_nothing_more() -> None:
     @async_to_sync
     async def page() -> tuple[list[int], list[int], bool]:
         ranges = [QueueRange(queue_id=0, position=9), QueueRange(queue_id=1, position=0)]
-        made = await QueueMerge(store, "t", ranges, tags=[], messages_max=5).page()
+        made = await QueueMerge(store, "t", ranges, question=question_of([]), messages_max=5).page()
         return [record.physical_offset for record in made.records], made.positions, made.is_last
 
     assert page() == ([1], [9, 1], True)

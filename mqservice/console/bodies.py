@@ -1,0 +1,111 @@
+"""A body as people look at it: a tree, text, bytes, one line of a table.
+
+    message of the API ──▶ body_of ──▶ text_of ──▶ tree_of, preview
+                              └──────▶ hex_of
+
+A body is what a tenant wrote: it is shown as text only, and downloaded as bytes of no type.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+from django.utils.translation import gettext as _
+
+PREVIEW_CHARS: Final = 160
+SHOWN_BYTES_MAX: Final = 64 * 1024
+TREE_NODES_MAX: Final = 2_000
+_HEX_ROW: Final = 16
+_HEX_BYTES_MAX: Final = 8 * 1024
+Stored = dict[str, Any]  # Any: a message of the API's answer, see StoredMessage
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShownBody:
+    """What the viewer shows of a body. ``text`` is None for what is no UTF-8."""
+
+    size_bytes: int
+    text: str | None
+    is_cut: bool
+    tree: list[dict[str, object]] | None
+    hex: str
+    is_hex_cut: bool
+
+
+def shown_body(message: Stored) -> ShownBody:
+    body = body_of(message)
+    text = text_of(body)
+    return ShownBody(
+        size_bytes=len(body),
+        text=None if text is None else text[:SHOWN_BYTES_MAX],
+        is_cut=len(body) > SHOWN_BYTES_MAX,
+        tree=tree_of(text),
+        hex=hex_of(body[:_HEX_BYTES_MAX]),
+        is_hex_cut=len(body) > _HEX_BYTES_MAX,
+    )
+
+
+def body_of(message: Stored) -> bytes:
+    """The bytes of whichever form the API chose."""
+    if "body_json" in message:
+        return json.dumps(message["body_json"], ensure_ascii=False).encode()
+    if "body_b64" in message:
+        return base64.b64decode(message["body_b64"])
+    return str(message.get("body", "")).encode()
+
+
+def text_of(body: bytes) -> str | None:
+    """None for what is no UTF-8."""
+    try:
+        return body.decode()
+    except UnicodeDecodeError:
+        return None
+
+
+def preview(message: Stored) -> str:
+    """The beginning of a body, for one line of a table."""
+    text = text_of(body_of(message))
+    if text is None:
+        return _("binary")
+    return " ".join(text[: 2 * PREVIEW_CHARS].split())[:PREVIEW_CHARS]
+
+
+def tree_of(text: str | None) -> list[dict[str, object]] | None:
+    """A JSON object or array as nested nodes; None for anything else, and for what is too large.
+
+    A node has ``key``, and either ``kind`` and ``text``, or ``children`` and ``summary``.
+    """
+    if text is None or not text.lstrip().startswith(("{", "[")):
+        return None
+    try:
+        value = json.loads(text)
+        return [_node("", value, iter(range(TREE_NODES_MAX)))]
+    except (ValueError, RecursionError, StopIteration):
+        return None
+
+
+def _node(key: str, value: object, budget: Iterator[int]) -> dict[str, object]:
+    """Raises StopIteration when there are too many."""
+    next(budget)
+    if isinstance(value, dict):
+        children = [_node(name, each, budget) for name, each in value.items()]
+        return {"key": key, "children": children, "summary": f"{{{len(children)}}}"}
+    if isinstance(value, list):
+        children = [_node(str(index), each, budget) for index, each in enumerate(value)]
+        return {"key": key, "children": children, "summary": f"[{len(children)}]"}
+    kind = "text" if isinstance(value, str) else "figure"
+    return {"key": key, "kind": kind, "text": json.dumps(value, ensure_ascii=False)}
+
+
+def hex_of(body: bytes) -> str:
+    """Offset, 16 bytes, their characters; a line each."""
+    lines = []
+    for start in range(0, len(body), _HEX_ROW):
+        row = body[start : start + _HEX_ROW]
+        shown = "".join(chr(byte) if 32 <= byte < 127 else "." for byte in row)
+        lines.append(f"{start:08x}  {row.hex(' '):<{3 * _HEX_ROW - 1}}  {shown}")
+    return "\n".join(lines)

@@ -1,0 +1,151 @@
+"""What to do with which dead letters, as a form: read here, checked by the orders of the API.
+
+    id=…&id=…            some of them   ─┐
+    key=&tag=&from=&to=  a condition    ─┼─▶ RedriveIn, PurgeIn ──▶ TaskOrder
+    all=1                all            ─┘
+
+Nothing chosen is not all: a form that was sent without a mark is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import ClassVar, Final, TypeVar
+
+from django import forms
+from django.conf import settings
+from django.http import QueryDict
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
+from pydantic import ValidationError
+
+from mqservice.console.forms import RefusableForm
+from mqservice.console.moments import utc_of
+from mqservice.groups.models import ConsumerGroup
+from mqservice.lib.names import NAME_CHARS_MAX
+from mqservice.lib.problem import Problem
+from mqservice.lib.wire import refused
+from mqservice.tasks.models import TaskKind
+from mqservice.tasks.schemas import PurgeIn, RedriveIn
+from mqservice.tasks.services import TaskOrder
+from mqservice.topics.models import Topic
+from mqservice.topics.queries import get_topic
+
+TOPICS_OFFERED: Final = 200  # to choose from; others can be typed
+_FILTER_FIELDS: Final = ("key", "tag", "from", "to")
+Order = TypeVar("Order", bound=PurgeIn)
+
+
+class ChosenLetters:
+    """Which letters a page is about, from its address and back into it."""
+
+    def __init__(self, given: QueryDict) -> None:
+        self.ids = list(dict.fromkeys(each for each in given.getlist("id") if each))
+        self.conditions = {name: given.get(name, "").strip() for name in _FILTER_FIELDS}
+        is_chosen = bool(self.ids) or any(self.conditions.values())
+        self.is_all = not is_chosen and given.get("all") == "1"
+
+    @property
+    def pairs(self) -> list[tuple[str, str]]:
+        """As fields of a form."""
+        if self.ids:
+            return [("id", each) for each in self.ids]
+        if self.is_all:
+            return [("all", "1")]
+        return [(name, value) for name, value in self.conditions.items() if value]
+
+    @property
+    def shown_conditions(self) -> list[tuple[str, str]]:
+        return [] if self.ids or self.is_all else self.pairs
+
+    def order(self, kind: type[Order], **more: object) -> Order:
+        """Raises Problem."""
+        given: dict[str, object] = dict(more)
+        if self.ids:
+            given["ids"] = self.ids
+        elif self.is_all:
+            given["all"] = True
+        else:
+            chosen = {name: value for name, value in self.conditions.items() if value}
+            if not chosen:
+                raise refused("", _("No message is chosen: mark some in the list."))
+            for name in ("from", "to"):
+                if name in chosen:
+                    chosen[name] = utc_of(chosen[name])
+            given["filter"] = chosen
+        try:
+            return kind.model_validate(given)
+        except ValidationError as exc:
+            raise refused("", exc.errors()[0]["msg"]) from None
+
+
+class RedriveForm(RefusableForm):
+    """Where to, and how fast."""
+
+    POINTERS: ClassVar[Mapping[str, str]] = {
+        "/rate": "rate",
+        "/target": "target",
+        "TOPIC_NOT_FOUND": "target",
+    }
+
+    target = forms.CharField(
+        required=False,
+        max_length=NAME_CHARS_MAX,
+        widget=forms.TextInput(attrs={"list": "topics", "spellcheck": "false"}),
+        label=gettext_lazy("To the topic"),
+        help_text=gettext_lazy("Empty: each goes back to the topic it came from."),
+    )
+    rate = forms.IntegerField(
+        required=False,
+        min_value=1,
+        label=gettext_lazy("Messages a second, at most"),
+    )
+
+    def __init__(self, *args: object, **kwargs: object) -> None:
+        super().__init__(*args, **kwargs)  # type: ignore[arg-type]  # as Django takes them
+        self.initial.setdefault("rate", settings.MQ_REDRIVE_RATE_DEFAULT)
+        self.fields["rate"].widget.attrs["max"] = settings.MQ_REDRIVE_RATE_MAX
+
+    def order(self, group: ConsumerGroup, chosen: ChosenLetters) -> TaskOrder:
+        """Of a valid form. Raises Problem. A query for a target."""
+        name = self.cleaned_data["target"].strip()
+        wanted = chosen.order(RedriveIn, target=name or None, rate=self.cleaned_data["rate"])
+        return TaskOrder(
+            kind=TaskKind.REDRIVE,
+            group=group,
+            selection=wanted.selection(),
+            target=get_topic(group.namespace, name) if name else None,
+            rate=wanted.checked_rate(),
+        )
+
+
+class PurgeForm(RefusableForm):
+    """The group's name has to be typed."""
+
+    confirm = forms.CharField(max_length=NAME_CHARS_MAX)
+
+    def __init__(self, *args: object, name: str, **kwargs: object) -> None:
+        super().__init__(*args, **kwargs)  # type: ignore[arg-type]  # as Django takes them
+        self.name = name
+
+    def clean_confirm(self) -> str:
+        typed: str = self.cleaned_data["confirm"]
+        if typed != self.name:
+            raise forms.ValidationError(_("This is not the name of the group."))
+        return typed
+
+
+def purge_order(group: ConsumerGroup, chosen: ChosenLetters) -> TaskOrder:
+    """Raises Problem."""
+    wanted = chosen.order(PurgeIn)
+    return TaskOrder(kind=TaskKind.PURGE, group=group, selection=wanted.selection())
+
+
+def offered_topics(group: ConsumerGroup) -> list[str]:
+    """Names to choose a target from. One query."""
+    topics = Topic.objects.filter(namespace=group.namespace).order_by("name")
+    return list(topics.values_list("name", flat=True)[:TOPICS_OFFERED])
+
+
+def told(problem: Problem) -> str:
+    return problem.detail or problem.title

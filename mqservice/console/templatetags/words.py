@@ -1,0 +1,54 @@
+"""Words of the API as people read them: states, kinds, outcomes. {{ task.state|word }}"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from django import template
+from django.utils.functional import Promise
+from django.utils.translation import gettext_lazy as _
+
+register = template.Library()
+
+WORDS: Final[dict[str, Promise]] = {
+    # Tasks, and what became of their messages
+    "redrive": _("Redrive"),
+    "purge": _("Deletion"),
+    "pending": _("pending"),
+    "running": _("running"),
+    "done": _("done"),
+    "failed": _("failed"),
+    "cancelled": _("cancelled"),
+    "moved": _("moved"),
+    "waits": _("waits"),
+    "purged_or_gone": _("deleted, or gone before"),
+    "gone": _("gone before its turn"),
+    "not_found": _("no such dead letter"),
+    "no_topic": _("its topic does not exist"),
+    "damaged": _("cannot be read from the disk"),
+    # The road of a message
+    "born": _("Produced"),
+    "stored": _("Stored"),
+    "delivery_failed": _("Delivery failed"),
+    "ready_again": _("Ready again"),
+    "dead_lettered": _("Given up"),
+    "redriven": _("redriven"),
+    # What a message is to a group
+    "ready": _("ready"),
+    "in_flight": _("in flight"),
+    "waiting": _("waits in its place"),
+    "moving": _("on its way"),
+    "scheduled": _("scheduled"),
+    "settled": _("settled"),
+    "skipped": _("passed over by the filter"),
+    "dead": _("dead letter"),
+    "purged": _("deleted"),
+    "expired": _("expired"),
+    "unknown": _("unknown"),
+}
+
+
+@register.filter
+def word(value: object) -> str:
+    """The word itself where nobody has said how it reads."""
+    return str(WORDS.get(str(value), value))

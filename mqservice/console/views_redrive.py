@@ -1,0 +1,214 @@
+"""Redriving and dropping dead letters from the console: a look ahead first, then a task.
+
+    chosen letters ──▶ dry run ──▶ form ──▶ tasks.services, as REST calls it ──▶ page of the task
+                          └─ nothing to move: no button
+
+The look ahead changes nothing. The task's page asks how far it is each second (htmx; without
+scripts a refresh), shows what could not be moved, and can end it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from django.contrib import messages
+from django.http import Http404, HttpResponse
+from django.shortcuts import redirect
+from django.utils.translation import gettext as _
+
+from mqservice.accounts.roles import Permission
+from mqservice.accounts.scopes import Kind, Scope
+from mqservice.console.forms_dead_letters import (
+    ChosenLetters,
+    PurgeForm,
+    RedriveForm,
+    offered_topics,
+    purge_order,
+    told,
+)
+from mqservice.console.frame import Crumb, Frame, page
+from mqservice.console.views_dead_letters import found_group, letters_crumbs
+from mqservice.lib.problem import Problem
+from mqservice.tasks.models import Task, TaskFailure, TaskKind
+from mqservice.tasks.queries import Count, count_ahead, failures_of, get_task, tasks_of
+from mqservice.tasks.schemas import DryRunOut, TaskOut
+from mqservice.tasks.services import TaskOrder, cancel_task, create_task
+
+TASKS_ROWS: Final = 50
+FAILURES_ROWS: Final = 100
+_FORM_METHODS: Final = ("GET", "HEAD", "POST")
+
+
+@page("dead-letters", needs=Permission.SETTINGS_MANAGE, methods=_FORM_METHODS)
+def redrive(frame: Frame, group: str) -> HttpResponse:
+    """What would move where; POST begins, or with ``preview`` looks ahead again."""
+    row = found_group(frame, group)
+    is_post = frame.request.method == "POST"
+    given = frame.request.POST if is_post else frame.request.GET
+    chosen = ChosenLetters(given)
+    form = RedriveForm(given if is_post else {"rate": RedriveForm().initial["rate"]})
+    found: DryRunOut | None = None
+    if form.is_valid():
+        try:
+            order = form.order(row, chosen)
+            if is_post and "preview" not in given:
+                return _begun(frame, order)
+            found = DryRunOut.of(_counted(frame, order))
+        except Problem as problem:
+            form.add_problem(problem)
+    return frame.render(
+        "console/redrive.html",
+        status=422 if form.errors else 200,
+        group=row,
+        form=form,
+        chosen=chosen,
+        found=found,
+        topics=offered_topics(row),
+        crumbs=letters_crumbs(frame, row, _("Redrive")),
+    )
+
+
+@page("dead-letters", needs=Permission.SETTINGS_MANAGE, methods=_FORM_METHODS)
+def purge(frame: Frame, group: str) -> HttpResponse:
+    """What would be dropped; POST with the group's name begins."""
+    row = found_group(frame, group)
+    is_post = frame.request.method == "POST"
+    given = frame.request.POST if is_post else frame.request.GET
+    chosen = ChosenLetters(given)
+    form = PurgeForm(given if is_post else None, name=row.name)
+    found: DryRunOut | None = None
+    fault = ""
+    try:
+        order = purge_order(row, chosen)
+        if is_post and form.is_valid():
+            return _begun(frame, order)
+        found = DryRunOut.of(_counted(frame, order))
+    except Problem as problem:
+        fault = told(problem)
+    return frame.render(
+        "console/purge.html",
+        status=422 if fault or form.errors else 200,
+        group=row,
+        form=form,
+        fault=fault,
+        chosen=chosen,
+        found=found,
+        crumbs=letters_crumbs(frame, row, _("Delete")),
+    )
+
+
+@page("dead-letters")
+def tasks(frame: Frame) -> HttpResponse:
+    """``?before=``: redrives and purges of all groups, the newest first."""
+    before = frame.request.GET.get("before", "")
+    try:
+        rows = tasks_of(frame.namespace, before=before, limit=TASKS_ROWS)
+    except Problem:
+        raise Http404 from None
+    return frame.render(
+        "console/tasks.html",
+        tasks=rows,
+        next_before=rows[-1].public_id if len(rows) == TASKS_ROWS else "",
+        crumbs=[
+            Crumb(title=_("Dead letters"), url=frame.url("dead-letters")),
+            Crumb(title=_("Redrives and deletions")),
+        ],
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """Of one message that was chosen by its id. ``text``: a ``FailureOutcome``, moved, waits."""
+
+    message_id: str
+    text: str
+
+
+@page("dead-letters")
+def task(frame: Frame, task_id: str) -> HttpResponse:
+    """How far a task is; for htmx only the part that changes. ``?after=``: of its failures."""
+    row = _found_task(frame, task_id)
+    after = frame.request.GET.get("after", "")
+    is_number = after.isascii() and after.isdigit() and len(after) <= 18
+    failures = failures_of(row, after=int(after) if is_number else 0, limit=FAILURES_ROWS)
+    is_part = frame.request.headers.get("HX-Request") == "true"
+    return frame.render(
+        "console/_task.html" if is_part else "console/task.html",
+        task=row,
+        shown=TaskOut.of(row),
+        done_percent=_percent(row),
+        failures=failures,
+        next_after=failures[-1].pk if len(failures) == FAILURES_ROWS else None,
+        unlisted_count=row.failed_count + row.skipped_count - row.listed_count,
+        outcomes=outcomes_of(row),
+        crumbs=[
+            Crumb(title=_("Dead letters"), url=frame.url("dead-letters")),
+            Crumb(title=row.group_name, url=frame.url("group-dead-letters", row.group_name)),
+            Crumb(title=_("Redrive") if row.kind == TaskKind.REDRIVE else _("Deletion")),
+        ],
+    )
+
+
+@page("dead-letters", needs=Permission.SETTINGS_MANAGE, methods=("POST",))
+def cancel(frame: Frame, task_id: str) -> HttpResponse:
+    """What was moved stays moved."""
+    row = _found_task(frame, task_id)
+    try:
+        frame.principal.require(Scope.MANAGE, Kind.GROUP, row.group_name)
+        cancel_task(frame.principal, frame.namespace, task_id)
+    except Problem as problem:
+        messages.error(frame.request, told(problem))
+    else:
+        messages.success(frame.request, _("Cancelled; what was moved stays moved."))
+    return redirect("console:task", frame.namespace.name, task_id)
+
+
+def outcomes_of(task: Task) -> list[Outcome]:
+    """Of each message of a task that was made for ids, in their order; else none. One query."""
+    ids: list[str] = task.selection.get("ids", [])
+    if not ids:
+        return []
+    failed = dict(TaskFailure.objects.filter(task=task).values_list("message_id", "outcome"))
+    moved = "moved" if task.kind == TaskKind.REDRIVE else "purged"
+    if task.kind == TaskKind.PURGE and task.skipped_count:
+        moved = "purged_or_gone"  # which of them the engine does not say
+    found = []
+    for index, message_id in enumerate(ids):
+        text = failed.get(message_id, moved if index < task.looked_count else "waits")
+        found.append(Outcome(message_id=message_id, text=text))
+    return found
+
+
+def _begun(frame: Frame, order: TaskOrder) -> HttpResponse:
+    """Raises Problem."""
+    _require(frame, order)
+    made = create_task(order, frame.principal)
+    return redirect("console:task", frame.namespace.name, made.public_id)
+
+
+def _counted(frame: Frame, order: TaskOrder) -> Count:
+    """Raises Problem."""
+    _require(frame, order)
+    return count_ahead(order)
+
+
+def _require(frame: Frame, order: TaskOrder) -> None:
+    """As the API asks for it."""
+    frame.principal.require(Scope.MANAGE, Kind.GROUP, order.group.name)
+    if order.target is not None:
+        frame.principal.require(Scope.MANAGE, Kind.TOPIC, order.target.name)
+
+
+def _percent(task: Task) -> float:
+    if not task.to_look_count:
+        return 100.0
+    return min(100.0, 100 * task.looked_count / task.to_look_count)
+
+
+def _found_task(frame: Frame, task_id: str) -> Task:
+    """Raises Http404."""
+    try:
+        return get_task(frame.namespace, task_id)
+    except Problem:
+        raise Http404 from None

@@ -1,0 +1,261 @@
+"""Messages that are to come: of which topics, when, and one of them never or at once.
+
+    topics of a page ──▶ engine, a few calls each ──▶ how many wait, as far as was counted
+    one topic ──▶ the data plane's list, up to LISTED_MAX ──▶ in order of time
+    form ──▶ cancel or send of the data plane, one by one ──▶ how many won
+
+The store keeps what waits by kind of delay. A topic with no more than ``LISTED_MAX`` is shown by
+time; of one with more, pages come in the order of the store, and the page says so.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any, Final
+
+from django.conf import settings
+from django.contrib import messages
+from django.core.exceptions import PermissionDenied
+from django.http import HttpResponse, QueryDict
+from django.shortcuts import redirect
+from django.utils.translation import gettext as _
+from django.utils.translation import ngettext
+
+from mqservice.accounts.roles import Permission
+from mqservice.console.asking import ask
+from mqservice.console.bodies import Stored, preview
+from mqservice.console.frame import Crumb, Frame, page
+from mqservice.console.moments import utc_of
+from mqservice.console.views_topics import found_topic
+from mqservice.delivery.limits import BROWSE_COUNT_MAX
+from mqservice.lib.names import NAME_CHARS_MAX
+from mqservice.lib.problem import Problem
+from mqservice.lib.timestamps import parse_rfc3339
+from mqservice.store import (
+    ScheduledListRequest,
+    StoreClient,
+    StoreError,
+    blocking_client,
+)
+from mqservice.topics.models import Topic
+from mqservice.topics.queries import topics_of
+
+TOPIC_ROWS: Final = 25
+COUNTED_MAX: Final = 256  # of a topic in the list of topics
+COUNTED_BYTES_MAX: Final = 256 * 1024
+COUNT_CALLS_MAX: Final = 4  # of some 4,000 messages of all topics each
+ROWS: Final = 50
+LISTED_MAX: Final = 1_000  # put in order of time
+LIST_CALLS_MAX: Final = 8
+CHOSEN_MAX: Final = 50
+PAGE_DIGITS_MAX: Final = 3
+_HANDLE: Final = re.compile(r"rc_[A-Za-z0-9_-]{1,509}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicRow:
+    """``count`` is a lower bound unless ``is_whole``; None: nobody knows."""
+
+    name: str
+    count: int | None
+    is_whole: bool = True
+    next_ms: int | None = None  # only where all were seen
+
+
+@page("scheduled", needs=Permission.CONSUME)
+def scheduled(frame: Frame) -> HttpResponse:
+    """``?q=&after=``: topics by name. Two queries, and a few calls to the engine for each row."""
+    given = frame.request.GET
+    text = given.get("q", "").strip()[:NAME_CHARS_MAX]
+    rows = Topic.objects.filter(namespace=frame.namespace, name__gt=given.get("after", ""))
+    if text:
+        rows = rows.filter(name__icontains=text)
+    topics = list(rows.select_related("namespace").order_by("name")[: TOPIC_ROWS + 1])
+    shown = topics[:TOPIC_ROWS]
+    with blocking_client() as client:
+        counted = [_counted(client, topic) for topic in shown]
+    return frame.render(
+        "console/scheduled.html",
+        rows=counted,
+        text=text,
+        has_topics=bool(topics) or bool(topics_of(frame.namespace, limit=1)),
+        next_after=shown[-1].name if len(topics) > TOPIC_ROWS else "",
+        crumbs=[Crumb(title=_("Scheduled"))],
+    )
+
+
+@page("scheduled", needs=Permission.CONSUME, methods=("GET", "HEAD", "POST"))
+def topic_scheduled(frame: Frame, topic: str) -> HttpResponse:
+    """``?from=&to=&page=&cursor=``; POST with ``cancel`` or ``send`` and handles does it."""
+    row = found_topic(frame, topic)
+    if frame.request.method == "POST":
+        if not frame.can_produce:
+            raise PermissionDenied(f"this needs the permission {Permission.PRODUCE.value}")
+        _settle(frame, frame.request.POST)
+        return redirect(frame.request.get_full_path())
+    given = {name: frame.request.GET.get(name, "").strip() for name in ("from", "to")}
+    cursor = frame.request.GET.get("cursor", "")
+    problem: Problem | None = None
+    found: list[Stored] = []
+    next_cursor: str | None = None
+    try:
+        found, next_cursor = _listed(frame, row.name, cursor)
+        is_by_time = not cursor and next_cursor is None
+        if not is_by_time:
+            found, next_cursor = _store_page(frame, row.name, cursor)
+        found = _between(found, given)
+    except Problem as refused:
+        problem, is_by_time = refused, True
+    number = _page_number(frame.request.GET.get("page", ""))
+    first = (number - 1) * ROWS if is_by_time else 0
+    shown = found[first : first + ROWS]
+    return frame.render(
+        "console/topic_scheduled.html",
+        status=422 if problem is not None else 200,
+        topic=row,
+        given=given,
+        is_filtered=any(given.values()),
+        problem=problem,
+        rows=[(message, preview(message)) for message in shown],
+        is_by_time=is_by_time,
+        listed_max=LISTED_MAX,
+        count=len(found),
+        first=first + 1,
+        last=first + len(shown),
+        previous_page=number - 1 if is_by_time and number > 1 else None,
+        next_page=number + 1 if is_by_time and first + ROWS < len(found) else None,
+        next_cursor=next_cursor,
+        crumbs=[
+            Crumb(title=_("Scheduled"), url=frame.url("scheduled")),
+            Crumb(title=row.name),
+        ],
+        curl=_curl(frame, row.name),
+    )
+
+
+def _listed(frame: Frame, topic: str, cursor: str) -> tuple[list[Stored], str | None]:
+    """All of a topic in order of time, unless there are more than ``LISTED_MAX``."""
+    found: list[Stored] = []
+    if cursor:
+        return found, cursor
+    for _call in range(LIST_CALLS_MAX):
+        some, following = _asked(frame, topic, cursor, BROWSE_COUNT_MAX)
+        found += some
+        if following is None:
+            found.sort(key=lambda message: (message["deliver_at"], message["id"]))
+            return found, None
+        if len(found) > LISTED_MAX:
+            break
+        cursor = following
+    return found, cursor
+
+
+def _store_page(frame: Frame, topic: str, cursor: str) -> tuple[list[Stored], str | None]:
+    """A page in the order of the store; it may be short before the last one."""
+    return _asked(frame, topic, cursor, ROWS)
+
+
+def _asked(frame: Frame, topic: str, cursor: str, limit: int) -> tuple[list[Stored], str | None]:
+    """Raises Problem."""
+    path = f"/v1/ns/{frame.namespace.name}/topics/{topic}/scheduled"
+    query = {"limit": str(limit), "cursor": cursor}
+    answer = ask(frame.request, frame.principal, "GET", path, query=query)
+    if answer.problem is not None:
+        raise answer.problem
+    data: dict[str, Any] = answer.data  # Any: see ScheduledAnswer
+    return data["messages"], data["next_cursor"]
+
+
+def _between(found: list[Stored], given: dict[str, str]) -> list[Stored]:
+    """Those that come within the times of the form. Raises Problem."""
+    low = _moment_ms(given["from"])
+    high = _moment_ms(given["to"])
+    if low is None and high is None:
+        return found
+    return [
+        message
+        for message in found
+        if (low is None or parse_rfc3339(message["deliver_at"]) >= low)
+        and (high is None or parse_rfc3339(message["deliver_at"]) <= high)
+    ]
+
+
+def _moment_ms(text: str) -> int | None:
+    if not text:
+        return None
+    try:
+        return parse_rfc3339(utc_of(text))
+    except ValueError:
+        raise Problem.of("BAD_REQUEST", _("%(text)s is not a time.") % {"text": text}) from None
+
+
+def _settle(frame: Frame, given: QueryDict) -> None:
+    """Cancel or send what was chosen, one by one: each may be delivered meanwhile."""
+    handles = given.getlist("handle")[:CHOSEN_MAX]
+    is_sent = "send" in given
+    if not handles:
+        messages.error(frame.request, _("No message is chosen: mark some in the list."))
+        return
+    done = 0
+    refusals: dict[str, int] = {}
+    for handle in handles:
+        path = f"/v1/ns/{frame.namespace.name}/scheduled/{handle}" + (":send" if is_sent else "")
+        if _HANDLE.fullmatch(handle) is None:
+            continue  # nobody was given such a one
+        answer = ask(frame.request, frame.principal, "POST" if is_sent else "DELETE", path)
+        problem = answer.problem
+        if problem is None:
+            done += 1
+        else:
+            text = str(problem.title)
+            refusals[text] = refusals.get(text, 0) + 1
+    if done and is_sent:
+        told = ngettext("%(n)s message was sent.", "%(n)s messages were sent.", done)
+        messages.success(frame.request, told % {"n": done})
+    elif done:
+        told = ngettext(
+            "%(n)s message was cancelled; it is never delivered.",
+            "%(n)s messages were cancelled; they are never delivered.",
+            done,
+        )
+        messages.success(frame.request, told % {"n": done})
+    for text, count in refusals.items():
+        messages.error(frame.request, f"{count} × {text}")
+
+
+def _counted(client: StoreClient, topic: Topic) -> TopicRow:
+    """A few calls to the engine; each looks at a bounded number of messages of all topics."""
+    queue_id = queue_offset = count = 0
+    next_ms: int | None = None
+    try:
+        for _call in range(COUNT_CALLS_MAX):
+            head, _records = client.scheduled_list(
+                ScheduledListRequest(
+                    topic=topic.engine_name,
+                    queue_id=queue_id,
+                    queue_offset=queue_offset,
+                    messages_max=COUNTED_MAX,
+                    bytes_max=COUNTED_BYTES_MAX,
+                )
+            )
+            count += len(head.due_ms)
+            next_ms = min([*head.due_ms, *([] if next_ms is None else [next_ms])], default=None)
+            if head.is_end:
+                return TopicRow(name=topic.name, count=count, next_ms=next_ms)
+            if count >= COUNTED_MAX:
+                break
+            queue_id, queue_offset = head.queue_id, head.queue_offset
+    except StoreError:
+        return TopicRow(name=topic.name, count=None)
+    return TopicRow(name=topic.name, count=count, is_whole=False)
+
+
+def _page_number(text: str) -> int:
+    is_number = text.isascii() and text.isdigit() and len(text) <= PAGE_DIGITS_MAX
+    return max(1, int(text)) if is_number else 1
+
+
+def _curl(frame: Frame, topic: str) -> str:
+    path = f"/v1/ns/{frame.namespace.name}/topics/{topic}/scheduled"
+    return f'curl -sS "{settings.MQ_BASE_URL}{path}" \\\n  -H "Authorization: Bearer $MQ_API_KEY"'

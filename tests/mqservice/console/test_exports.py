@@ -1,0 +1,85 @@
+"""Dead letters as files: cells that no spreadsheet runs, and an end that says what is missing."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import AsyncIterator
+
+import pytest
+
+from mqservice.console.bodies import Stored
+from mqservice.console.exports import BYTE_ORDER_MARK, COLUMNS, Page, csv_of, json_of, safe_cell
+
+
+def letter(**fields: object) -> Stored:
+    return {
+        "id": "01AB", "topic": "orders", "stored_at": "2026-11-22T09:00:00.000Z", "attempts": 3,
+        "first_delivered_at": None, "last_delivered_at": None, "reason": "", "tag": None,
+        "keys": [], "message_group": None, "properties": {}, "body": "x", **fields,
+    }  # fmt: skip
+
+
+async def pages(*given: Page) -> AsyncIterator[Page]:
+    for page in given:
+        yield page
+
+
+async def rows_of(*given: Page) -> list[list[str]]:
+    text = "".join([chunk async for chunk in csv_of(pages(*given))])
+    assert text.startswith(BYTE_ORDER_MARK)
+    return list(csv.reader(io.StringIO(text.removeprefix(BYTE_ORDER_MARK))))
+
+
+@pytest.mark.parametrize("start", ["=", "+", "-", "@", "\t", "\r", "\n", "＝"])
+def test_cell_that_begins_like_a_formula_is_text(start: str) -> None:
+    assert safe_cell(f"{start}HYPERLINK(1)") == f"'{start}HYPERLINK(1)"
+    assert safe_cell(f"a{start}") == f"a{start}"
+
+
+async def test_each_text_of_a_tenant_is_a_safe_cell() -> None:
+    formula = '=cmd|"/c calc"!A0'
+    hostile = letter(
+        reason=formula, tag=formula, keys=[formula], message_group=formula, body=formula,
+        properties={formula: "1"},
+    )  # fmt: skip
+    head, row = await rows_of(([hostile], False))
+    assert tuple(head) == COLUMNS
+    assert all(cell[:1] not in ("=", "+", "-", "@") for cell in row)
+    assert row.count("'" + formula) == 5
+    assert json.loads(row[COLUMNS.index("properties")]) == {formula: "1"}
+
+
+async def test_bodies_keep_what_they_are() -> None:
+    given = [
+        letter(body='two\nlines, "quoted"'),
+        {**letter(), "body": "", "body_json": {"ö": [1]}},
+        {key: value for key, value in letter(body_b64="/wA=").items() if key != "body"},
+    ]
+    _, *found = await rows_of((given, False))
+    assert [row[-2:] for row in found] == [
+        ['two\nlines, "quoted"', "text"],
+        ['{"ö": [1]}', "json"],
+        ["/wA=", "base64"],
+    ]
+
+
+async def test_file_that_has_not_all_says_so_at_its_end() -> None:
+    given: tuple[Page, ...] = ([letter()], True), ([letter(id="02", stored_at="late")], True)
+    rows = await rows_of(*given)
+    assert len(rows) == 4
+    assert "there are more: export again from late on" in rows[-1][0]
+    text = "".join([chunk async for chunk in json_of("g", pages(*given))])
+    document = json.loads(text)
+    assert [message["id"] for message in document["messages"]] == ["01AB", "02"]
+    assert (document["is_complete"], document["goes_on_at"]) == (False, "late")
+
+
+async def test_whole_and_empty_files_say_that_they_are_whole() -> None:
+    for given in ([], [letter()]):
+        text = "".join([chunk async for chunk in json_of('a"b', pages((given, False)))])
+        document = json.loads(text)
+        assert (document["group"], document["is_complete"]) == ('a"b', True)
+        assert len(document["messages"]) == len(given)
+        assert len(await rows_of((given, False))) == 1 + len(given)
