@@ -22,8 +22,8 @@ from mqservice.accounts.models import Role
 from mqservice.accounts.roles import Permission
 from mqservice.accounts.scopes import Grant, Scope
 from mqservice.console.asking import ask
+from mqservice.console.bodies import preview
 from mqservice.console.frame import Crumb, Frame, page
-from mqservice.console.views_messages import preview
 from mqservice.groups.services import GroupChange, put_group
 from mqservice.lib.clock import SystemClock
 from mqservice.lib.durations import MINUTE_MS
