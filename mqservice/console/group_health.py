@@ -50,11 +50,11 @@ def findings_of(page: GroupPage) -> list[Finding]:
         )
         return [*found, Finding(level="plain", title=_("No topic was read yet"), text=text)]
     for part in page.parts:
-        found += _expired(part)
+        found += _expired(part) + _filter(part)
         if part.lag:
             found += _why_nothing(page.group, part)
             found += _hints(part, page.figures.out_per_s)
-    if not found and not page.figures.lag:
+    if not page.figures.lag and not any(each.level != "plain" for each in found):
         waiting = page.retry_waiting or page.retry_scheduled
         text = _("Failed messages come again after their delay.") if waiting else ""
         found.append(Finding(level="plain", title=_("Everything is settled"), text=text))
@@ -80,6 +80,21 @@ def _expired(part: TopicPart) -> list[Finding]:
     title = _("%(topic)s: the oldest message may expire in %(time)s") % told
     text = _("Add consumers, or let the topic keep messages longer.")
     return [Finding(level="unsure", title=title, text=text)]
+
+
+def _filter(part: TopicPart) -> list[Finding]:
+    """With a filter that matches nothing everything is settled, and nothing was delivered."""
+    if not part.filter:
+        return []
+    title = _("%(topic)s: read through the filter %(filter)s") % {
+        "topic": part.name,
+        "filter": part.filter[:200],
+    }
+    text = _(
+        "Only what matches is delivered; the rest counts as settled. How many that were is not "
+        "counted."
+    )
+    return [Finding(level="plain", title=title, text=text)]
 
 
 def _why_nothing(group: ConsumerGroup, part: TopicPart) -> list[Finding]:
@@ -126,16 +141,6 @@ def _why_nothing(group: ConsumerGroup, part: TopicPart) -> list[Finding]:
         )
         title = _("%(topic)s: nobody is asking right now") % told
         found.append(Finding(level="unsure", title=title, text=text))
-    if part.filter:
-        text = _(
-            "Only what matches is delivered; the rest counts as settled. How many that were is not "
-            "counted."
-        )
-        title = _("%(topic)s: read through the filter %(filter)s") % {
-            **told,
-            "filter": part.filter[:200],
-        }
-        found.append(Finding(level="plain", title=title, text=text))
     return found
 
 

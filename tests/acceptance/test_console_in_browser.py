@@ -68,6 +68,7 @@ PAGES: Final = {
     "workers": "../-/operator?tab=workers",
     "missing": "no/such/page",
 }
+REFUSALS: Final = re.compile("status of (404|409|422)")  # which browsers tell as faults
 New = Callable[..., Page]
 
 
@@ -118,7 +119,7 @@ def new_page(browser: Browser, session: dict[str, object], faults: list[str]) ->
             "console",
             lambda said: (
                 faults.append(said.text)
-                if said.type == "error" and "404" not in said.text and "422" not in said.text
+                if said.type == "error" and not REFUSALS.search(said.text)
                 else None
             ),
         )

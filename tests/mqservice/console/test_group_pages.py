@@ -9,12 +9,12 @@ import pytest
 from django.test import Client
 
 from mqservice.accounts.models import AuditEntry
-from mqservice.groups.models import ConsumerGroup
+from mqservice.groups.models import AssignmentStrategy, ConsumerGroup, Dispatch
 from mqservice.groups.services import GroupChange, put_group
 from mqservice.lib.clock import SystemClock
 from mqservice.sampling.limits import SAMPLE_MS
 from mqservice.sampling.models import GroupSample
-from mqservice.store import StoreClient, blocking_client
+from mqservice.store import AssignmentPolicy, ReceiveRequest, StoreClient, blocking_client
 from tests.mqservice.groups.reading import Reader
 from tests.people import People
 
@@ -227,6 +227,47 @@ def test_group_tells_why_nothing_comes(people: People, alice: Client, reader: Re
     assert "The group is paused" in text_of(alice, f"{GROUPS}/{reader.group}")
     put_group(people.acme, "new", GroupChange())
     assert "No topic was read yet" in text_of(alice, f"{GROUPS}/new")
+
+
+def test_filter_that_matches_nothing_is_named(alice: Client, reader: Reader) -> None:
+    poll(reader, member_id="m", tags="nothing || at-all")
+    text = text_of(alice, f"{GROUPS}/{reader.group}")
+    assert "read through the filter at-all || nothing" in text
+    assert "Everything is settled" in text
+
+
+def test_ordered_group_names_who_holds_the_batch(
+    people: People, alice: Client, reader: Reader
+) -> None:
+    put_group(people.acme, reader.group, GroupChange(dispatch=Dispatch.EXCLUSIVE, is_ordered=True))
+    poll(reader, member_id="consumer-worker-1", tags="*")
+    text = text_of(alice, f"{GROUPS}/{reader.group}")
+    assert "waits for its batch" in text
+    assert "when worker-1 (1) has settled it" in text
+
+
+def test_queue_that_nobody_is_assigned_is_named(
+    people: People, alice: Client, reader: Reader
+) -> None:
+    policy = AssignmentPolicy(consumers={"consumer-worker-1": (0,)})
+    put_group(
+        people.acme,
+        reader.group,
+        GroupChange(
+            dispatch=Dispatch.EXCLUSIVE, strategy=AssignmentStrategy.CONFIG, assignment=policy
+        ),
+    )
+    poll(reader, member_id="consumer-worker-1", tags="*")
+    assert "nobody reads queue 1" in text_of(alice, f"{GROUPS}/{reader.group}")
+
+
+def poll(reader: Reader, *, member_id: str, tags: str) -> None:
+    reader.store.receive(
+        ReceiveRequest(
+            group=f"acme%{reader.group}", topic=f"acme%{reader.topic}", member_id=member_id,
+            messages_max=1, bytes_max=10_000, wait_ms=0, lease_ms=60_000, filter=tags,
+        )
+    )  # fmt: skip
 
 
 def test_no_engine_is_told_and_nothing_is_made_up(

@@ -109,37 +109,6 @@ def test_a_seek_leads_to_a_time_or_to_an_offset_of_one_queue(reader: Reader) -> 
     assert reader.consumer_offsets() == [5, 0]
 
 
-def test_a_shift_leads_so_many_messages_of_each_queue_back_or_ahead(reader: Reader) -> None:
-    reader.seek({"offset": 3, "queue": 0})
-    reader.seek({"offset": 1, "queue": 1})
-    before = reader.consumer_offsets()
-    preview = reader.seek({"shift": 1}, dry_run=True)
-    assert [queue["to_offset"] for queue in preview["queues"]] == [before[0] + 1, before[1] + 1]
-    reader.seek({"shift": -1}, queues=[0])
-    assert reader.consumer_offsets() == [before[0] - 1, before[1]]
-    reader.seek({"shift": -1_000})
-    assert reader.consumer_offsets() == [0, 0]
-    reader.seek({"shift": 1_000})
-    assert reader.consumer_offsets() == [5, 2]
-    entry = AuditEntry.objects.filter(action="group.seek").latest("id")
-    assert (entry.details["to"], entry.details["value"]) == ("shift", 1_000)
-    assert entry.details["queues"][0] == {"queue": 0, "from": 0, "to": 5}
-
-
-@pytest.mark.parametrize(
-    ("to", "told"),
-    [({"shift": "1"}, "a whole number"), ({"shift": 1.5}, "a whole number"), ({"shift": 1 << 63},
-     "a whole number"), ({"shift": 1}, "has not read there yet")],
-)  # fmt: skip
-def test_a_shift_without_a_place_or_a_number_is_refused(
-    acme: Client, store: StoreClient, to: Json, told: str
-) -> None:
-    status, document = Reader(acme, store).post(":seek", to=to)
-    assert status == 400
-    assert document["errors"][0]["pointer"] == "/to/shift"
-    assert told in document["errors"][0]["detail"]
-
-
 def test_a_seek_of_a_group_that_has_just_been_deleted_is_refused(
     people: People, reader: Reader
 ) -> None:

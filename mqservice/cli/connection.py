@@ -1,0 +1,116 @@
+"""``mqservice connection``: who has a WebSocket open, and ending one.
+
+connection list ─▶ table on stdout, or NDJSON        connection end ─▶ DELETE
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+from urllib.parse import quote
+
+import msgspec
+import typer
+from rich.table import Table
+
+from mqservice.cli import screen
+from mqservice.cli.client import RestClient
+from mqservice.cli.target import BaseUrlOption, KeyOption, NamespaceOption, Target
+
+app = typer.Typer(no_args_is_help=True, help="Open WebSockets: who has them, and ending one.")
+
+GONE = 1
+
+
+class _Subscription(msgspec.Struct, kw_only=True):
+    topic: str
+    group: str
+    delivered: int
+    held: int
+    flow: str
+
+
+class _Connection(msgspec.Struct, kw_only=True):
+    id: str
+    actor: str
+    address: str
+    client: str | None
+    user_agent: str | None
+    connected_at: str
+    published: int
+    subscriptions: list[_Subscription]
+
+
+class _Page(msgspec.Struct, kw_only=True):
+    total: int
+    complete: bool
+    connections: list[_Connection]
+
+
+class _Ended(msgspec.Struct, kw_only=True):
+    disconnected: bool
+
+
+@app.command("list")
+def show(
+    as_json: Annotated[
+        bool, typer.Option("--json", help="NDJSON, a line a socket, instead of a table.")
+    ] = False,
+    base_url: BaseUrlOption = None,
+    key: KeyOption = None,
+    namespace: NamespaceOption = None,
+) -> None:
+    """Show the sockets that are open in the namespace, the latest first."""
+    screen.run(_show(screen.target_of(base_url, key, namespace), as_json=as_json))
+
+
+@app.command("end")
+def end(
+    connection: Annotated[str, typer.Argument(help="The id of the socket, as list shows it.")],
+    base_url: BaseUrlOption = None,
+    key: KeyOption = None,
+    namespace: NamespaceOption = None,
+) -> None:
+    """End a socket; what it holds is given back. It may come back unless its key is revoked."""
+    screen.run(_end(screen.target_of(base_url, key, namespace), connection))
+
+
+async def _show(target: Target, *, as_json: bool) -> int:
+    async with RestClient(target) as client:
+        found = await client.call("GET", "connections", _Page)
+    if as_json:
+        for each in found.connections:
+            typer.echo(msgspec.json.encode(each))
+        return 0
+    table = Table("id", "address", "client", "reads", "delivered", "published", "since")
+    for each in found.connections:
+        reads = [_read(one) for one in each.subscriptions]
+        table.add_row(
+            each.id,
+            each.address,
+            screen.harmless(each.client or each.user_agent or "-"),
+            "\n".join(reads) or "-",
+            str(sum(one.delivered for one in each.subscriptions)),
+            str(each.published),
+            each.connected_at,
+        )
+    screen.results.print(table)
+    if not found.complete:
+        screen.notice(f"{len(found.connections)} of {found.total} at least: not all have answered")
+    return 0
+
+
+async def _end(target: Target, connection: str) -> int:
+    async with RestClient(target) as client:
+        path = f"connections/{quote(connection, safe='')}"
+        ended = await client.call("DELETE", path, _Ended)
+    if not ended.disconnected:
+        screen.notice(f"{connection} was gone already")
+        return GONE
+    screen.notice(f"{connection} is disconnected")
+    return 0
+
+
+def _read(subscription: _Subscription) -> str:
+    """With why nothing is pushed, where nothing is."""
+    why = "" if subscription.flow == "open" else f" ({subscription.flow})"
+    return f"{subscription.topic} for {subscription.group}{why}"
