@@ -13,25 +13,18 @@ from dataclasses import dataclass
 from typing import Final
 
 from django.conf import settings
-from django.db import connection
 from django.db.models import Count, Max, Q
 from django.utils.translation import gettext as _
 
 from mqservice.accounts.models import Namespace
 from mqservice.reports.limits import DATE_MAX
 from mqservice.reports.models import ACTIVE_STATES, ReportPart, ReportRun, RunState, Trigger
+from mqservice.reports.queries import totals_of
 from mqservice.reports.schemas import RunOut
 from mqservice.reports.spark import Failure
 
 DAYS_PAGE: Final = 14
 RUNS_SHOWN: Final = 5
-_TOTALS: Final = """
-    SELECT part.date, part.report, sum((row ->> 'message_count')::bigint)
-    FROM reports_reportpart AS part CROSS JOIN LATERAL jsonb_array_elements(part.rows) AS row
-    WHERE part.namespace_id = %s AND part.report IN ('usage_daily', 'dlq_daily')
-      AND part.date = ANY(%s)
-    GROUP BY part.date, part.report
-"""
 
 
 class DayState(enum.StrEnum):
@@ -100,13 +93,14 @@ class NightRow:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NightsPage:
     """``at``: when nights are reported, None when that is off; ``ordered``: by hand, the newest
-    first. ``next_before``: the page behind this one.
+    first. ``next_before``: the page behind this one; ``is_first``: it is the one with the newest.
     """
 
     rows: list[NightRow]
     ordered: list[RunRow]
     at: dt.time | None
     zone: str
+    is_first: bool
     next_before: dt.date | None
 
     @property
@@ -118,6 +112,8 @@ class NightsPage:
     @property
     def why_none(self) -> str:
         """What keeps the newest night from having reports; empty when nothing does."""
+        if not self.is_first:
+            return ""
         newest = next((row for row in self.rows if row.night is not None), None)
         if newest is None or newest.night is None or newest.state is not DayState.FAILED:
             return ""
@@ -136,7 +132,11 @@ def nights_page(namespace: Namespace, before: dt.date | None) -> NightsPage:
     nights = {run.from_date: run for run in nightly.order_by("-from_date")[: DAYS_PAGE + 1]}
     dates = sorted({*made, *nights}, reverse=True)
     shown = dates[:DAYS_PAGE]
-    totals = _totals(namespace, [date for date in shown if date in made])
+    reports = ["usage_daily", "dlq_daily"]
+    totals = {
+        (part.date, part.report): part.rows[0]["message_count"]
+        for part in totals_of(namespace, reports, [date for date in shown if date in made])
+    }
     ordered = ReportRun.objects.filter(namespace=namespace, trigger=Trigger.BY_HAND.value)
     return NightsPage(
         rows=[
@@ -154,6 +154,7 @@ def nights_page(namespace: Namespace, before: dt.date | None) -> NightsPage:
         ordered=[RunRow(run=run) for run in ordered.order_by("-pk")[:RUNS_SHOWN]],
         at=settings.MQ_REPORTS_AT,
         zone=settings.MQ_REPORTS_ZONE,
+        is_first=before is None,
         next_before=shown[-1] if len(dates) > DAYS_PAGE else None,
     )
 
@@ -171,10 +172,3 @@ def failure_text(run: ReportRun) -> str:
     if run.error_code in texts:
         return f"{texts[run.error_code]} {told}"
     return _("An internal failure (%(code)s); the operator's log has more.") % {"code": told}
-
-
-def _totals(namespace: Namespace, dates: list[dt.date]) -> dict[tuple[dt.date, str], int]:
-    """Messages of each date and report, of all its rows."""
-    with connection.cursor() as cursor:
-        cursor.execute(_TOTALS, [namespace.pk, dates])
-        return {(date, report): int(total or 0) for date, report, total in cursor.fetchall()}

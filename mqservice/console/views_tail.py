@@ -13,7 +13,7 @@ from mqservice.console.tail.reading import SHOWN_PER_S_MAX
 from mqservice.console.views_topics import found_topic, topic_crumbs
 from mqservice.topics.models import Topic
 
-ROWS_MAX: Final = 500  # kept in the page
+ROWS_MAX: Final = 200  # kept in the page: a browser lays all of them out for each that comes
 NAMES_MAX: Final = 200  # suggested; any other can be typed
 
 

@@ -17,7 +17,7 @@ from mqservice.accounts.models import Namespace
 from mqservice.lib.durations import HOUR_MS
 from mqservice.reports.models import ReportPart
 from mqservice.reports.nights import Plan
-from mqservice.reports.queries import parts_of
+from mqservice.reports.queries import parts_of, totals_of
 
 GROUPS_MAX: Final = 15
 REASONS_MAX: Final = 10
@@ -103,7 +103,7 @@ class Used:
 
     topic: str
     message_count: int
-    body_bytes: int
+    body_bytes: int | None
     before: int | None
 
 
@@ -135,13 +135,14 @@ class Day:
 
 def read_day(namespace: Namespace, date: dt.date) -> Day:
     """Everything of one day. Three queries, each bounded."""
-    two_weeks = parts_of(
-        namespace, ["usage_daily", "dlq_daily"], date - 2 * _WEEK + _DAY, date + _DAY
-    )
+    compared = ["usage_daily", "dlq_daily"]
     hourly = ["throughput_hourly", "consumer_lag_hourly"]
     daily = ["delivery_latency_daily", "storage_growth_daily"]
-    parts = two_weeks + parts_of(namespace, hourly + daily, date, date + _DAY)
-    parts += parts_of(namespace, hourly, date - _WEEK, date - _WEEK + _DAY)
+    parts = parts_of(namespace, compared + hourly + daily, date, date + _DAY)
+    parts += parts_of(namespace, compared + hourly, date - _WEEK, date - _WEEK + _DAY)
+    # Of the other days of two weeks only totals are shown, which may be those of many topics.
+    others = [date - back * _DAY for back in range(1, 14) if back != _WEEK.days]
+    parts += totals_of(namespace, compared, others)
     return day_of(namespace.name, date, parts)
 
 
@@ -335,7 +336,7 @@ def _usage(days: _Days, date: dt.date) -> list[Used]:
         Used(
             topic=row["topic"],
             message_count=row["message_count"],
-            body_bytes=row["body_bytes"],
+            body_bytes=row.get("body_bytes"),
             before=before.get(row["topic"], 0) if is_known else None,
         )
         for row in days.rows("usage_daily", date)

@@ -28,6 +28,8 @@ let socket = null;
 let failures = 0;
 let retry = null;
 let seen = 0;
+let waitingRows = [];
+let frameId = 0;
 const shownIds = new Set();
 
 function enter(next) {
@@ -100,15 +102,26 @@ function heard(frame) {
   part("every").textContent = given.get("tag") || given.get("key") ? words.textEveryFitting : words.textEvery;
 }
 
+// Drawn once a frame: a page that draws slowly draws less often, and stays open to clicks.
 function add(rows) {
-  const fresh = rows.filter((row) => !shownIds.has(row.id)).slice(-rowsMax);
+  const isNew = (row) => !shownIds.has(row.id);
+  const fresh = rows.filter(isNew);
+  seen += fresh.length;
+  waitingRows = [...waitingRows, ...fresh].slice(-rowsMax);
+  if (!waitingRows.length || frameId) return;
+  frameId = requestAnimationFrame(() => {
+    frameId = 0;
+    draw(waitingRows.splice(0).filter(isNew));
+  });
+}
+
+function draw(fresh) {
   if (!fresh.length) return;
   const fragment = document.createDocumentFragment();
   for (const row of fresh) {
     shownIds.add(row.id);
     fragment.prepend(line(row));
   }
-  seen += fresh.length;
   showTimes(fragment);
   body.prepend(fragment);
   while (body.childElementCount > rowsMax) {
@@ -192,6 +205,7 @@ function resume() {
 
 function clear() {
   body.replaceChildren();
+  waitingRows = [];
   shownIds.clear();
   seen = 0;
   part("count").textContent = "";
