@@ -23,9 +23,11 @@ PAGES = [
     "/console/acme/topics",
     "/console/acme/quick-start",
     "/console/acme/search?q=o",
+    "/console/acme/dead-letters",
+    "/console/acme/tasks",
     "/console/acme/charts/rates?span=24h",
 ]
-HTML_PAGES = PAGES[:4]
+HTML_PAGES = PAGES[:6]
 # What a page under the content policy must do without; scripts are files of our own.
 OWN_FILE = r'<script(?! src="/static/[a-z0-9_./-]+(\?v=[0-9a-f]+)?"[^>]*></script>)'
 INLINE = re.compile(rf"{OWN_FILE}|<style|\sstyle=|\son[a-z]+=|javascript:", re.IGNORECASE)
