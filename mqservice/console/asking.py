@@ -26,7 +26,11 @@ _JSON: Final = (b"content-type", b"application/json")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """``data``: decoded JSON, of whatever shape the path answers with."""
+    """``data``: decoded JSON, of whatever shape the path answers with.
+
+    A message whose body is JSON has it decoded as ``body_json`` and, letter for letter as it is
+    stored, as ``body_text``.
+    """
 
     status: int
     data: Any  # Any: read by templates and by who knows the path
@@ -101,4 +105,21 @@ async def _ask(
 
     await plane(scope, receive, send, match, principal)
     content = b"".join(message.get("body", b"") for message in sent[1:])
-    return Answer(status=sent[0]["status"], data=msgspec.json.decode(content) if content else None)
+    return Answer(status=sent[0]["status"], data=_decoded(content) if content else None)
+
+
+def _decoded(content: bytes) -> Any:  # Any: see Answer
+    fields = msgspec.json.decode(content, type=dict[str, msgspec.Raw])
+    messages = fields.pop("messages", None)
+    found = _message(fields)
+    if messages is not None:
+        each = msgspec.json.decode(messages, type=list[dict[str, msgspec.Raw]])
+        found["messages"] = [_message(message) for message in each]
+    return found
+
+
+def _message(fields: dict[str, msgspec.Raw]) -> dict[str, Any]:  # Any: see Answer
+    found = {name: msgspec.json.decode(raw) for name, raw in fields.items()}
+    if "body_json" in fields:
+        found["body_text"] = bytes(fields["body_json"]).decode()
+    return found

@@ -50,9 +50,9 @@ def shown_body(message: Stored) -> ShownBody:
 
 
 def body_of(message: Stored) -> bytes:
-    """The bytes of whichever form the API chose."""
-    if "body_json" in message:
-        return json.dumps(message["body_json"], ensure_ascii=False).encode()
+    """The bytes as they are stored, whichever form the API chose."""
+    if "body_text" in message:  # JSON; see ``asking.Answer``
+        return str(message["body_text"]).encode()
     if "body_b64" in message:
         return base64.b64decode(message["body_b64"])
     return str(message.get("body", "")).encode()

@@ -114,7 +114,8 @@ async def json_of(group: str, pages: AsyncIterator[Page]) -> AsyncIterator[str]:
         is_cut = has_more
         chunk = head
         for message in messages:
-            chunk += separator + json.dumps(message, ensure_ascii=False)
+            kept = {name: value for name, value in message.items() if name != "body_text"}
+            chunk += separator + json.dumps(kept, ensure_ascii=False)
             separator, last_at = ",\n", message["stored_at"]
         head = ""
         yield chunk

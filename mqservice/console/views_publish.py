@@ -115,7 +115,8 @@ def message_of(fields: dict[str, object]) -> dict[str, object]:
     text = str(fields["body"])
     if fields["is_json"]:
         try:
-            message["body_json"] = json.loads(text)
+            json.loads(text)
+            message["body_json"] = msgspec.Raw(text.strip().encode())  # as it was written
         except ValueError as exc:
             raise BadForm("body", _("This is not JSON: %(why)s") % {"why": exc}) from None
     else:
@@ -140,7 +141,7 @@ def message_of(fields: dict[str, object]) -> dict[str, object]:
 
 def curl_of(path: str, body: dict[str, object]) -> str:
     """The same by command line; the key is the reader's own."""
-    data = json.dumps(body, ensure_ascii=False)
+    data = msgspec.json.encode(body).decode()
     return (
         f"curl -sS {shlex.quote(settings.MQ_BASE_URL + path)} \\\n"
         '  -H "Authorization: Bearer $MQ_API_KEY" \\\n'

@@ -66,6 +66,11 @@ PAGES: Final = {
     "usage": "usage",
     "operator": "../-/operator",
     "workers": "../-/operator?tab=workers",
+    "dead-letters": "dead-letters",
+    "group-dead-letters": "dead-letters/given-up",
+    "redrive": "dead-letters/given-up/redrive?all=1",
+    "scheduled": "scheduled",
+    "topic-scheduled": "scheduled/orders",
     "missing": "no/such/page",
 }
 REFUSALS: Final = re.compile("status of (404|409|422)")  # which browsers tell as faults
@@ -366,6 +371,98 @@ def test_live_tail_of_a_busy_topic_samples_pauses_and_keeps_its_rows(
     assert rows.count()
 
 
+def give_up(service: Service, group: str, *bodies: str) -> list[str]:
+    """Ids of messages that the group has given up, for ``SCRIPT``, of a topic of its name."""
+    facts = service.facts
+    headers = {"authorization": f"Bearer {facts.api_key}"}
+    with httpx.Client(base_url=f"{facts.base_url}/v1/ns/demo", headers=headers) as client:
+
+        def ask(method: str, path: str, body: object) -> httpx.Response:
+            return client.request(method, path, json=body).raise_for_status()
+
+        ask("PUT", f"/topics/{group}", {"queues": 1})
+        ask("PUT", f"/groups/{group}", {})
+        for body in bodies:
+            ask("POST", f"/topics/{group}/messages", {"body": body})
+        ids: list[str] = []
+        while len(ids) < len(bodies):
+            wanted = {"wait": "5s", "max": 10}
+            path = f"/topics/{group}/groups/{group}:receive"
+            received = ask("POST", path, wanted).json()["messages"]
+            assert received
+            ids += [message["id"] for message in received]
+            letters = [{"receipt": each["receipt"], "reason": SCRIPT} for each in received]
+            settled = ask("POST", f"/groups/{group}:settle", {"dead_letter": letters})
+            assert not settled.json().get("failed"), settled.text
+    return ids
+
+
+def test_marked_dead_letters_are_redriven_while_one_looks_on_and_the_rest_deleted(
+    page: Page, service: Service
+) -> None:
+    ids = give_up(service, "marked", "1", SCRIPT, *"3456")
+    page.goto("/console/demo/dead-letters")
+    page.get_by_role("link", name="marked", exact=True).click()
+    main = page.locator("main")
+    expect(main).to_contain_text("6 messages that were given up")
+    assert main.locator("script, img").count() == 0  # the reason and a body are a script's text
+    chosen = page.get_by_role("button", name="Redrive selected")
+    expect(chosen).to_be_disabled()
+    for message_id in ids[:5]:
+        page.get_by_label(f"Mark {message_id}").check()
+    chosen.click()
+    expect(main).to_contain_text("5 messages. Nothing was changed yet.")
+    page.get_by_label("Messages a second").fill("1")  # so that there is something to look on at
+    page.get_by_role("button", name="Redrive 5 messages").click()
+    part = page.locator("#task")
+    expect(part).to_contain_text(re.compile("Looked at [1-4] of 5"), timeout=30_000)
+    page.evaluate("document.body.dataset.kept = 'yes'")
+    expect(part.locator(".badge").first).to_have_text("done", timeout=30_000)
+    assert page.evaluate("document.body.dataset.kept") == "yes"  # without loading the page again
+    expect(part.get_by_role("cell", name="moved")).to_have_count(5)
+
+    page.get_by_role("link", name="To the dead letters").click()
+    expect(main).to_contain_text("1 message that was given up")
+    with page.expect_download() as download:
+        page.get_by_role("link", name="Export CSV").click()
+    assert ids[5] in download.value.path().read_text()
+    page.locator("tbody a").last.click()
+    page.get_by_role("link", name="Trace", exact=True).click()
+    expect(page.locator(".timeline")).to_contain_text("Given up")
+    page.goto(f"/console/demo/dead-letters/marked/purge?id={ids[5]}")
+    page.get_by_label("Type marked to confirm").fill("marked")
+    page.get_by_role("button", name="Delete the dead letters").click()
+    expect(part.locator(".badge").first).to_have_text("done", timeout=30_000)
+    page.goto("/console/demo/dead-letters/marked")
+    expect(main).to_contain_text("No dead letters")
+    for name in ("Redrive all", "Delete all", "Redrive selected", "Export CSV"):
+        expect(page.get_by_role("button", name=name)).to_be_disabled()
+
+
+def test_message_is_found_by_its_properties_edited_scheduled_and_cancelled(page: Page) -> None:
+    page.goto("/console/demo/topics/orders/publish")
+    page.get_by_label("Body", exact=False).first.fill('{"n": 1}')
+    page.get_by_label("Properties").fill("color=teal\nsize=42")
+    page.get_by_role("button", name="Publish", exact=True).click()
+    page.get_by_label("Properties fit").fill("color = 'teal' AND size > 40")
+    page.get_by_label("Body has").fill('"n": 1')
+    page.get_by_role("button", name="Search").click()
+    expect(page.locator("main")).to_contain_text("to the end, 1 fit")
+    page.locator("tbody a").first.click()
+    page.get_by_role("link", name="Edit and resend").click()
+    expect(page.get_by_label("Properties")).to_have_value("color=teal\nsize=42")
+    page.get_by_label("Body", exact=False).first.fill('{"n": 2}')
+    page.get_by_label("Delay").fill("2h")
+    page.get_by_role("button", name="Publish", exact=True).click()
+    expect(page.locator(".toasts")).to_contain_text("Stored in queue")
+    page.goto("/console/demo/scheduled/orders")
+    row = page.get_by_role("row").filter(has_text='"n": 2')
+    row.get_by_role("checkbox").check()
+    page.get_by_role("button", name="Cancel selected").click()
+    expect(page.locator(".toasts")).to_contain_text("1 message was cancelled")
+    expect(row).to_have_count(0)
+
+
 def test_pages_are_of_use_without_javascript(new_page: New) -> None:
     page = new_page(java_script_enabled=False)
     page.goto("/console/demo/")
@@ -411,9 +508,15 @@ def test_no_page_has_a_serious_fault_for_those_who_see_or_hear_it(
     new_page: New, service: Service, theme: str
 ) -> None:
     message_id = produce(service, "orders", '{"a": [1, {"b": null}]}')
+    dead_id, *_ = give_up(service, "given-up", f"for {theme}", "and another")
     found: list[str] = []
     page = new_page(color_scheme=theme)
-    for name, path in {**PAGES, "message": f"topics/orders/messages/{message_id}"}.items():
+    more = {
+        "message": f"topics/orders/messages/{message_id}",
+        "dead-letter": f"dead-letters/given-up/messages/{dead_id}",
+        "trace": f"traces/{dead_id}",
+    }
+    for name, path in {**PAGES, **more}.items():
         page.set_viewport_size({"width": WIDTHS[0], "height": 900})
         page.goto(f"/console/demo/{path}")
         found += [f"{name}: {fault}" for fault in _serious(page, theme)]

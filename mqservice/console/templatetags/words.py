@@ -47,8 +47,18 @@ WORDS: Final[dict[str, Promise]] = {
     "unknown": _("unknown"),
 }
 
+_TONES: Final = {
+    "done": "good", "failed": "bad", "running": "accent", "pending": "unsure",
+}  # fmt: skip
+
 
 @register.filter
 def word(value: object) -> str:
     """The word itself where nobody has said how it reads."""
     return str(WORDS.get(str(value), value))
+
+
+@register.filter
+def tone(state: object) -> str:
+    """How the state of a task is coloured."""
+    return _TONES.get(str(state), "plain")

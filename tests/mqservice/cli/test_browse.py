@@ -40,6 +40,7 @@ async def test_browse_walks_pages_and_says_that_there_is_more() -> None:
         ended = await mqservice(
             *("browse", "orders", "--limit", "3", "--from", "2026-11-21T09:00:00+01:00"),
             *("--to", "t2", "--tag", "a || b", "--queue", "1"),
+            *("--filter", "n > 5", "--contains", "ö & x"),
             double=double,
         )
         assert ended.code == 0
@@ -55,6 +56,8 @@ async def test_browse_walks_pages_and_says_that_there_is_more() -> None:
             "to": ["t2"],
             "tag": ["a || b"],
             "queue": ["1"],
+            "filter": ["n > 5"],
+            "contains": ["ö & x"],
         }
         assert [parse_qs(request.query) for request in double.requests] == [
             {**asked, "limit": ["4"]},
