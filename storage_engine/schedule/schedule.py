@@ -52,7 +52,7 @@ _WAKE_MS_MAX: Final = 200  # what is due later is met by a tick
 _UNITS_A_TURN: Final = 200_000  # about 5 ms
 _BATCH_COUNT_MAX: Final = 500  # about 5 ms
 _GROWTH_BYTES: Final = 512  # at most, of a record that says what it settles
-_MOVING_COUNT_MAX: Final = 20_000  # appended and not durable yet; then it waits for the disk
+_MOVING_COUNT_MAX: Final = 50_000  # appended and not durable yet; then it waits for the disk
 
 
 class _Waiting:
