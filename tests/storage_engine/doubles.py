@@ -2,8 +2,7 @@
 
     test ──▶ [OpenStore] ──▶ Store (real) ──▶ FaultyFiles ──▶ real files in a temporary directory
 
-Everything is tiny: one segment is a page, a consume queue file has four units, so that a few
-messages roll both.
+Everything is tiny: a segment is a page, a consume queue file four units; few messages roll both.
 """
 
 from __future__ import annotations
