@@ -69,13 +69,17 @@ _DRAIN_MARGIN_MS: Final = 2_000  # for the engine to keep the sessions
 class Application:
     """See the module's docstring. One per process."""
 
-    def __init__(self, open_context: Callable[[], DeliveryContext] | None = None) -> None:
+    def __init__(
+        self,
+        open_context: Callable[[], DeliveryContext] | None = None,
+        refusals: RefusalPaces | None = None,
+    ) -> None:
         """``open_context`` takes the place of the process's own store and caches."""
         self._open_context = open_context
         self._context: DeliveryContext | None = None
         self._plane: DataPlane | None = None
         self._chores: list[asyncio.Task[None]] = []
-        self._refusals = RefusalPaces(SystemClock())
+        self._refusals = refusals or RefusalPaces(SystemClock())
         # Any: Channels types scopes more narrowly than servers keep to.
         self._socket: Any = DeliveryConsumer.as_asgi(context=self._open)
         self._live_socket: Any = live_application(self._open)  # Any: as above

@@ -24,7 +24,14 @@ HOUR_MS: Final = 3_600 * SECOND_MS
 ENV_PREFIX: Final = "MQ_ENGINE_"
 SOCKET_PATH_BYTES_MAX: Final = 107
 _MAY_BE_ZERO: Final = frozenset(
-    {"prefault_bytes", "prepare_segments", "retention_bytes", "reserve_bytes", "metrics_port"}
+    {
+        "prefault_bytes",
+        "prepare_segments",
+        "retention_bytes",
+        "reserve_bytes",
+        "metrics_port",
+        "schedule_step_ms",
+    }
 )
 
 
@@ -96,6 +103,8 @@ class StoreConfig(msgspec.Struct, frozen=True, kw_only=True):
     async_flush_interval_ms: int = 200  # what a power cut may take from an async topic
     repair_interval_ms: int = 2 * SECOND_MS  # between tries to write anew what a sync lost
     checkpoint_interval_ms: int = 5 * SECOND_MS
+    # Messages that come due within it are delivered together, between ticks; 0: at ticks only.
+    schedule_step_ms: int = 20
     tick_interval_ms: int = 100  # leases and parked polls are looked at this often
 
     @property

@@ -162,6 +162,7 @@ class Consumption:
             level_offsets,
             later,
             after,
+            config.schedule_step_ms,
         )
         self.schedule.follow()
         self._progress = GroupProgress(

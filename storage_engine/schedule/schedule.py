@@ -47,12 +47,11 @@ log = logging.getLogger(__name__)
 SCHEDULE_GROUP: Final = "CID_RMQ_SYS_SCHEDULE"
 SILENCE_MS_MAX: Final = 3 * SECOND_MS
 _OWN_AHEAD_MS: Final = 500  # of the engine's own ticks
-_STEP_MS: Final = 20  # what becomes due within it goes into one append
 _WAKE_MS_MAX: Final = 200  # what is due later is met by a tick
 _UNITS_A_TURN: Final = 200_000  # about 5 ms
 _BATCH_COUNT_MAX: Final = 500  # about 5 ms
 _GROWTH_BYTES: Final = 512  # at most, of a record that says what it settles
-_MOVING_COUNT_MAX: Final = 20_000  # appended and not durable yet; then it waits for the disk
+_MOVING_COUNT_MAX: Final = 50_000  # appended and not durable yet; then it waits for the disk
 
 
 class _Waiting:
@@ -70,7 +69,7 @@ class _Waiting:
 
 class Schedule:
     """See the module's docstring. ``later`` has something done in the next turn of the loop,
-    ``after`` when so many seconds have passed.
+    ``after`` when so many seconds have passed; ``step_ms``: see ``StoreConfig.schedule_step_ms``.
     """
 
     def __init__(
@@ -85,6 +84,7 @@ class Schedule:
         level_offsets: LevelOffsets,
         later: Callable[[Callable[[], None]], object],
         after: Callable[[float, Callable[[], None]], object],
+        step_ms: int,
     ) -> None:
         self._clock = clock
         self.clock = delay_clock
@@ -96,6 +96,7 @@ class Schedule:
         self._level_offsets = level_offsets
         self._later = later
         self._after = after
+        self._step_ms = step_ms
         self.sources: list[Source] = []
         self._delays = _Waiting(delay_clock.delay_ms)
         self._moments = _Waiting(delay_clock.time_ms)
@@ -180,7 +181,7 @@ class Schedule:
             )
         self._pass_over_expired()
         if not self._is_asked or self.is_degraded:
-            self._begin_delivery(_OWN_AHEAD_MS)
+            self._begin_delivery(_OWN_AHEAD_MS if self._step_ms else 0)
         else:
             self._turn()
 
@@ -204,7 +205,7 @@ class Schedule:
         if has_more and not self._has_turn:
             self._has_turn = True
             self._later(self._next_turn)
-        elif not (has_more or self._will_wake or self._is_stalled):
+        elif self._step_ms and not (has_more or self._will_wake or self._is_stalled):
             self._wake_for_next()
 
     def _next_turn(self) -> None:
@@ -220,7 +221,7 @@ class Schedule:
                 wait_ms = min(wait_ms, first[0] - now_ms)
         if wait_ms <= _WAKE_MS_MAX:
             self._will_wake = True
-            self._after(max(wait_ms, _STEP_MS) / 1_000, self._wake)
+            self._after(max(wait_ms, self._step_ms) / 1_000, self._wake)
 
     def _wake(self) -> None:
         self._will_wake = False

@@ -63,54 +63,53 @@ def test_taken_port_is_named_and_nothing_is_left_running(tmp_path: Path) -> None
     assert pids_using(tmp_path) == set()
 
 
-def test_second_start_reuses_key_password_ports_and_messages(tmp_path: Path) -> None:
+@pytest.mark.timeout(300)
+def test_one_data_directory_lives_on_through_kills_and_stops(tmp_path: Path) -> None:
+    """One life, since each first start makes a database: engine killed, supervisor killed, stopped
+    in order, database killed.
+    """
     with running_service(tmp_path) as first:
         facts = first.facts
         ports = (tmp_path / "ports.json").read_bytes()
-        _produce(facts, b"written before the restart")
-        assert first.stop() == 0
-
-    assert pids_using(tmp_path) == set()
-
-    with running_service(tmp_path) as second:
-        again = second.facts
-        assert (again.api_key, again.username, again.password) == (
-            facts.api_key, facts.username, facts.password,
-        )  # fmt: skip
-        assert (tmp_path / "ports.json").read_bytes() == ports
-        assert _receive_bodies(again) == ["written before the restart"]
-
-
-def test_engine_killed_by_force_is_started_again_with_its_messages(tmp_path: Path) -> None:
-    with running_service(tmp_path) as service:
-        facts = service.facts
         _produce(facts, b"acknowledged before the crash")
 
         os.kill(facts.pids["engine"], signal.SIGKILL)
 
         wait_until(
-            lambda: service.facts.pids.get("engine") not in (None, facts.pids["engine"]),
+            lambda: first.facts.pids.get("engine") not in (None, facts.pids["engine"]),
             30, "the engine has a new pid",
         )  # fmt: skip
         wait_until(lambda: _is_ready(facts), 30, "the service is ready again")
         assert _receive_bodies(facts) == ["acknowledged before the crash"]
         unchanged = {"postgres", "valkey", "web-1", "supervisor"}
-        assert {n: service.facts.pids[n] for n in unchanged} == {
-            n: facts.pids[n] for n in unchanged
-        }
+        assert {n: first.facts.pids[n] for n in unchanged} == {n: facts.pids[n] for n in unchanged}
 
-
-def test_supervisor_killed_by_force_takes_everything_along_and_starts_again(
-    tmp_path: Path,
-) -> None:
-    with running_service(tmp_path) as service:
-        key = service.facts.api_key
-        service.kill()
+        _produce(facts, b"written before the supervisor died")
+        first.kill()
         wait_until(lambda: pids_using(tmp_path) == set(), 20, "no process is left")
 
-    with running_service(tmp_path) as again:
-        assert again.facts.api_key == key
-        assert again.stop() == 0
+    with running_service(tmp_path) as second:
+        assert second.facts.api_key == facts.api_key
+        assert "written before the supervisor died" in _receive_bodies(second.facts)
+        _produce(second.facts, b"written before the restart")
+        assert second.stop() == 0
+
+    assert pids_using(tmp_path) == set()
+
+    with running_service(tmp_path) as third:
+        again = third.facts
+        assert (again.api_key, again.username, again.password) == (
+            facts.api_key, facts.username, facts.password,
+        )  # fmt: skip
+        assert (tmp_path / "ports.json").read_bytes() == ports
+        assert "written before the restart" in _receive_bodies(again)
+
+        os.kill(again.pids["postgres"], signal.SIGKILL)
+
+        assert third.process.wait(60) == 6
+        last_line = third.log.read_text().strip().splitlines()[-1]
+        assert "postgres ended with signal SIGKILL" in last_line
+    wait_until(lambda: pids_using(tmp_path) == set(), 20, "no process is left")
 
 
 def test_named_servers_are_used_and_none_of_our_own_is_started(
@@ -126,17 +125,6 @@ def test_named_servers_are_used_and_none_of_our_own_is_started(
         _produce(facts, b"kept by other servers")
         assert _receive_bodies(facts) == ["kept by other servers"]
         assert service.stop() == 0
-
-
-def test_dead_database_stops_the_service_with_a_reason(tmp_path: Path) -> None:
-    with running_service(tmp_path) as service:
-        os.kill(service.facts.pids["postgres"], signal.SIGKILL)
-
-        assert service.process.wait(60) == 6
-
-        last_line = service.log.read_text().strip().splitlines()[-1]
-        assert "postgres ended with signal SIGKILL" in last_line
-    wait_until(lambda: pids_using(tmp_path) == set(), 20, "no process is left")
 
 
 def _is_ready(facts: Quickstart) -> bool:

@@ -2,8 +2,7 @@
 
     test ──▶ [OpenStore] ──▶ Store (real) ──▶ FaultyFiles ──▶ real files in a temporary directory
 
-Everything is tiny: one segment is a page, a consume queue file has four units, so that a few
-messages roll both.
+Everything is tiny: a segment is a page, a consume queue file four units; few messages roll both.
 """
 
 from __future__ import annotations
@@ -176,6 +175,7 @@ def tiny_config(store_dir: Path, **limits: int) -> StoreConfig:
         "inflight_count_max": 16,
         "repair_interval_ms": 20,
         "prepare_segments": 0,
+        "schedule_step_ms": 0,  # what real time there is must not matter
         "reserve_bytes": 0,
         **limits,
     }

@@ -5,6 +5,7 @@ World.build ──▶ rows and engine ──▶ credentials, names ──▶ cal
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import itertools
 from collections.abc import AsyncIterator
@@ -34,6 +35,8 @@ from mqservice.caches import Caches
 from mqservice.delivery.context import process_context
 from mqservice.groups.services import GroupChange, put_group
 from mqservice.lib.api_keys import generate_api_key, parse_api_key
+from mqservice.lib.clock import SystemClock
+from mqservice.quotas.refusals import RefusalPaces
 from mqservice.reports.models import ReportRun, RunState, Trigger
 from mqservice.store import AsyncStoreClient, close_store
 from mqservice.topics.services import TopicChange, put_topic
@@ -63,7 +66,10 @@ class World:
         context = replace(process_context(), caches=Caches())
         assert isinstance(context.store, AsyncStoreClient)
         await context.store.wait_connected(CONNECT_MS_MAX)
-        self.application = Application(lambda: context)
+        # Thousands are refused here, one after the other: no turn is waited for.
+        self.application = Application(
+            lambda: context, RefusalPaces(SystemClock(), lambda _: asyncio.sleep(0))
+        )
         transport = httpx.ASGITransport(app=self.application)
         # As Django's own test client does: the transaction of the test outlives each request.
         for signal in (request_started, request_finished):

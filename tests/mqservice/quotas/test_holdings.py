@@ -125,6 +125,23 @@ def test_what_a_topic_held_is_free_again_once_it_is_deleted(tenant: Tenant) -> N
     assert tenant.put().status_code == 201
 
 
+def test_messages_to_come_count_once_they_are_delivered(tenant: Tenant) -> None:
+    path, later = "/v1/-/topics/orders/messages", {"mq-delay": "1h"}
+    handles = []
+    for _ in range(3):
+        answer = tenant.api.post(path, content=b"x" * 4_000, headers=later)
+        assert answer.status_code == 201, answer.text
+        handles.append(answer.json()["recall_handle"])
+    assert tenant.put(1).status_code == 403  # until the engine is asked
+    tenant.look()
+    assert tenant.put(1).status_code == 201
+    for handle in handles:
+        sent = tenant.api.post(f"/v1/-/scheduled/{handle}:send")
+        assert sent.status_code == 200, sent.text
+    tenant.look()
+    assert tenant.put(1).status_code == 403
+
+
 def test_what_other_processes_stored_counts_from_the_next_look_on(
     tenant: Tenant, engine_socket: str
 ) -> None:
