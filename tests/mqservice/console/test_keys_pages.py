@@ -8,7 +8,7 @@ import pytest
 from django.test import Client
 
 from mqservice.accounts.access import find_principal
-from mqservice.accounts.models import ApiKey, AuditEntry, Invitation, Member, Role
+from mqservice.accounts.models import ApiKey, AuditEntry, Invitation, Member, Role, User
 from mqservice.accounts.services import set_role
 from mqservice.lib.api_keys import parse_api_key
 from mqservice.topics.services import TopicChange, put_topic
@@ -164,6 +164,20 @@ def test_keys_are_paged_and_filtered(people: People, alice: Client) -> None:
     assert names.findall(ended) == ["many-007"]
     active = names.findall(alice.get("/console/acme/keys?state=active&q=00").content.decode())
     assert "many-007" not in active
+
+
+def test_pages_ask_no_more_of_many(
+    people: People, alice: Client, django_assert_max_num_queries: object
+) -> None:
+    User.objects.bulk_create(User(username=f"many-{index:03}") for index in range(120))
+    users = User.objects.filter(username__startswith="many-")
+    Member.objects.bulk_create(
+        Member(tenant=people.acme.tenant, user=user, role="viewer") for user in users
+    )
+    for path, count in (("members", 9), ("keys", 8), ("audit", 8), ("alerts", 8)):
+        with django_assert_max_num_queries(count):  # type: ignore[operator]  # pytest-django's
+            assert alice.get(f"/console/acme/{path}").status_code == 200
+    assert "many-099" not in alice.get("/console/acme/members?after=many-110").content.decode()
 
 
 PAGES = ["keys", "new-key", "invite", "members/bob/remove", "audit", "audit.csv"]

@@ -12,6 +12,7 @@ from django.core.management import CommandError, call_command
 from django.test import Client
 from pytest_django import Settings
 
+from mqservice.accounts.models import User
 from mqservice.lib.clock import SystemClock
 from mqservice.lib.durations import HOUR_MS
 from mqservice.monitoring.engine_metrics import find_engine_metrics, parse_metrics
@@ -84,6 +85,13 @@ def test_operator_is_made_and_unmade_by_a_command(people: People, client: Client
     assert client.get(OPERATOR).status_code == 404
     with pytest.raises(CommandError, match="there is no user nobody"):
         call_command("operator", "nobody")
+
+
+def test_operator_needs_to_belong_to_no_tenant(db: None, client: Client) -> None:
+    client.force_login(User.objects.create_user("dora", is_superuser=True))
+    answer = client.get(OPERATOR)
+    assert answer.status_code == 200
+    assert b"Dependencies" in answer.content
 
 
 def test_page_shows_the_engine_and_its_sync_times(
