@@ -1,0 +1,154 @@
+"""What becomes of messages, in the console in a real browser: groups, live tail, dead letters."""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Callable
+
+import httpx
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.acceptance.console.messages import SCRIPT, give_up, produce, receive
+from tests.services import Service
+
+pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(180)]
+New = Callable[..., Page]
+
+
+def test_offsets_are_reset_from_a_preview_and_only_from_one(page: Page, service: Service) -> None:
+    for index in range(3):
+        produce(service, "orders", f"again {index}")
+    assert receive(service, 3)
+    page.goto("/console/demo/groups")
+    page.get_by_role("link", name="billing").click()
+    page.get_by_role("link", name="Reset offsets").click()
+    expect(page.get_by_role("button", name="Apply")).to_have_count(0)
+    page.get_by_label("Go on at").select_option("earliest")
+    page.get_by_role("button", name="Preview").click()
+    preview = page.get_by_role("region", name="Preview")
+    expect(preview).to_contain_text("nothing has changed yet")
+    assert int(preview.locator(".stat-number").first.inner_text().replace(",", "")) >= 3
+
+    # Somebody settles meanwhile: what was previewed is no longer so.
+    produce(service, "orders", "one more")
+    receive(service, 100)
+    preview.get_by_role("button", name="Apply").click()
+    expect(page.get_by_role("alert")).to_contain_text("Offsets have moved")
+    preview.get_by_role("button", name="Apply", exact=True).click()
+
+    expect(page.locator(".toasts")).to_contain_text("The group goes on from there")
+    expect(page.get_by_role("region", name="orders")).to_be_visible()
+    assert receive(service, 3), "what was settled comes again"
+
+
+def test_live_tail_of_a_busy_topic_samples_pauses_and_keeps_its_rows(
+    page: Page, service: Service
+) -> None:
+    """1,000 messages a second, as far as the machine gets; a batch alone is more than is shown."""
+    page.goto("/console/demo/topics/orders/messages")
+    page.get_by_role("link", name="Live tail").last.click()
+    page.get_by_role("button", name="Start").click()
+    state, rows = page.locator("[data-state-text]"), page.locator("[data-rows] tr")
+    expect(state).to_have_text("live")
+    is_over = threading.Event()
+
+    def flood() -> None:
+        facts = service.facts
+        with httpx.Client(headers={"authorization": f"Bearer {facts.api_key}"}) as client:
+            while not is_over.wait(0.5):
+                client.post(
+                    f"{facts.base_url}/v1/ns/{facts.namespace}/topics/orders/messages:batch",
+                    json=[{"body": SCRIPT, "tag": ("odd", "even")[n % 2]} for n in range(500)],
+                ).raise_for_status()
+
+    producer = threading.Thread(target=flood)
+    producer.start()
+    try:
+        expect(page.locator("[data-sampled]")).to_contain_text("sampled: showing 1 of")
+        expect(rows).to_have_count(200)
+        expect(rows.first).to_contain_text("<script>document.title='taken'")
+        assert "taken" not in page.title()
+        page.get_by_role("button", name="Pause").click()
+        expect(state).to_have_text("paused")
+        first = rows.first.get_attribute("data-id")
+        page.get_by_label("Tag has").fill("EVEN")
+        page.get_by_role("button", name="Clear").click()
+        page.get_by_role("button", name="Resume").click()
+        expect(state).to_have_text("live")
+        expect(rows.first).to_contain_text("even")
+        assert first not in rows.evaluate_all("rows => rows.map((row) => row.dataset.id)")
+        assert rows.filter(has_text="odd").count() == 0
+    finally:
+        is_over.set()
+        producer.join()
+    page.get_by_role("button", name="Stop").click()
+    expect(state).to_have_text("stopped; the rows stay")
+    assert rows.count()
+
+
+def test_marked_dead_letters_are_redriven_while_one_looks_on_and_the_rest_deleted(
+    page: Page, service: Service
+) -> None:
+    ids = give_up(service, "marked", "1", SCRIPT, *"3456")
+    page.goto("/console/demo/dead-letters")
+    page.get_by_role("link", name="marked", exact=True).click()
+    main = page.locator("main")
+    expect(main).to_contain_text("6 messages that were given up")
+    assert main.locator("script, img").count() == 0  # the reason and a body are a script's text
+    chosen = page.get_by_role("button", name="Redrive selected")
+    expect(chosen).to_be_disabled()
+    for message_id in ids[:5]:
+        page.get_by_label(f"Mark {message_id}").check()
+    chosen.click()
+    expect(main).to_contain_text("5 messages. Nothing was changed yet.")
+    page.get_by_label("Messages a second").fill("1")  # so that there is something to look on at
+    page.get_by_role("button", name="Redrive 5 messages").click()
+    part = page.locator("#task")
+    expect(part).to_contain_text(re.compile("Looked at [1-4] of 5"), timeout=30_000)
+    page.evaluate("document.body.dataset.kept = 'yes'")
+    expect(part.locator(".badge").first).to_have_text("done", timeout=30_000)
+    assert page.evaluate("document.body.dataset.kept") == "yes"  # without loading the page again
+    expect(part.get_by_role("cell", name="moved")).to_have_count(5)
+
+    page.get_by_role("link", name="To the dead letters").click()
+    expect(main).to_contain_text("1 message that was given up")
+    with page.expect_download() as download:
+        page.get_by_role("link", name="Export CSV").click()
+    assert ids[5] in download.value.path().read_text()
+    page.locator("tbody a").last.click()
+    page.get_by_role("link", name="Trace", exact=True).click()
+    expect(page.locator(".timeline")).to_contain_text("Given up")
+    page.goto(f"/console/demo/dead-letters/marked/purge?id={ids[5]}")
+    page.get_by_label("Type marked to confirm").fill("marked")
+    page.get_by_role("button", name="Delete the dead letters").click()
+    expect(part.locator(".badge").first).to_have_text("done", timeout=30_000)
+    page.goto("/console/demo/dead-letters/marked")
+    expect(main).to_contain_text("No dead letters")
+    for name in ("Redrive all", "Delete all", "Redrive selected", "Export CSV"):
+        expect(page.get_by_role("button", name=name)).to_be_disabled()
+
+
+def test_message_is_found_by_its_properties_edited_scheduled_and_cancelled(page: Page) -> None:
+    page.goto("/console/demo/topics/orders/publish")
+    page.get_by_label("Body", exact=False).first.fill('{"n": 1}')
+    page.get_by_label("Properties").fill("color=teal\nsize=42")
+    page.get_by_role("button", name="Publish", exact=True).click()
+    page.get_by_label("Properties fit").fill("color = 'teal' AND size > 40")
+    page.get_by_label("Body has").fill('"n": 1')
+    page.get_by_role("button", name="Search").click()
+    expect(page.locator("main")).to_contain_text("to the end, 1 fit")
+    page.locator("tbody a").first.click()
+    page.get_by_role("link", name="Edit and resend").click()
+    expect(page.get_by_label("Properties")).to_have_value("color=teal\nsize=42")
+    page.get_by_label("Body", exact=False).first.fill('{"n": 2}')
+    page.get_by_label("Delay").fill("2h")
+    page.get_by_role("button", name="Publish", exact=True).click()
+    expect(page.locator(".toasts")).to_contain_text("Stored in queue")
+    page.goto("/console/demo/scheduled/orders")
+    row = page.get_by_role("row").filter(has_text='"n": 2')
+    row.get_by_role("checkbox").check()
+    page.get_by_role("button", name="Cancel selected").click()
+    expect(page.locator(".toasts")).to_contain_text("1 message was cancelled")
+    expect(row).to_have_count(0)

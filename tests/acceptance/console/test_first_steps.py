@@ -1,0 +1,145 @@
+"""First steps in the console: messages, keys and topics, in a real browser, the whole service."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Callable
+
+import httpx
+import pytest
+from playwright.sync_api import Browser, Error, Page, expect
+
+from tests.acceptance.console.messages import SCRIPT, produce
+from tests.services import Service
+
+pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(180)]
+New = Callable[..., Page]
+
+
+def test_first_message_is_published_seen_arriving_and_read(page: Page, new_page: New) -> None:
+    watching = new_page()
+    watching.goto("/console/demo/topics/orders")
+    expect(watching.locator(".live-dot")).to_have_text("live")
+    kept = watching.locator('[data-live="t:orders:messages"]')
+    before = int(kept.inner_text().replace(",", ""))
+
+    page.goto("/console/demo/quick-start")
+    page.keyboard.press("/")
+    page.keyboard.type("ord")
+    page.locator("#found").get_by_role("link", name="orders").click()
+    page.get_by_role("link", name="Publish").first.click()
+    page.get_by_label("Body", exact=False).first.fill('{"greeting": "hello", "parts": [1, 2]}')
+    page.get_by_label("Keys").fill("story-1")
+    page.get_by_role("button", name="Publish", exact=True).click()
+
+    expect(page.locator(".toasts")).to_contain_text("Stored in queue")
+    expect(kept).to_have_text(f"{before + 1:,}")  # without loading the page again
+    page.goto("/console/demo/topics/orders/messages?key=story-1")
+    page.locator("tbody a").first.click()
+    expect(page.get_by_role("group", name="Body as a tree")).to_contain_text('greeting: "hello"')
+    with page.expect_download() as download:
+        page.get_by_role("link", name="Download the body").click()
+    assert download.value.path().read_text() == '{"greeting": "hello", "parts": [1, 2]}'
+
+
+def test_from_login_to_the_first_message_without_leaving_the_page(
+    browser: Browser, service: Service
+) -> None:
+    context = browser.new_context(base_url=service.facts.base_url)
+    context.set_default_timeout(20_000)
+    page = context.new_page()
+    page.goto("/account/login/?next=/console/demo/quick-start")
+    page.get_by_label("User name or email").fill(service.facts.username)
+    page.get_by_label("Password", exact=True).fill(service.facts.password)
+    page.get_by_role("button", name="Sign in").click()
+    page.get_by_role("button", name="Make a key").click()
+    expect(page.locator("#key")).to_contain_text("mqk_")
+    expect(page.locator("#arrived")).to_contain_text("Waiting for a message")
+    address = page.url
+
+    command = page.locator("#send-curl").inner_text()
+    sent = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=True)
+
+    expect(page.locator("#arrived")).to_contain_text("Your first message has arrived.")
+    expect(page.locator("#arrived pre")).to_contain_text('{"order": 42}')
+    assert json.loads(sent.stdout)["id"] in str(
+        page.get_by_role("link", name="Look at it").get_attribute("href")
+    )
+    assert page.url == address
+    context.close()
+
+
+def test_key_is_shown_once_works_and_is_revoked(page: Page, service: Service) -> None:
+    page.goto("/console/demo/keys")
+    page.get_by_role("link", name="New key").click()
+    page.get_by_label("Name", exact=True).fill("browser story")
+    page.get_by_label("Only for these topics and groups").fill("topic/orders")
+    page.get_by_role("button", name="Make the key").click()
+    text = page.locator("#key").inner_text()
+    path = f"{service.facts.base_url}/v1/ns/demo/topics/orders/messages"
+
+    def status() -> int:
+        headers = {"authorization": f"Bearer {text}"}
+        return httpx.post(path, headers=headers, json={"body": "x"}).status_code
+
+    assert status() == 201
+    page.get_by_role("link", name="I have copied it").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("browser story")
+    assert text not in page.content()
+    button = page.get_by_role("button", name="Revoke the key")
+    expect(button).to_be_disabled()
+    page.get_by_label("Type browser story to confirm").fill("browser story")
+    button.click()
+    expect(page.locator(".toasts")).to_contain_text("The key browser story was revoked.")
+    assert status() == 401
+
+
+def test_topic_is_made_changed_and_deleted(page: Page) -> None:
+    page.goto("/console/demo/topics")
+    page.get_by_role("link", name="New topic").click()
+    page.get_by_label("Name", exact=True).fill("life cycle")
+    page.get_by_role("button", name="Create topic").click()
+    expect(page.get_by_role("alert")).to_contain_text("a name consists of")
+    page.get_by_label("Name", exact=True).fill("life-cycle")
+    page.get_by_label("Queues").fill("3")
+    page.get_by_role("button", name="Create topic").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("life-cycle")
+    expect(page.get_by_text("3 queues, kept 3d, sync")).to_be_visible()
+
+    page.get_by_role("link", name="Settings").click()
+    page.get_by_label("Retention").fill("12h")
+    page.get_by_role("button", name="Save").click()
+    expect(page.get_by_text("3 queues, kept 12h, sync")).to_be_visible()
+
+    page.get_by_role("link", name="Delete").click()
+    dialog = page.get_by_role("dialog")
+    button = dialog.get_by_role("button", name="Delete the topic")
+    dialog.get_by_role("textbox").fill("life")
+    expect(button).to_be_disabled()
+    dialog.get_by_role("textbox").fill("life-cycle")
+    button.click()
+    expect(page.locator(".toasts")).to_contain_text("The topic life-cycle was deleted.")
+    expect(page.get_by_role("link", name="life-cycle")).to_have_count(0)
+
+
+def test_script_in_a_body_is_text_wherever_it_is_shown(
+    page: Page, service: Service, faults: list[str]
+) -> None:
+    message_id = produce(service, "orders", SCRIPT)
+    for path in ("messages?key=from-rest", f"messages/{message_id}"):
+        page.goto(f"/console/demo/topics/orders/{path}")
+        expect(page.locator("main")).to_contain_text("<script>document.title='taken'")
+        assert "taken" not in page.title()
+    assert page.locator("main script, main img").count() == 0
+    # What somebody gets into a page all the same does not run.
+    with page.expect_console_message(lambda said: "Content Security Policy" in said.text):
+        page.evaluate(
+            """document.body.insertAdjacentHTML(
+                "beforeend", "<img src='data:,' onerror=document.title='taken'>")"""
+        )
+    with pytest.raises(Error, match="TrustedScript"):
+        page.evaluate("document.createElement('script').text = '1'")
+    assert "taken" not in page.title()
+    assert all("Content Security Policy" in fault or "Trusted" in fault for fault in faults)
+    faults.clear()

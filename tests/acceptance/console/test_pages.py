@@ -1,0 +1,147 @@
+"""Every page of the console in a real browser: whoever looks, in each theme and width.
+
+MQ_TEST_SCREENSHOTS=1 keeps a picture of each page, theme and width in screenshots/.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Page, expect
+
+from tests.acceptance.console.messages import give_up, produce
+from tests.services import Service
+
+pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(180)]
+SCREENSHOTS: Final = Path(__file__).resolve().parents[3] / "screenshots"
+WIDTHS: Final = (1440, 390)
+# All of them in one theme; in the other only what colours can change.
+AXE_RULES: Final = {
+    "light": {"runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa"]},
+    "dark": {"runOnly": ["color-contrast"]},
+}
+PAGES: Final = {
+    "overview": "",
+    "quick-start": "quick-start",
+    "search": "search?q=or",
+    "topics": "topics",
+    "topic": "topics/orders",
+    "edit": "topics/orders/edit",
+    "delete": "topics/orders/delete",
+    "publish": "topics/orders/publish",
+    "messages": "topics/orders/messages",
+    "new-topic": "new-topic",
+    "tail": "tail",
+    "tail-topic": "tail?topic=orders",
+    "reports": "reports",
+    "report": "reports/2026-01-14",
+    "groups": "groups",
+    "group": "groups/billing",
+    "group-edit": "groups/billing/edit",
+    "group-delete": "groups/billing/delete",
+    "group-reset": "groups/billing/reset?topic=orders",
+    "new-group": "new-group",
+    "clients": "clients",
+    "keys": "keys",
+    "new-key": "new-key",
+    "members": "members",
+    "invite": "invite",
+    "audit": "audit",
+    "alerts": "alerts",
+    "new-alert": "new-alert",
+    "usage": "usage",
+    "operator": "../-/operator",
+    "workers": "../-/operator?tab=workers",
+    "dead-letters": "dead-letters",
+    "group-dead-letters": "dead-letters/given-up",
+    "redrive": "dead-letters/given-up/redrive?all=1",
+    "scheduled": "scheduled",
+    "topic-scheduled": "scheduled/orders",
+    "missing": "no/such/page",
+}
+New = Callable[..., Page]
+
+
+def test_pages_are_of_use_without_javascript(new_page: New) -> None:
+    page = new_page(java_script_enabled=False)
+    page.goto("/console/demo/")
+    expect(page.get_by_text("Busiest topics")).to_be_visible()
+    assert page.locator('[data-live="lag"]').inner_text()
+    page.goto("/console/demo/topics/orders")
+    expect(page.locator("time").first).to_contain_text("UTC")
+    page.get_by_role("link", name="Delete").click()
+    page.get_by_label("Type orders to confirm").fill("other")
+    page.get_by_role("button", name="Delete the topic").click()
+    expect(page.get_by_role("alert")).to_have_text("This is not the name of the topic.")
+    page.locator("details.menu-end > summary").click()
+    page.get_by_role("button", name="Dark").click()
+    assert page.locator("html").get_attribute("data-theme") == "dark"
+    page.locator("details.menu-end > summary").click()
+    page.get_by_role("button", name="简体中文").click()
+    assert page.locator("html").get_attribute("lang") == "zh-hans"
+
+
+def test_times_are_in_the_readers_zone(new_page: New, service: Service) -> None:
+    produce(service, "orders", "when")
+    page = new_page(timezone_id="Asia/Shanghai")
+    page.goto("/console/demo/topics/orders/messages?key=from-rest")
+    shown = page.locator("tbody time").first
+    expect(shown).to_have_attribute("data-shown", "")
+    utc, local = shown.get_attribute("datetime"), shown.inner_text()
+    assert utc is not None
+    hour = (int(utc[11:13]) + 8) % 24
+    assert local[11:13] == f"{hour:02}"
+    assert local[14:] == utc[14:23]
+    assert shown.get_attribute("title") == utc
+
+
+def test_page_goes_on_by_polling_when_no_socket_can_be_had(new_page: New) -> None:
+    page = new_page()
+    page.route_web_socket(re.compile("/console/live"), lambda socket: socket.close(code=4401))
+    page.goto("/console/demo/topics")
+    expect(page.locator(".live-dot")).to_have_text("every 10 s")
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_no_page_has_a_serious_fault_for_those_who_see_or_hear_it(
+    new_page: New, service: Service, theme: str
+) -> None:
+    message_id = produce(service, "orders", '{"a": [1, {"b": null}]}')
+    dead_id, *_ = give_up(service, "given-up", f"for {theme}", "and another")
+    found: list[str] = []
+    page = new_page(color_scheme=theme)
+    more = {
+        "message": f"topics/orders/messages/{message_id}",
+        "dead-letter": f"dead-letters/given-up/messages/{dead_id}",
+        "trace": f"traces/{dead_id}",
+    }
+    for name, path in {**PAGES, **more}.items():
+        page.set_viewport_size({"width": WIDTHS[0], "height": 900})
+        page.goto(f"/console/demo/{path}")
+        found += [f"{name}: {fault}" for fault in _serious(page, theme)]
+        for width in WIDTHS:
+            page.set_viewport_size({"width": width, "height": 900})
+            beyond = page.evaluate("document.documentElement.scrollWidth - innerWidth")
+            if beyond > 0:
+                found.append(f"{name} at {width} px is {beyond} px too wide")
+            if os.environ.get("MQ_TEST_SCREENSHOTS"):
+                SCREENSHOTS.mkdir(exist_ok=True)
+                kept = SCREENSHOTS / f"{name}-{width}-{theme}.png"
+                page.screenshot(path=str(kept), full_page=True)
+    assert found == []
+
+
+def _serious(page: Page, theme: str) -> list[str]:
+    results = Axe().run(page, options=AXE_RULES[theme])
+    return [
+        f"{each['id']}: {node['target']} {node.get('failureSummary', '')[:200]}"
+        for each in results.response["violations"]
+        if each["impact"] in ("serious", "critical")
+        for node in each["nodes"][:3]
+    ]
