@@ -20,7 +20,7 @@ QUEUES: Final = 4
 PUSH_TARGETS: Final = {Subprotocol.MSGPACK: 150_000.0, Subprotocol.JSON: 100_000.0}
 RECEIVE_TARGET: Final = 40_000.0
 RECEIVE_MESSAGES: Final = 64
-RECEIVE_CONNECTIONS: Final = 4
+RECEIVE_CONNECTIONS: Final = 8
 BACKLOG_SHARE_MAX: Final = 0.95
 # Messages put in beforehand for each second of the run: more than can be consumed.
 BACKLOG_A_SECOND: Final = {"push": 250_000, "receive": 150_000}

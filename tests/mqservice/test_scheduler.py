@@ -59,6 +59,16 @@ def beats(dsn: str) -> Iterator[tuple[Beat, Beat]]:
         beat.lock.release()
 
 
+def take_over(beat: Beat) -> None:
+    """Tick until it leads: the server frees a lock some moments after its holder has gone."""
+
+    def leads() -> bool:
+        beat.tick()
+        return beat.lock.is_held
+
+    wait_until(leads)
+
+
 def test_only_the_leader_sends(beats: tuple[Beat, Beat]) -> None:
     leader, standby = beats
     leader.tick()
@@ -80,9 +90,8 @@ def test_standby_takes_over_and_sends_nothing_twice(beats: tuple[Beat, Beat]) ->
     standby.tick()
     # When it goes away
     leader.lock.release()
-    standby.tick()
+    take_over(standby)
     # Then the other leads, and waits a whole interval before it sends
-    assert standby.lock.is_held
     assert standby.sent == []
     standby.make_due()
     standby.tick()
@@ -100,8 +109,7 @@ def test_leader_whose_session_ended_stops_sending(beats: tuple[Beat, Beat], dsn:
     leader.make_due()
     assert leader.tick() == STANDBY_SECONDS
     assert leader.sent == []
-    standby.tick()
-    assert standby.lock.is_held
+    take_over(standby)
 
 
 def test_beat_survives_a_database_that_is_away() -> None:

@@ -62,7 +62,7 @@ def test_from_login_to_the_first_message_without_leaving_the_page(
     sent = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=True)
 
     expect(page.locator("#arrived")).to_contain_text("Your first message has arrived.")
-    expect(page.locator("#arrived pre")).to_contain_text('{"order": 42}')
+    expect(page.locator("#arrived pre")).to_contain_text('{"order":42}')
     assert json.loads(sent.stdout)["id"] in str(
         page.get_by_role("link", name="Look at it").get_attribute("href")
     )

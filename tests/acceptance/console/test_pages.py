@@ -115,6 +115,7 @@ def test_no_page_has_a_serious_fault_for_those_who_see_or_hear_it(
     message_id = produce(service, "orders", '{"a": [1, {"b": null}]}')
     dead_id, *_ = give_up(service, "given-up", f"for {theme}", "and another")
     found: list[str] = []
+    keeps_pictures = "MQ_TEST_SCREENSHOTS" in os.environ
     page = new_page(color_scheme=theme)
     more = {
         "message": f"topics/orders/messages/{message_id}",
@@ -125,12 +126,13 @@ def test_no_page_has_a_serious_fault_for_those_who_see_or_hear_it(
         page.set_viewport_size({"width": WIDTHS[0], "height": 900})
         page.goto(f"/console/demo/{path}")
         found += [f"{name}: {fault}" for fault in _serious(page, theme)]
-        for width in WIDTHS:
+        # Nothing is laid out differently in the dark.
+        for width in WIDTHS if theme == "light" or keeps_pictures else ():
             page.set_viewport_size({"width": width, "height": 900})
             beyond = page.evaluate("document.documentElement.scrollWidth - innerWidth")
             if beyond > 0:
                 found.append(f"{name} at {width} px is {beyond} px too wide")
-            if os.environ.get("MQ_TEST_SCREENSHOTS"):
+            if keeps_pictures:
                 SCREENSHOTS.mkdir(exist_ok=True)
                 kept = SCREENSHOTS / f"{name}-{width}-{theme}.png"
                 page.screenshot(path=str(kept), full_page=True)

@@ -8,6 +8,7 @@ import threading
 from collections.abc import Iterator
 
 import pytest
+from celery import Celery
 from django.core.management import CommandError, call_command
 from django.test import Client
 from pytest_django import Settings
@@ -15,6 +16,7 @@ from pytest_django import Settings
 from mqservice.accounts.models import User
 from mqservice.lib.clock import SystemClock
 from mqservice.lib.durations import HOUR_MS
+from mqservice.monitoring import background
 from mqservice.monitoring.engine_metrics import find_engine_metrics, parse_metrics
 from mqservice.quotas.models import Source
 from mqservice.quotas.services import put_limits
@@ -113,7 +115,13 @@ def test_what_nobody_tells_is_unknown_and_not_zero(root: Client) -> None:
     assert "MQ_ENGINE_METRICS_PORT" in text
 
 
-def test_workers_are_unknown_while_the_broker_is_away(root: Client) -> None:
+def test_workers_are_unknown_while_the_broker_is_away(
+    root: Client, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    away = settings.MQ_VALKEY_URL = "redis://127.0.0.1:1/0"  # where nobody listens
+    app = Celery("away", broker=away, set_as_current=False)
+    app.conf.broker_transport_options = background.app.conf.broker_transport_options
+    monkeypatch.setattr(background, "app", app)
     text = root.get(f"{OPERATOR}?tab=workers").content.decode()
     assert "The broker does not answer" in text
     assert "delay" in text  # the queues that there are
