@@ -14,6 +14,7 @@ from django.test import Client
 from pytest_django import Settings
 
 from mqservice.accounts.models import User
+from mqservice.celery import app
 from mqservice.lib.clock import SystemClock
 from mqservice.lib.durations import HOUR_MS
 from mqservice.monitoring import background
@@ -119,9 +120,9 @@ def test_workers_are_unknown_while_the_broker_is_away(
     root: Client, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     away = settings.MQ_VALKEY_URL = "redis://127.0.0.1:1/0"  # where nobody listens
-    app = Celery("away", broker=away, set_as_current=False)
-    app.conf.broker_transport_options = background.app.conf.broker_transport_options
-    monkeypatch.setattr(background, "app", app)
+    broken = Celery("away", broker=away, set_as_current=False)
+    broken.conf.broker_transport_options = app.conf.broker_transport_options
+    monkeypatch.setattr(background, "app", broken)
     text = root.get(f"{OPERATOR}?tab=workers").content.decode()
     assert "The broker does not answer" in text
     assert "delay" in text  # the queues that there are
