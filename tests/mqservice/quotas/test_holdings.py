@@ -138,8 +138,12 @@ def test_messages_to_come_count_once_they_are_delivered(tenant: Tenant) -> None:
     for handle in handles:
         sent = tenant.api.post(f"/v1/-/scheduled/{handle}:send")
         assert sent.status_code == 200, sent.text
-    tenant.look()
-    assert tenant.put(1).status_code == 403
+
+    def is_full() -> bool:  # once the copies are on the disk
+        tenant.look()
+        return tenant.put(1).status_code == 403
+
+    wait_until(is_full)
 
 
 def test_what_other_processes_stored_counts_from_the_next_look_on(
