@@ -11,7 +11,7 @@ from tests.mqservice.reference.fuzzing import fuzz
 from tests.services import Service
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(300)]
-CASES = 150
+CASES = 100
 
 
 def test_no_request_of_the_document_breaks_the_service_or_the_document(service: Service) -> None:
