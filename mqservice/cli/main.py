@@ -8,6 +8,7 @@ from mqservice.cli import (
     admin,
     alert,
     audit,
+    backup,
     connection,
     dlq,
     engine,
@@ -62,6 +63,7 @@ app.add_typer(audit.app, name="audit")
 app.add_typer(report.app, name="report")
 app.add_typer(admin.app, name="admin")
 app.add_typer(engine.app, name="engine")
+app.add_typer(backup.app, name="backup")
 
 if __name__ == "__main__":
     app()
