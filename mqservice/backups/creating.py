@@ -72,10 +72,9 @@ def create(
                     dump = database.start_dump(clients, url, moment.snapshot, partial / DUMP)
                     try:
                         files = copy.finish(told)
-                        database.finish(dump, "pg_dump")
+                        dump.finish()
                     finally:
-                        dump.kill()
-                        dump.wait()
+                        dump.end()
             (partial / DUMP).chmod(0o600)
             files.append(entry_of(partial, DUMP))
             if installation.secrets.is_file():

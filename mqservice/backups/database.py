@@ -1,7 +1,7 @@
 """PostgreSQL's part: one moment of it held, dumped, brought back in one transaction.
 
     [held_database] ── topics and groups locked ──▶ the moment, by a snapshot's name ──▶ pg_dump
-    pg_restore ──▶ psql --single-transaction ──▶ an empty database
+    pg_restore ──▶ BEGIN … COMMIT ──▶ psql ──▶ an empty database
 
 Whoever changes a topic or a group tells the engine inside the transaction that changes its row.
 While both tables are locked nobody is half-way, and the engine's tables say what the rows say.
@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import os
 import subprocess
+import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +28,7 @@ from mqservice.supervisor.child import die_with_parent
 LOCKED_TABLES: Final = ("topics_topic", "groups_consumergroup")
 LOCK_WAIT_MS: Final = 10_000
 CONNECT_TIMEOUT_S: Final = 10
+PIECE_BYTES: Final = 64 * 1024
 _HEADER_LINES: Final = 60  # of a dump as SQL: its settings, long before the first row
 _SETTING_SINCE_17: Final = b"SET transaction_timeout = 0;\n"
 _OWN_SETTING_VERSION: Final = 17
@@ -77,13 +79,11 @@ def held_database(url: str) -> Iterator[Moment]:
         yield Moment(row[0], locking)
 
 
-def start_dump(
-    clients: PostgresClients, url: str, snapshot: str, target: Path
-) -> subprocess.Popen[bytes]:
+def start_dump(clients: PostgresClients, url: str, snapshot: str, target: Path) -> Program:
     """pg_dump of a moment into ``target``, under way."""
-    return _start(
+    return Program(
+        clients.pg_dump,
         [
-            str(clients.pg_dump),
             "--format=custom",
             "--no-owner",
             "--no-privileges",
@@ -95,11 +95,37 @@ def start_dump(
     )
 
 
-def finish(program: subprocess.Popen[bytes], what: str) -> None:
-    """Waits until it has ended. Raises BackupError with its last words."""
-    said = program.communicate()[1].decode("utf-8", "replace").strip().splitlines()
-    if program.returncode != 0:
-        raise BackupError(f"{what} failed: {said[-1] if said else 'without a word'}")
+class Program:
+    """One of PostgreSQL's client programs, under way; ``end`` may come at any time."""
+
+    def __init__(self, path: Path, arguments: list[str], url: str) -> None:
+        self._name = path.name
+        self._errors = tempfile.TemporaryFile()  # noqa: SIM115  # closed by ``end``
+        parent = os.getpid()
+        self.process = subprocess.Popen(
+            [str(path), *arguments],
+            env=_environment(url),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._errors,
+            preexec_fn=lambda: die_with_parent(parent),
+        )
+
+    def finish(self) -> None:
+        """Waits until it has ended. Raises BackupError with its last words."""
+        if self.process.wait() != 0:
+            self._errors.seek(0)
+            said = self._errors.read().decode("utf-8", "replace").strip().splitlines()
+            raise BackupError(f"{self._name} failed: {said[-1] if said else 'without a word'}")
+
+    def end(self) -> None:
+        """Kills it if it has not ended."""
+        self.process.kill()
+        for pipe in (self.process.stdin, self.process.stdout, self._errors):
+            if pipe is not None:
+                with contextlib.suppress(OSError):
+                    pipe.close()
+        self.process.wait()
 
 
 def require_empty(url: str) -> None:
@@ -126,61 +152,53 @@ def check_dump(clients: PostgresClients, dump: Path) -> str:
 def restore(clients: PostgresClients, url: str, dump: Path) -> None:
     """Bring a dump back into an empty database, all of it or nothing. Raises BackupError."""
     is_old = server_version(url) < _OWN_SETTING_VERSION
-    reading = _start(
-        [str(clients.pg_restore), "--no-owner", "--no-privileges", "--file=-", str(dump)], url
+    reading = Program(
+        clients.pg_restore, ["--no-owner", "--no-privileges", "--file=-", str(dump)], url
     )
-    writing = _start(
+    writing = Program(
+        clients.psql,
         [
-            str(clients.psql),
             "--no-psqlrc",
             "--quiet",
             "--no-password",
-            "--single-transaction",
             "--set=ON_ERROR_STOP=1",
             "--output=/dev/null",
         ],
         url,
-        stdin=subprocess.PIPE,
     )
-    assert reading.stdout is not None
-    assert writing.stdin is not None
+    source, target = reading.process.stdout, writing.process.stdin
+    assert source is not None
+    assert target is not None
     try:
-        with contextlib.suppress(BrokenPipeError):
-            _pass_on(reading.stdout, writing.stdin, is_old=is_old)
-        reading.stdout.close()
-        finish(reading, "pg_restore")
-        # Only now: a script that ends early would be committed as if it were whole.
-        with contextlib.suppress(BrokenPipeError):
-            writing.stdin.close()
-        finish(writing, "psql")
+        # Not psql's own --single-transaction: that commits whatever ends, were it by our death.
+        if _pass_on(source, target, is_old=is_old):
+            reading.finish()
+            with contextlib.suppress(BrokenPipeError):
+                target.write(b"COMMIT;\n")
+                target.close()
+        writing.finish()
     finally:
-        for program in (reading, writing):
-            if program.poll() is None:
-                program.kill()
-                program.wait()
+        reading.end()
+        writing.end()
 
 
-def _pass_on(source: IO[bytes], target: IO[bytes], *, is_old: bool) -> None:
-    """A script from one to the other, without a setting that old servers do not know."""
-    for _ in range(_HEADER_LINES):
-        line = source.readline()
-        if not (is_old and line == _SETTING_SINCE_17):
-            target.write(line)
-    while piece := source.read(64 * 1024):
-        target.write(piece)
-    target.flush()
+def _pass_on(source: IO[bytes], target: IO[bytes], *, is_old: bool) -> bool:
+    """A script from one to the other, without a setting that old servers do not know.
 
-
-def _start(argv: list[str], url: str, stdin: int = subprocess.DEVNULL) -> subprocess.Popen[bytes]:
-    parent = os.getpid()
-    return subprocess.Popen(
-        argv,
-        env=_environment(url),
-        stdin=stdin,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        preexec_fn=lambda: die_with_parent(parent),
-    )
+    False when the target has ended before it had all.
+    """
+    try:
+        target.write(b"BEGIN;\n")
+        for _ in range(_HEADER_LINES):
+            line = source.readline()
+            if not (is_old and line == _SETTING_SINCE_17):
+                target.write(line)
+        while piece := source.read(PIECE_BYTES):
+            target.write(piece)
+        target.flush()
+    except BrokenPipeError:
+        return False
+    return True
 
 
 def _environment(url: str) -> Mapping[str, str]:

@@ -15,6 +15,7 @@ from mqservice.backups.errors import BackupDamaged
 from mqservice.backups.manifest import FileEntry
 
 PIECE_BYTES: Final = 1024 * 1024
+_ZEROS: Final = bytes(PIECE_BYTES)
 
 
 def entry_of(directory: Path, path: str) -> FileEntry:
@@ -59,8 +60,12 @@ def copy_checked(
         while piece := reader.read(PIECE_BYTES):
             digest.update(piece)
             size += len(piece)
-            writer.write(piece)
+            if piece == _ZEROS[: len(piece)]:
+                writer.seek(len(piece), os.SEEK_CUR)  # the last segment is mostly that
+            else:
+                writer.write(piece)
             passed(len(piece))
+        writer.truncate(size)
         writer.flush()
         os.fsync(writer.fileno())
     fault = _fault(entry, size, digest.hexdigest())

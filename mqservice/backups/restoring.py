@@ -66,6 +66,7 @@ def restore(
         clients = _clients_for(manifest, url)
         with _marked(place, store):
             aside = store.with_name(store.name + _ASIDE_SUFFIX)
+            aside.mkdir(mode=0o700)
             _copy_files(backup, manifest, place, aside, told)
             adopt(environ, aside)
             if url is not None:
