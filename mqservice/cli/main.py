@@ -27,6 +27,7 @@ from mqservice.cli import (
 from mqservice.cli.browse import browse
 from mqservice.cli.consume import consume
 from mqservice.cli.produce import produce
+from mqservice.cli.restart import restart
 from mqservice.cli.status import status, stop
 from mqservice.cli.up import up
 from mqservice.cli.usage import usage
@@ -42,6 +43,7 @@ app = typer.Typer(
 app.command()(up)
 app.command()(status)
 app.command()(stop)
+app.command()(restart)
 app.command()(produce)
 app.command()(consume)
 app.command()(browse)
