@@ -24,6 +24,7 @@ from mqservice.backups.files import entry_of
 from mqservice.backups.manifest import MANIFEST, MANIFEST_SUM, read_manifest, write_manifest
 from mqservice.backups.place import new_directory
 from mqservice.backups.restoring import restore
+from mqservice.supervisor.binaries import PostgresClients, find_postgres_clients
 from tests.mqservice.backups.making import (
     TABLES,
     backup_of,
@@ -282,3 +283,39 @@ def _processes_with(word: str) -> list[int]:
             except OSError:
                 continue
     return found
+
+
+def _program(path: Path, script: str) -> Path:
+    path.write_text(f"#!/bin/sh\n{script}\n")
+    path.chmod(0o700)
+    return path
+
+
+@pytest.mark.parametrize(("version", "is_set"), [(15, False), (17, True)])
+def test_a_server_is_asked_for_no_setting_that_it_does_not_know(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: int, is_set: bool
+) -> None:
+    monkeypatch.setattr(database, "server_version", lambda url: version)
+    clients = PostgresClients(
+        pg_dump=Path("/bin/false"),
+        pg_restore=_program(tmp_path / "r", "echo 'SET transaction_timeout = 0;'; echo 'rows;'"),
+        psql=_program(tmp_path / "psql", f"cat > {tmp_path}/script"),
+    )
+    database.restore(clients, "postgresql://u@h/d", tmp_path / "dump")
+    setting = ["SET transaction_timeout = 0;"] if is_set else []
+    script = (tmp_path / "script").read_text().splitlines()
+    assert script == ["BEGIN;", *setting, "rows;", "COMMIT;"]
+
+
+def test_a_dump_that_cannot_be_read_to_its_end_is_not_committed(
+    made: Made, tmp_path: Path, postgres_server: str
+) -> None:
+    clients = PostgresClients(
+        pg_dump=Path("/bin/false"),
+        pg_restore=_program(tmp_path / "r", "echo 'CREATE TABLE half (id int);'; exit 3"),
+        psql=find_postgres_clients(read_manifest(made.backup).postgres_version).psql,
+    )
+    with scratch_database(postgres_server) as url:
+        with pytest.raises(BackupError, match="r failed"):
+            database.restore(clients, url, tmp_path / "dump")
+        database.require_empty(url)
