@@ -57,7 +57,7 @@ def next_epoch(files: Files, store_path: Path, now_ms: int) -> int:
         epoch = 1
     except ValueError:
         epoch = _uncounted_epoch(now_ms)
-    files.replace(path, str(epoch).encode())
+    files.replace_or_overwrite(path, str(epoch).encode())
     return epoch
 
 
