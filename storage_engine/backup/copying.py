@@ -21,20 +21,22 @@ _NS: Final = 1_000_000_000
 
 
 class Pace:
-    """Holds whoever copies to ``rate_bytes`` a second; 0: no limit."""
+    """Holds whoever copies to ``rate_bytes`` a second; 0: no limit. ``wait`` takes seconds."""
 
-    def __init__(self, rate_bytes: int = 0) -> None:
+    def __init__(self, rate_bytes: int = 0, wait: Callable[[float], object] | None = None) -> None:
         self._rate_bytes = rate_bytes
+        # A second at most between two pieces: a lease is kept, an end is noticed.
+        self.piece_bytes = min(PIECE_BYTES, rate_bytes) or PIECE_BYTES
         self._began_ns = measured_ns()
         self._bytes = 0
-        self._never = threading.Event()
+        self._wait = wait or threading.Event().wait
 
     def passed(self, byte_count: int) -> None:
         """So many bytes more were copied; returns when the next may follow."""
         self._bytes += byte_count
         if self._rate_bytes:
             due_ns = self._bytes * _NS // self._rate_bytes
-            self._never.wait(max(0, due_ns - (measured_ns() - self._began_ns)) / _NS)
+            self._wait(max(0, due_ns - (measured_ns() - self._began_ns)) / _NS)
 
 
 def copy_file(
@@ -55,6 +57,7 @@ def copy_file(
     Raises OSError; ``target`` may hold a part then.
     """
     digest = hashlib.sha256()
+    piece_bytes = pace.piece_bytes if pace is not None else PIECE_BYTES
     with source.open("rb") as reader, open(target, "xb", opener=_private) as writer:
         stat = os.fstat(reader.fileno())
         size = stat.st_size
@@ -62,7 +65,7 @@ def copy_file(
         zeros = size - left
         at = 0
         while left:
-            piece = reader.read(min(left, PIECE_BYTES))
+            piece = reader.read(min(left, piece_bytes))
             if not piece:
                 raise OSError(f"{source} ended at {at}, {left} bytes before its end")
             digest.update(piece)

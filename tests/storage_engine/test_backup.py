@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from storage_engine.backup import small_files
+from storage_engine.backup import copying, small_files
 from storage_engine.backup.adopting import adopt
 from storage_engine.backup.copying import Pace, copy_file
 from storage_engine.backup.lines import CopiedFile, Go, Known, Line, Taken
@@ -352,3 +352,17 @@ def test_topics_and_groups_come_back_as_they_were(tmp_path: Path) -> None:
         copy_of(engine, tmp_path / "copy", client=client)
     with started(tmp_path / "copy") as engine, engine.client() as client:
         assert (client.topic_list(), client.group_list()) == before
+
+
+def test_a_slow_pace_is_kept_in_pieces_of_a_second_at_most(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(copying, "measured_ns", lambda: 0)
+    (tmp_path / "source").write_bytes(bytes(60_000))
+    waits: list[float] = []
+    pace = Pace(40_000, wait=waits.append)
+    sizes: list[int] = []
+    copy_file(tmp_path / "source", tmp_path / "copy", name="n", pace=pace, passed=sizes.append)
+    assert sizes == [40_000, 20_000]
+    assert waits == [1.0, 1.5]  # of a clock that stands still
+    assert Pace().piece_bytes == copying.PIECE_BYTES
