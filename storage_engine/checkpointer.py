@@ -15,13 +15,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from pathlib import Path
 
 from storage_engine.delivery.consumer_offsets import ConsumerOffsets, Snapshot
 from storage_engine.disk.files import Files
 from storage_engine.dispatcher import Dispatcher
-from storage_engine.errors import SyncFailed
+from storage_engine.errors import DiskFull, SyncFailed
 from storage_engine.index.indexer import Indexer
 from storage_engine.log.commit_log import CommitLog
 from storage_engine.queues.consume_queues import ConsumeQueues
@@ -61,11 +61,11 @@ class Checkpointer:
         self._is_derived_lost = False
         self._derived = 0, 0  # dispatched_offset and unit count that are durable
 
-    def write_first(self, end_offset: int) -> None:
+    def write_first(self, end_offset: int, saves: Iterable[Callable[[], object]]) -> None:
         """The checkpoint of a store that has just been recovered; durable on return.
 
-        From now on there is one, and the next start begins here. Raises ``SyncFailed``,
-        ``DiskFull``.
+        ``saves`` write what it counts as done. The next start begins here; where there is no room,
+        at the checkpoint before, and a later one tries again. Raises ``SyncFailed``.
         """
         ends = [(queue, queue.max_offset) for queue in self._queues]
         dirty = [(queue, end) for queue, end in ends if queue.is_dirty]
@@ -81,7 +81,12 @@ class Checkpointer:
             index_entry_count=self._indexer.durable[1],
             store_timestamp_ms=self._commit_log.store_timestamp_ms,
         )
-        write_checkpoint(self._files, self._path, mark)
+        try:
+            for save in saves:
+                save()
+            write_checkpoint(self._files, self._path, mark)
+        except DiskFull as exc:
+            log.warning("no first checkpoint", extra={"action": "start_full", "reason": str(exc)})
 
     async def run(self) -> CheckpointReply:
         """One checkpoint. Raises ``SyncFailed``, ``DiskFull``; the one before then still stands."""

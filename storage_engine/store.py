@@ -171,14 +171,14 @@ class Store:
         self._quarantine.forget_below(self._commit_log.start_offset)
         self._dispatcher.dispatched_offset = recovered.end_offset
         self._consumer_offsets.load()
+        saves: list[Callable[[], object]] = [self._dedup.writer(recovered.end_offset)]
         if self._consumer_offsets.settle_recovered(recovered.settles):
-            self._consumer_offsets.save()
+            saves.append(self._consumer_offsets.save)
         if clamp_offsets(self._consumer_offsets, self._queues):
             self._consumer_offsets.save()
         # What a kill left in the page cache may be all that says which messages were moved.
         self._consumer_offsets.sync()
-        self._dedup.writer(recovered.end_offset)()  # which the checkpoint counts as done
-        self._checkpointer.write_first(recovered.end_offset)
+        self._checkpointer.write_first(recovered.end_offset, saves)
         self.epoch = next_epoch(self._files, path, self._clock.now_ms())
         self._run_mark.set()
         self.catalog.route_all()
@@ -375,7 +375,7 @@ class Store:
         self._consumer_offsets.sync()
 
     async def checkpoint(self) -> CheckpointReply:
-        """See ``Checkpointer.run``."""
+        self._run_mark.set_again()
         return await self._checkpointer.run()
 
     def watched(self) -> Watched:

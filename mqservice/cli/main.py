@@ -8,6 +8,7 @@ from mqservice.cli import (
     admin,
     alert,
     audit,
+    backup,
     connection,
     dlq,
     engine,
@@ -26,6 +27,7 @@ from mqservice.cli import (
 from mqservice.cli.browse import browse
 from mqservice.cli.consume import consume
 from mqservice.cli.produce import produce
+from mqservice.cli.restart import restart
 from mqservice.cli.status import status, stop
 from mqservice.cli.up import up
 from mqservice.cli.usage import usage
@@ -41,6 +43,7 @@ app = typer.Typer(
 app.command()(up)
 app.command()(status)
 app.command()(stop)
+app.command()(restart)
 app.command()(produce)
 app.command()(consume)
 app.command()(browse)
@@ -62,6 +65,7 @@ app.add_typer(audit.app, name="audit")
 app.add_typer(report.app, name="report")
 app.add_typer(admin.app, name="admin")
 app.add_typer(engine.app, name="engine")
+app.add_typer(backup.app, name="backup")
 
 if __name__ == "__main__":
     app()

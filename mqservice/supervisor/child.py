@@ -147,7 +147,7 @@ class Child:
                 stdout=asyncio.subprocess.PIPE,
                 stderr=asyncio.subprocess.STDOUT,
                 start_new_session=True,
-                preexec_fn=lambda: _die_with_parent(parent, spec.orphan_signal),
+                preexec_fn=lambda: die_with_parent(parent, spec.orphan_signal),
                 **switch,  # type: ignore[arg-type]  # the stub wants each keyword spelled out
             )
         except OSError as error:
@@ -236,8 +236,10 @@ class Child:
         self._output.write(self.spec.name, text, is_echoed=self.spec.is_echoed)
 
 
-def _die_with_parent(parent: int, orphan_signal: signal.Signals) -> None:
-    """Runs between fork and exec, after the change of account, which would undo it."""
+def die_with_parent(parent: int, orphan_signal: signal.Signals = signal.SIGKILL) -> None:
+    """Have the kernel end this process with ``parent``. Runs between fork and exec, after the
+    change of account, which would undo it.
+    """
     if _LIBC.prctl(PR_SET_PDEATHSIG, int(orphan_signal), 0, 0, 0) != 0:
         os._exit(126)
     if os.getppid() != parent:  # the parent died before the kernel was told

@@ -34,6 +34,11 @@ class SupervisorConfig:
         """Where clients of this machine reach the service, without a slash at the end."""
         if self.public_base_url is not None:
             return self.public_base_url.rstrip("/")
+        return self.own_url
+
+    @property
+    def own_url(self) -> str:
+        """Our own port, which a public base URL may lead to only through a proxy."""
         host = "127.0.0.1" if self.bind in ("0.0.0.0", "::", "") else self.bind
         return f"http://{host}:{self.port}"
 

@@ -1,5 +1,6 @@
 """Names of everything under the data directory, and the lock that gives it one owner.
 
+restoring        while a backup is brought back
 lock             flock held by the running supervisor; its text is the owner's pid
 secrets.toml     0600, made once          ports.json       remembered ports
 quickstart.json  0600, facts of this run  log/NAME.log     output of each process
@@ -44,6 +45,11 @@ class DataDir:
         return self.path / "ports.json"
 
     @property
+    def restoring(self) -> Path:
+        """There while a backup is brought back, and after one that was killed."""
+        return self.path / "restoring"
+
+    @property
     def quickstart(self) -> Path:
         return self.path / "quickstart.json"
 
@@ -83,6 +89,11 @@ class DataDir:
         directory is not ours.
         """
         try:
+            if self.restoring.exists():
+                raise ConfigInvalid(
+                    f"{self.path} holds a backup that was not brought back to its end: "
+                    "wait for `mqservice backup restore`, or run it again."
+                )
             if self.path.is_dir() and not self.lock.is_file() and any(self.path.iterdir()):
                 raise ConfigInvalid(
                     f"{self.path} is not empty and no data directory of this service. "

@@ -34,7 +34,7 @@ def run_command(
 
     Raises ConfigInvalid where no service was ever started, or StartFailed with the command's words.
     """
-    env = dict(environ) if _is_told(environ) else _env_of_up(environ, data_dir)
+    env = service_environment(environ, data_dir)
     try:
         done = subprocess.run(
             [*PYTHON, "django", *arguments],
@@ -52,6 +52,11 @@ def run_command(
         said = [line for line in done.stderr.splitlines() if line.strip()]
         raise StartFailed(said[-1] if said else _UNSAID)
     return done.stdout
+
+
+def service_environment(environ: Mapping[str, str], data_dir: Path) -> dict[str, str]:
+    """That of a process of the service. Raises ConfigInvalid where no service was ever started."""
+    return dict(environ) if _is_told(environ) else _env_of_up(environ, data_dir)
 
 
 def _is_told(environ: Mapping[str, str]) -> bool:

@@ -20,6 +20,12 @@ WORKER_QUEUES: Final = "persist,sampling,tasks,alerts"
 # Spark runs for minutes or hours: one at a time, and nothing waits behind it.
 ANALYTICS_QUEUES: Final = "analytics"
 WORKER_CONCURRENCY: Final = 2
+# How long each has to end by itself. A web process gives clients two seconds to settle what they
+# hold and ten in all; the runs of `analytics` are repeated, and waiting for one may take hours.
+ENGINE_STOP_MS: Final = 20_000
+WEB_STOP_MS: Final = 15_000
+CELERY_STOP_MS: Final = 10_000
+ANALYTICS_STOP_MS: Final = 4_000
 # -P: the working directory is the data directory, and nothing in it may be imported.
 PYTHON: Final = (sys.executable, "-P", "-m")
 # In a container there is often only root, and Celery's advice against it would come each time.
@@ -78,7 +84,7 @@ def engine_spec(env: Mapping[str, str], data_dir: DataDir, *, metrics_port: int)
         cwd=data_dir.path,
         # After a crash it reads the log back before it opens its door.
         start_timeout_ms=300_000,
-        stop_timeout_ms=20_000,
+        stop_timeout_ms=ENGINE_STOP_MS,
     )
 
 
@@ -105,8 +111,7 @@ def web_specs(
             },
             gate=gate,
             cwd=config.data_dir,
-            # It gives clients two seconds to settle what they hold and ten in all.
-            stop_timeout_ms=15_000,
+            stop_timeout_ms=WEB_STOP_MS,
         )
         for number in range(1, config.web_worker_count + 1)
     ]
@@ -127,8 +132,7 @@ def celery_specs(env: Mapping[str, str], data_dir: DataDir) -> list[ChildSpec]:
             env={**env, "MQ_PROCESS": name},
             gate=has_not_ended,
             cwd=data_dir.path,
-            # Its runs are repeated, and waiting for one may take hours.
-            stop_timeout_ms=4_000 if name == "analytics" else 10_000,
+            stop_timeout_ms=ANALYTICS_STOP_MS if name == "analytics" else CELERY_STOP_MS,
         )
         for name, arguments in programs.items()
     ]

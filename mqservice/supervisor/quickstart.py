@@ -14,10 +14,12 @@ from mqservice.supervisor.first_run import DemoFacts
 class Quickstart(msgspec.Struct, frozen=True, kw_only=True):
     """``pids`` maps process name to pid; it is empty once the service has stopped.
 
-    ``engine_metrics_url`` is empty when the user wants no metrics.
+    ``engine_metrics_url`` is empty when the user wants no metrics. ``own_url`` is the address on
+    this machine, which ``base_url`` may reach only through a proxy.
     """
 
     base_url: str
+    own_url: str = ""
     ws_url: str
     console_url: str
     engine_metrics_url: str = ""
@@ -37,6 +39,7 @@ def quickstart_of(
     base_url = config.base_url
     return Quickstart(
         base_url=base_url,
+        own_url=config.own_url,
         ws_url="ws" + base_url.removeprefix("http") + "/v1/ws",
         console_url=f"{base_url}/",
         engine_metrics_url=(

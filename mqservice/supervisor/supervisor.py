@@ -11,7 +11,6 @@ needs. A second SIGINT kills them. The data directory's lock is released last.
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import os
 import signal
 import sys
@@ -177,17 +176,12 @@ class Supervisor:
     async def _wait_until_ready(self) -> None:
         """The last gate: a request through the whole chain."""
         deadline = time.monotonic() + READY_WAIT_MS / 1000
-        while not await is_url_ok(f"{self._own_url}/readyz"):
+        while not await is_url_ok(f"{self._config.own_url}/readyz"):
             if time.monotonic() > deadline:
                 raise StartFailed(
-                    f"{self._own_url}/readyz did not say ready within {READY_WAIT_MS} ms."
+                    f"{self._config.own_url}/readyz did not say ready within {READY_WAIT_MS} ms."
                 )
             await asyncio.sleep(READY_POLL_WAIT_MS / 1000)
-
-    @property
-    def _own_url(self) -> str:
-        """Our own port, which a public base URL may lead to only through a proxy."""
-        return dataclasses.replace(self._config, public_base_url=None).base_url
 
     async def _stop(self) -> None:
         for stage in reversed(self._stages):

@@ -56,6 +56,7 @@ assert _ENTRY.size == ENTRY_BYTES
 assert _REST.size == ENTRY_BYTES - _CRC.size
 
 _COUNT_MAX: Final = (1 << 32) - 1  # of one entry
+_ROOM_BYTES: Final = 64 * 1024  # for settles on a disk that was full before the start
 NEXT_SUFFIX: Final = ".next"
 _NAME: Final = 1
 _SETTLED: Final = 2
@@ -117,8 +118,11 @@ class OffsetJournal:
         self._descriptor = self._files.open_append(self._path)
         if is_new:
             self._files.sync_dir(self._path.parent)
-        entries, names, end = read_entries(self._path.read_bytes())
-        os.ftruncate(self._descriptor, end)
+        content = self._path.read_bytes()
+        entries, names, end = read_entries(content)
+        if end < len(content):  # else the room taken behind it would be given back
+            os.ftruncate(self._descriptor, end)
+        self._files.take_room(self._descriptor, _ROOM_BYTES)
         self._names = {name: name_id for name_id, name in enumerate(names)}
         return entries
 
@@ -194,6 +198,7 @@ class OffsetJournal:
         descriptor = self._files.open_append(aside)
         try:
             self._files.append(descriptor, aside, b"".join(parts))
+            self._files.take_room(descriptor, _ROOM_BYTES)
             self._files.sync_file(descriptor, aside)
             self._files.rename(aside, self._path)
         except BaseException:

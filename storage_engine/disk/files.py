@@ -23,6 +23,7 @@ from storage_engine.layout import TEMPORARY_SUFFIX
 PAGE_BYTES: Final = mmap.PAGESIZE
 _NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _MS_SYNC: Final = 4
+_KEEP_SIZE: Final = 1
 _MADV_POPULATE_WRITE: Final = 23  # Linux 5.14; older kernels answer EINVAL and nothing is lost
 
 # mmap.flush and mmap.madvise of Python 3.11 keep the interpreter lock while the disk works; through
@@ -42,6 +43,7 @@ _libc.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
 _MAP_FAILED: Final = ctypes.c_void_p(-1).value
 _libc.madvise.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
 _libc.syncfs.argtypes = [ctypes.c_int]
+_libc.fallocate.argtypes = [ctypes.c_int, ctypes.c_int, ctypes.c_long, ctypes.c_long]
 
 
 class Mapping:
@@ -241,6 +243,19 @@ class Files:
         except OSError as exc:
             raise _mapped(exc, path, f"cannot write {len(content)} bytes") from exc
 
+    def replace_or_overwrite(self, path: Path, content: bytes) -> None:
+        """As ``replace``; without any room, in the room that the file has.
+
+        For a few bytes, less than a disk's sector, of which a reader believes only what is whole.
+        Raises ``DiskFull``: there is no such file yet, either.
+        """
+        try:
+            self.replace(path, content)
+        except DiskFull:
+            if not path.exists():
+                raise
+            self.overwrite(path, content)
+
     def overwrite(self, path: Path, content: bytes) -> None:
         """Let a file that is larger hold nothing but ``content``, in the room that it has; synced.
 
@@ -263,6 +278,15 @@ class Files:
     def open_append(self, path: Path) -> int:
         """Descriptor of a file that is only ever appended to."""
         return os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+
+    def take_room(self, descriptor: int, length_bytes: int) -> None:
+        """Put disk behind the next bytes that are appended, where there is some; no size changes.
+
+        They find room then though the disk is full. Only a help: some file systems have no such
+        thing.
+        """
+        end = os.fstat(descriptor).st_size
+        _libc.fallocate(descriptor, _KEEP_SIZE, end, length_bytes)
 
     def append(self, descriptor: int, path: Path, content: bytes) -> None:
         """Append ``content`` whole, to the page cache; undone when there is no room for all of

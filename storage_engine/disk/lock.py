@@ -56,6 +56,23 @@ def next_epoch(files: Files, store_path: Path, now_ms: int) -> int:
     except FileNotFoundError:
         epoch = 1
     except ValueError:
-        epoch = max((now_ms - _YEAR_2020_MS) // _EPOCH_MS_MIN, 1)
-    files.replace(path, str(epoch).encode())
+        epoch = _uncounted_epoch(now_ms)
+    files.replace_or_overwrite(path, str(epoch).encode())
     return epoch
+
+
+def raise_epoch(files: Files, store_path: Path, now_ms: int) -> None:
+    """Let the next run have a number above all that a store had by now; durable on return.
+
+    For a store that was brought back: the one it is a copy of has counted on since.
+    """
+    path = store_path / CONFIG_DIR / _EPOCH_FILE
+    try:
+        epoch = int(path.read_text())
+    except (FileNotFoundError, ValueError):
+        epoch = 0
+    files.replace(path, str(max(epoch, _uncounted_epoch(now_ms))).encode())
+
+
+def _uncounted_epoch(now_ms: int) -> int:
+    return max((now_ms - _YEAR_2020_MS) // _EPOCH_MS_MIN, 1)

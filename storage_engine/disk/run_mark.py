@@ -9,11 +9,15 @@ old and new pages.
 
 from __future__ import annotations
 
+import logging
 import os
 from pathlib import Path
 
 from storage_engine.disk.files import Files
+from storage_engine.errors import DiskFull
 from storage_engine.layout import ABORT_FILE
+
+log = logging.getLogger(__name__)
 
 
 class RunMark:
@@ -23,6 +27,7 @@ class RunMark:
         self._files = files
         self._store_path = store_path
         self._path = store_path / ABORT_FILE
+        self._is_missing = False
 
     def was_power_cut(self) -> bool:
         """True when the last run ended with the machine, or the medium, going away.
@@ -36,9 +41,25 @@ class RunMark:
         return len(lines) > 1 and lines[1] != self._files.medium_id(self._store_path)
 
     def set(self) -> None:
-        """An engine runs from now on; durable on return (two fsyncs)."""
+        """An engine runs from now on; durable on return (two fsyncs).
+
+        Where there is no room for it, ``set_again`` may make it later: until then a power cut is
+        taken for a kill, after which more is kept.
+        """
         medium_id = self._files.medium_id(self._store_path)
-        self._files.replace(self._path, f"{os.getpid()}\n{medium_id}\n".encode())
+        content = f"{os.getpid()}\n{medium_id}\n".encode()
+        try:
+            self._files.replace_or_overwrite(self._path, content)
+        except DiskFull as exc:
+            self._is_missing = True
+            log.warning("no run mark", extra={"action": "run_mark_full", "reason": str(exc)})
+        else:
+            self._is_missing = False
+
+    def set_again(self) -> None:
+        """Try once more where it is missing."""
+        if self._is_missing:
+            self.set()
 
     def remove(self) -> None:
         """The engine has stopped in order."""

@@ -93,15 +93,17 @@ class Quarantine:
             self._save()
 
     def note_unreadable(self, records: list[tuple[int, int]]) -> None:
-        """As ``add`` for records, by (physical_offset, record_bytes), that a reader came to.
+        """As ``note`` for records, by (physical_offset, record_bytes), that a reader came to."""
+        if records:
+            reason = "does not verify when read"
+            self.note([Damage(at, at + record_bytes, reason) for at, record_bytes in records])
 
-        What cannot be written is tried again later: the reader goes on.
+    def note(self, damaged: list[Damage]) -> None:
+        """As ``add``; what cannot be written is tried again later: a reader, or a start, goes
+        on.
         """
-        if not records:
-            return
-        reason = "does not verify when read"
         try:
-            self.add([Damage(at, at + record_bytes, reason) for at, record_bytes in records])
+            self.add(damaged)
         except (StoreError, OSError) as exc:
             log.error(
                 "quarantine not written",

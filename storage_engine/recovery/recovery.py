@@ -114,7 +114,7 @@ def recover(
         start = commit_log.start_offset
         found = scan(segments, start, found.end_offset, keeps_whole=keeps_whole)
         cut = queues.load(start, floors) + cut  # what was cut first is higher in the log
-    quarantine.add(found.damaged)
+    quarantine.note(found.damaged)
     known, guessed = _units_of_damaged(queues, segments, found, cut)
     keys.begin(
         mark,

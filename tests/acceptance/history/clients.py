@@ -64,6 +64,10 @@ class Client(threading.Thread):
     def work(self) -> None:
         raise NotImplementedError
 
+    def api(self) -> httpx.Client:
+        """What it speaks REST with."""
+        return httpx.Client(headers=self.headers, timeout=TIMEOUT_S)
+
     def path(self, rest: str) -> str:
         return f"{self.facts.base_url}/v1/ns/{self.facts.namespace}/{rest}"
 
@@ -75,9 +79,11 @@ class Client(threading.Thread):
 class Producer(Client):
     """Sends batches over REST, one after the other; what is unknown is not sent again."""
 
+    pause_s = PAUSE_S
+
     def work(self) -> None:
         sequence = 0
-        with httpx.Client(headers=self.headers, timeout=TIMEOUT_S) as api:
+        with self.api() as api:
             while not self.is_stopping:
                 offers: list[dict[str, str]] = []
                 has_groups = self.random.random() < 0.5
@@ -89,7 +95,7 @@ class Producer(Client):
                     offers.append({"body": body, **more})
                     sequence += 1
                 self._send(api, offers)
-                self._is_stopping.wait(PAUSE_S)
+                self._is_stopping.wait(self.pause_s)
 
     def _send(self, api: httpx.Client, offers: list[dict[str, str]]) -> None:
         bodies = [offer["body"] for offer in offers]
@@ -113,7 +119,7 @@ class RestConsumer(Client):
 
     def work(self) -> None:
         batch = 0
-        with httpx.Client(headers=self.headers, timeout=TIMEOUT_S) as api:
+        with self.api() as api:
             while not self.is_stopping:
                 batch += 1
                 try:
@@ -169,8 +175,15 @@ class SocketConsumer(Client):
         while not self.is_stopping:
             try:
                 self._session(batches)
-            except (ConnectionClosed, InvalidHandshake, OSError, TimeoutError):
+            except (ConnectionClosed, InvalidHandshake, OSError, TimeoutError) as error:
+                self.ended(error)
                 self._is_stopping.wait(PAUSE_S)
+
+    def ended(self, error: Exception) -> None:
+        """Told of each connection that ended, or was not had."""
+
+    def told(self, frame: dict[str, Any]) -> None:
+        """Told of each frame that is neither messages nor an answer."""
 
     def _session(self, batches: Iterator[int]) -> None:
         """Until it stops, vanishes, or the connection ends."""
@@ -209,6 +222,8 @@ class SocketConsumer(Client):
                     self._confirmed(unconfirmed.pop(frame["id"]), frame["r"]["failed"])
                 elif not frame:
                     socket.send("{}")  # a ping
+                else:
+                    self.told(frame)
 
     def _delivered(self, messages: list[dict[str, Any]], batch: int) -> dict[int, str]:
         for message in messages:

@@ -1,0 +1,230 @@
+"""PostgreSQL's part: one moment of it held, dumped, brought back in one transaction.
+
+    [held_database] ── topics and groups locked ──▶ the moment, by a snapshot's name ──▶ pg_dump
+    pg_restore ──▶ BEGIN … COMMIT ──▶ psql ──▶ an empty database
+
+Whoever changes a topic or a group tells the engine inside the transaction that changes its row.
+While both tables are locked nobody is half-way, and the engine's tables say what the rows say.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import tempfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Final
+
+import psycopg
+from psycopg.conninfo import conninfo_to_dict
+
+from mqservice.backups.errors import BackupError, BackupRefused
+from mqservice.supervisor.binaries import PostgresClients
+from mqservice.supervisor.child import die_with_parent
+
+LOCKED_TABLES: Final = ("topics_topic", "groups_consumergroup")
+LOCK_WAIT_MS: Final = 10_000
+CONNECT_TIMEOUT_S: Final = 10
+PIECE_BYTES: Final = 64 * 1024
+_HEADER_LINES: Final = 60  # of a dump as SQL: its settings, long before the first row
+_SETTING_SINCE_17: Final = b"SET transaction_timeout = 0;\n"
+_OWN_SETTING_VERSION: Final = 17
+_IN_DATABASE: Final = """
+    SELECT count(*) FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace
+    WHERE relkind IN ('r', 'p', 'v', 'm', 'S') AND nspname NOT LIKE 'pg\\_%'
+        AND nspname <> 'information_schema'
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """A state of the database that pg_dump can see, while the context that gave it is open."""
+
+    snapshot: str
+    unlocking: psycopg.Connection
+
+    def unlock(self) -> None:
+        """Let topics and groups change again; the moment stays."""
+        self.unlocking.rollback()
+
+
+def server_version(url: str) -> int:
+    """Major version of the server. Raises BackupRefused: nobody answers there."""
+    with _connected(url) as connection:
+        return connection.info.server_version // 10_000
+
+
+@contextlib.contextmanager
+def held_database(url: str) -> Iterator[Moment]:
+    """A moment of the database in which no topic or group is being changed.
+
+    Until ``unlock`` changes of those wait. Raises BackupRefused, BackupError.
+    """
+    with _connected(url) as locking, _connected(url) as holding:
+        try:
+            locking.execute(f"SET lock_timeout = {LOCK_WAIT_MS}")
+            locking.execute(f"LOCK TABLE {', '.join(LOCKED_TABLES)} IN SHARE MODE")
+            holding.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
+            row = holding.execute("SELECT pg_export_snapshot()").fetchone()
+        except psycopg.errors.UndefinedTable as error:
+            raise BackupRefused(
+                f"the database has no tables of this service: {error.diag.message_primary}"
+            ) from error
+        except psycopg.Error as error:
+            raise BackupError(f"the database gives no moment to be dumped: {error}") from error
+        assert row is not None
+        yield Moment(row[0], locking)
+
+
+def start_dump(clients: PostgresClients, url: str, snapshot: str, target: Path) -> Program:
+    """pg_dump of a moment into ``target``, under way."""
+    return Program(
+        clients.pg_dump,
+        [
+            "--format=custom",
+            "--no-owner",
+            "--no-privileges",
+            "--no-password",
+            f"--snapshot={snapshot}",
+            f"--file={target}",
+        ],
+        url,
+    )
+
+
+class Program:
+    """One of PostgreSQL's client programs, under way; ``end`` may come at any time."""
+
+    def __init__(self, path: Path, arguments: list[str], url: str) -> None:
+        self._name = path.name
+        self._errors = tempfile.TemporaryFile()  # noqa: SIM115  # closed by ``end``
+        parent = os.getpid()
+        self.process = subprocess.Popen(
+            [str(path), *arguments],
+            env=_environment(url),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._errors,
+            preexec_fn=lambda: die_with_parent(parent),
+        )
+
+    def finish(self) -> None:
+        """Waits until it has ended. Raises BackupError with its last words."""
+        if self.process.wait() != 0:
+            self._errors.seek(0)
+            said = self._errors.read().decode("utf-8", "replace").strip().splitlines()
+            raise BackupError(f"{self._name} failed: {said[-1] if said else 'without a word'}")
+
+    def end(self) -> None:
+        """Kills it if it has not ended."""
+        self.process.kill()
+        for pipe in (self.process.stdin, self.process.stdout, self._errors):
+            if pipe is not None:
+                with contextlib.suppress(OSError):
+                    pipe.close()
+        self.process.wait()
+
+
+def require_empty(url: str) -> None:
+    """Raises BackupRefused: there is something in the database."""
+    with _connected(url) as connection:
+        row = connection.execute(_IN_DATABASE.encode()).fetchone()
+    if row is None or row[0]:
+        raise BackupRefused(
+            f"the database {conninfo_to_dict(url).get('dbname')!r} is not empty: give a new one"
+        )
+
+
+def check_dump(clients: PostgresClients, dump: Path) -> str:
+    """What is wrong with the dump as a file of pg_dump's; empty when nothing is."""
+    done = subprocess.run(
+        [clients.pg_restore, "--list", dump],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        check=False,
+    )
+    return "" if done.returncode == 0 else done.stderr.decode("utf-8", "replace").strip()
+
+
+def restore(clients: PostgresClients, url: str, dump: Path) -> None:
+    """Bring a dump back into an empty database, all of it or nothing. Raises BackupError."""
+    is_old = server_version(url) < _OWN_SETTING_VERSION
+    reading = Program(
+        clients.pg_restore, ["--no-owner", "--no-privileges", "--file=-", str(dump)], url
+    )
+    writing = Program(
+        clients.psql,
+        [
+            "--no-psqlrc",
+            "--quiet",
+            "--no-password",
+            "--set=ON_ERROR_STOP=1",
+            "--output=/dev/null",
+        ],
+        url,
+    )
+    source, target = reading.process.stdout, writing.process.stdin
+    assert source is not None
+    assert target is not None
+    try:
+        # Not psql's own --single-transaction: that commits whatever ends, were it by our death.
+        if _pass_on(source, target, is_old=is_old):
+            reading.finish()
+            with contextlib.suppress(BrokenPipeError):
+                target.write(b"COMMIT;\n")
+                target.close()
+        writing.finish()
+    finally:
+        reading.end()
+        writing.end()
+
+
+def _pass_on(source: IO[bytes], target: IO[bytes], *, is_old: bool) -> bool:
+    """A script from one to the other, without a setting that old servers do not know.
+
+    False when the target has ended before it had all.
+    """
+    try:
+        target.write(b"BEGIN;\n")
+        for _ in range(_HEADER_LINES):
+            line = source.readline()
+            if not (is_old and line == _SETTING_SINCE_17):
+                target.write(line)
+        while piece := source.read(PIECE_BYTES):
+            target.write(piece)
+        target.flush()
+    except BrokenPipeError:
+        return False
+    return True
+
+
+def _environment(url: str) -> Mapping[str, str]:
+    """What tells libpq where to go, without the password on a command line."""
+    names = {
+        "host": "PGHOST",
+        "port": "PGPORT",
+        "user": "PGUSER",
+        "password": "PGPASSWORD",
+        "dbname": "PGDATABASE",
+        "sslmode": "PGSSLMODE",
+        "sslrootcert": "PGSSLROOTCERT",
+        "sslcert": "PGSSLCERT",
+        "sslkey": "PGSSLKEY",
+    }
+    told = conninfo_to_dict(url)
+    given = {names[name]: str(value) for name, value in told.items() if name in names and value}
+    base = {name: os.environ[name] for name in ("PATH", "HOME", "TZ") if name in os.environ}
+    return {**base, "LC_ALL": "C.UTF-8", "PGCLIENTENCODING": "UTF8", **given}
+
+
+@contextlib.contextmanager
+def _connected(url: str) -> Iterator[psycopg.Connection]:
+    try:
+        connection = psycopg.connect(url, connect_timeout=CONNECT_TIMEOUT_S)
+    except psycopg.OperationalError as error:
+        raise BackupRefused(f"the database does not answer: {error}") from error
+    with contextlib.closing(connection):
+        yield connection

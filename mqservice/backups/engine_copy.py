@@ -1,0 +1,180 @@
+"""The engine's part, made by a process of its own: ``python -m storage_engine.backup``.
+
+    [EngineCopy] ◀── ready ──   take ──▶ TARGET
+         └────────── go ─────▶
+
+Its lines are those of ``storage_engine/backup/lines.py``, of which these structs are the reading
+end: the service knows the engine as a program.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Self, TypeVar
+
+import msgspec
+
+from mqservice.backups.errors import BackupError
+from mqservice.backups.manifest import STORE, FileEntry, Manifest
+from mqservice.supervisor.child import die_with_parent
+from mqservice.supervisor.processes import PYTHON
+
+_MODULE = "storage_engine.backup"
+LineT = TypeVar("LineT", bound="_Line")
+
+
+class _Line(msgspec.Struct, frozen=True, kw_only=True, tag_field="say"):
+    """One line of JSON."""
+
+
+class Ready(_Line, frozen=True, kw_only=True, tag="ready"):
+    """The engine keeps its files."""
+
+
+class Taken(_Line, frozen=True, kw_only=True, tag="taken"):
+    start_offset: int
+    end_offset: int
+    segment_bytes: int
+
+
+class _Step(_Line, frozen=True, kw_only=True, tag="step"):
+    done_bytes: int
+    total_bytes: int
+
+
+class _File(_Line, frozen=True, kw_only=True, tag="file"):
+    path: str
+    size_bytes: int
+    sha256: str
+    source_inode: int
+    source_mtime_ns: int
+    is_linked: bool
+
+
+class _Done(_Line, frozen=True, kw_only=True, tag="done"):
+    pass
+
+
+class EngineCopy:
+    """A copy of the engine's store that is being taken; killed where the context is left early."""
+
+    def __init__(
+        self, env: Mapping[str, str], store: Path, socket: str, target: Path, *, rate_bytes: int
+    ) -> None:
+        parent = os.getpid()
+        self._process = subprocess.Popen(
+            [
+                *PYTHON, _MODULE, "take", str(store), str(target),
+                f"--socket={socket}", f"--rate-bytes={rate_bytes}",
+            ],
+            env=dict(env),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            preexec_fn=lambda: die_with_parent(parent),
+        )  # fmt: skip
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        at: TracebackType | None,
+    ) -> None:
+        if self._process.poll() is None:
+            self._process.kill()
+        self._process.communicate()
+
+    def wait_until_ready(self) -> None:
+        """Raises BackupError with the engine's words."""
+        self._next(Ready)
+
+    def go(self, known: list[dict[str, str | int]]) -> Taken:
+        """Fix the moment; ``known``: segments to link, as ``Known`` of the other end."""
+        assert self._process.stdin is not None
+        try:
+            self._process.stdin.write(msgspec.json.encode({"say": "go", "known": known}) + b"\n")
+            self._process.stdin.flush()
+        except BrokenPipeError:
+            raise self._failure() from None
+        return self._next(Taken)
+
+    def finish(self, told: Callable[[int, int], None]) -> list[FileEntry]:
+        """Wait until all is copied; ``told``: bytes done, bytes in all. Raises BackupError."""
+        files = []
+        while True:
+            line = self._read()
+            if isinstance(line, _Step):
+                told(line.done_bytes, line.total_bytes)
+            elif isinstance(line, _File):
+                files.append(
+                    FileEntry(
+                        path=f"{STORE}/{line.path}",
+                        size_bytes=line.size_bytes,
+                        sha256=line.sha256,
+                        source_inode=line.source_inode,
+                        source_mtime_ns=line.source_mtime_ns,
+                        is_linked=line.is_linked,
+                    )
+                )
+            elif isinstance(line, _Done):
+                return files
+
+    def _next(self, kind: type[LineT]) -> LineT:
+        line = self._read()
+        assert isinstance(line, kind), line
+        return line
+
+    def _read(self) -> Ready | Taken | _Step | _File | _Done:
+        assert self._process.stdout is not None
+        text = self._process.stdout.readline()
+        if not text.endswith(b"\n"):
+            raise self._failure()
+        return msgspec.json.decode(text, type=Ready | Taken | _Step | _File | _Done)
+
+    def _failure(self) -> BackupError:
+        assert self._process.stderr is not None
+        said = self._process.stderr.read().decode("utf-8", "replace").strip().splitlines()
+        return BackupError(f"the store was not copied: {said[-1] if said else 'it was killed'}")
+
+
+def known_segments(base: Path, manifest: Manifest) -> list[dict[str, str | int]]:
+    """The segments that an earlier backup holds whole."""
+    return [
+        {
+            "name": Path(file.path).name,
+            "path": str(base / file.path),
+            "size_bytes": file.size_bytes,
+            "sha256": file.sha256,
+            "source_inode": file.source_inode,
+            "source_mtime_ns": file.source_mtime_ns,
+        }
+        for file in manifest.files
+        if file.source_inode and _is_full(file, manifest)
+    ]
+
+
+def _is_full(file: FileEntry, manifest: Manifest) -> bool:
+    parts = Path(file.path).parts
+    if parts[:2] != (STORE, "commitlog"):
+        return False
+    return int(parts[2]) + file.size_bytes <= manifest.end_offset
+
+
+def adopt(env: Mapping[str, str], store: Path) -> None:
+    """Make a store that was copied back fit to be started. Raises BackupError."""
+    done = subprocess.run(
+        [*PYTHON, _MODULE, "adopt", str(store)],
+        env=dict(env),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        check=False,
+    )
+    if done.returncode != 0:
+        raise BackupError(done.stderr.decode("utf-8", "replace").strip())

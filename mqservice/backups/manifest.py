@@ -1,0 +1,111 @@
+"""What a backup consists of. A directory without a manifest is no backup.
+
+files ──▶ manifest.json.sha256 ──▶ manifest.json (by rename, last) ──▶ [read_manifest]
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from pathlib import Path, PurePosixPath
+from typing import Final
+
+import msgspec
+
+from mqservice.backups.errors import BackupDamaged, BackupRefused
+
+FORMAT_VERSION: Final = 1
+MANIFEST: Final = "manifest.json"
+MANIFEST_SUM: Final = "manifest.json.sha256"
+STORE: Final = "store"
+DUMP: Final = "database.dump"
+SECRETS: Final = "secrets.toml"
+
+
+class FileEntry(msgspec.Struct, frozen=True, kw_only=True):
+    """A file of the backup. ``source_…``: which file a segment was copied from, else 0."""
+
+    path: str
+    size_bytes: int
+    sha256: str
+    source_inode: int = 0
+    source_mtime_ns: int = 0
+    is_linked: bool = False
+
+
+class Manifest(msgspec.Struct, frozen=True, kw_only=True):
+    """``[start_offset, end_offset)``: what of the commit log the backup holds, in bytes."""
+
+    format_version: int
+    made_at: str  # UTC
+    start_offset: int
+    end_offset: int
+    segment_bytes: int
+    postgres_version: int  # major version of the server
+    files: list[FileEntry]
+
+    def has(self, path: str) -> bool:
+        return any(file.path == path for file in self.files)
+
+    @property
+    def byte_count(self) -> int:
+        return sum(file.size_bytes for file in self.files)
+
+
+class _Versioned(msgspec.Struct, frozen=True, kw_only=True):
+    format_version: int
+
+
+def write_manifest(directory: Path, manifest: Manifest) -> None:
+    """Makes a backup of the files in ``directory``; durable on return. Raises OSError."""
+    content = msgspec.json.format(msgspec.json.encode(manifest), indent=1) + b"\n"
+    digest = hashlib.sha256(content).hexdigest()
+    for name, text in ((MANIFEST_SUM, f"{digest}  {MANIFEST}\n".encode()), (MANIFEST, content)):
+        temporary = directory / f".{name}.new"
+        with open(temporary, "xb", opener=_private) as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(directory / name)
+    sync_directory(directory)
+
+
+def read_manifest(directory: Path) -> Manifest:
+    """Raises BackupRefused: there is none, or it is of a newer format; BackupDamaged."""
+    path = directory / MANIFEST
+    try:
+        content = path.read_bytes()
+        said = (directory / MANIFEST_SUM).read_text(encoding="ascii", errors="replace")
+    except OSError as error:
+        raise BackupRefused(
+            f"{directory} is no backup, or one that was never finished: {error}"
+        ) from error
+    if said.split()[:1] != [hashlib.sha256(content).hexdigest()]:
+        raise BackupDamaged(f"{path} is damaged: its SHA-256 is not that of {MANIFEST_SUM}")
+    try:
+        version = msgspec.json.decode(content, type=_Versioned).format_version
+        if version > FORMAT_VERSION:
+            raise BackupRefused(
+                f"{path} has format version {version}, this version knows {FORMAT_VERSION}: "
+                "use the version that made the backup, or a newer one"
+            )
+        manifest = msgspec.json.decode(content, type=Manifest)
+    except msgspec.DecodeError as error:
+        raise BackupDamaged(f"{path} cannot be read: {error}") from error
+    for file in manifest.files:
+        parts = PurePosixPath(file.path).parts
+        if file.path.startswith("/") or ".." in parts or not parts:
+            raise BackupDamaged(f"{path} names a file outside of the backup: {file.path}")
+    return manifest
+
+
+def sync_directory(directory: Path) -> None:
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_CLOEXEC, 0o600)

@@ -1,0 +1,65 @@
+"""A directory that appears under its name only when it is whole.
+
+[new_directory] ──▶ NAME.partial, locked ──▶ filled ──▶ NAME
+                          └── failed: removed; killed: removed by the next one
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from mqservice.backups.errors import BackupRefused
+from mqservice.backups.manifest import sync_directory
+
+PARTIAL_SUFFIX: Final = ".partial"
+
+
+@contextlib.contextmanager
+def new_directory(target: Path) -> Iterator[Path]:
+    """A private directory to fill, which is ``target`` afterwards; after a failure nothing is left.
+
+    Raises BackupRefused: there is something at the place, or another process fills it.
+    """
+    if target.is_symlink() or (target.exists() and not _is_empty(target)):
+        raise BackupRefused(f"{target} is there already; name a directory that is not, or is empty")
+    partial = target.with_name(target.name + PARTIAL_SUFFIX)
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        partial.mkdir(mode=0o700, exist_ok=True)
+        descriptor = os.open(partial, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError as error:
+        raise BackupRefused(f"{target} cannot be made: {error}") from error
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise BackupRefused(f"another process writes to {partial} just now") from None
+        _clear(partial)  # what one that was killed has left
+        try:
+            yield partial
+            sync_directory(partial)
+            partial.rename(target)
+            sync_directory(target.parent)
+        except BaseException:
+            shutil.rmtree(partial, ignore_errors=True)
+            raise
+    finally:
+        os.close(descriptor)
+
+
+def _clear(directory: Path) -> None:
+    for path in directory.iterdir():
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        else:
+            path.unlink()
+
+
+def _is_empty(path: Path) -> bool:
+    return path.is_dir() and not any(path.iterdir())

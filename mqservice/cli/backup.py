@@ -1,0 +1,159 @@
+"""``mqservice backup``: make, check and bring back backups of the whole installation.
+
+create  ─▶ a directory; stdout: its path      verify ─▶ what is wrong with one, a line each
+restore ─▶ an empty data directory and database that hold what it holds
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
+
+from mqservice.cli import screen
+from mqservice.cli.status import DataDirOption
+
+if TYPE_CHECKING:
+    from mqservice.backups.manifest import Manifest
+
+app = typer.Typer(no_args_is_help=True, help="Backups of the whole installation.")
+
+FOUND: Final = 1
+TERMINATED: Final = 143
+_RATE: Final = re.compile(r"(\d{1,9})(KiB|MiB|GiB)?", re.ASCII)
+_UNITS: Final = {None: 1, "KiB": 1024, "MiB": 1024**2, "GiB": 1024**3}
+BackupArgument = Annotated[Path, typer.Argument(help="A backup's directory.")]
+
+
+@app.command("create")
+def create(
+    directory: Annotated[Path, typer.Argument(help="Where; must not be there, or be empty.")],
+    base: Annotated[
+        Path | None,
+        typer.Option(help="An earlier backup beside it: full segments are linked, not copied."),
+    ] = None,
+    rate: Annotated[
+        str | None, typer.Option(help="Of the log, a second at most, such as 50MiB.")
+    ] = None,
+    data_dir: DataDirOption = None,
+) -> None:
+    """Make a backup of the running service. It contains secrets: keep it as you keep those."""
+    from mqservice.backups.creating import create as make
+    from mqservice.backups.installation import installation_of
+    from mqservice.supervisor.operating import service_environment
+
+    with _explained(), _bar("log") as told:
+        place = _place(data_dir)
+        env = service_environment(os.environ, place)
+        target = directory.absolute()
+        manifest = make(
+            env,
+            installation_of(env, place),
+            target,
+            base=base,
+            rate_bytes=_rate_bytes(rate),
+            told=told,
+        )
+    _tell(manifest)
+    typer.echo(str(target))
+
+
+@app.command("verify")
+def verify(directory: BackupArgument) -> None:
+    """Check every byte and every record of a backup; it is only read.
+
+    Exit code 0: whole; 1: something is wrong, a line each; 2: it is no backup; 3: its manifest is
+    damaged.
+    """
+    from mqservice.backups.checking import check
+
+    with _explained(), _bar("backup") as told:
+        manifest, faults = check(directory.absolute(), told=told)
+    for fault in faults:
+        screen.results.print(screen.harmless(fault), markup=False, soft_wrap=True)
+    if faults:
+        raise typer.Exit(FOUND)
+    _tell(manifest)
+    screen.results.print("whole", style="green")
+
+
+@app.command("restore")
+def restore(directory: BackupArgument, data_dir: DataDirOption = None) -> None:
+    """Bring a backup back into an empty data directory, and an empty database.
+
+    With DATABASE_URL into that one; else into an embedded PostgreSQL, as `mqservice up` has it.
+    """
+    from mqservice.backups.restoring import restore as bring_back
+
+    place = _place(data_dir)
+    with _explained(), _bar("backup") as told:
+        manifest = bring_back(os.environ, place, directory.absolute(), told=told)
+    _tell(manifest)
+    screen.notice(f"{place} is ready to be started")
+
+
+def _place(data_dir: Path | None) -> Path:
+    from mqservice.supervisor.config import data_dir_from_env
+
+    return data_dir_from_env(os.environ) if data_dir is None else data_dir.absolute()
+
+
+def _rate_bytes(text: str | None) -> int:
+    if text is None:
+        return 0
+    found = _RATE.fullmatch(text)
+    if found is None or int(found.group(1)) == 0:
+        raise typer.BadParameter(f"{text!r} is no rate such as 50MiB", param_hint="--rate")
+    return int(found.group(1)) * _UNITS[found.group(2)]
+
+
+def _tell(manifest: Manifest) -> None:
+    linked = sum(file.is_linked for file in manifest.files)
+    screen.notice(
+        f"backup of {manifest.made_at}: {len(manifest.files)} files ({linked} linked), "
+        f"{manifest.byte_count:,} bytes, the log from {manifest.start_offset:,} to "
+        f"{manifest.end_offset:,}"
+    )
+
+
+@contextlib.contextmanager
+def _explained() -> Iterator[None]:
+    """One line for what went wrong. A service manager's SIGTERM ends it as an error does."""
+    from mqservice.backups.errors import BackupError
+    from mqservice.supervisor.errors import SupervisorError
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        raise SystemExit(TERMINATED)
+
+    before = signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    except (BackupError, SupervisorError) as error:
+        line = " ".join(screen.harmless(str(error)).split())
+        print(f"mqservice: {line}", file=sys.stderr)
+        raise typer.Exit(error.exit_code) from None
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+@contextlib.contextmanager
+def _bar(what: str) -> Iterator[Callable[[int, int], None]]:
+    columns = (
+        TextColumn(what),
+        BarColumn(),
+        DownloadColumn(binary_units=True),
+        TimeRemainingColumn(),
+    )
+    console = screen.notices
+    with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
+        task = progress.add_task(what, total=None)
+        yield lambda done, total: progress.update(task, completed=done, total=total)
