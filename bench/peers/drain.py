@@ -93,7 +93,8 @@ class DrainTurn(Turn):
         wanted = round(self._rate * seconds) if self._rate else FIRST_COUNT
         wanted = min(wanted, BACKLOG_BYTES_MAX // max(len(self._body), 1))
         wanted = self._fixed_count if self._fixed_count and self._rate else max(wanted, COUNT_MIN)
-        batch = max(1, min(100, FILL_BATCH_BYTES // max(len(self._body), 1)))
+        share = -(-wanted // self._filler.lanes)
+        batch = max(1, min(100, share, FILL_BATCH_BYTES // max(len(self._body), 1)))
         async with Flood.open(self._filler, batch=batch) as flood:
             return await flood.run_count(self._topic, [self._body] * batch, wanted)
 

@@ -21,6 +21,9 @@ DRAIN_S_MAX: Final = 20
 BATCH_IN_FLIGHT_MAX: Final = 4  # requests of a lane when each has many messages
 
 
+BATCH_LANES_MAX: Final = 8
+
+
 class Flood:
     """Open lanes of one way, and what they send."""
 
@@ -35,7 +38,7 @@ class Flood:
         window = way.in_flight if batch == 1 else min(way.in_flight, BATCH_IN_FLIGHT_MAX)
         lanes: list[Producer] = []
         try:
-            for _ in range(way.lanes):
+            for _ in range(way.lanes if batch == 1 else min(way.lanes, BATCH_LANES_MAX)):
                 lanes.append(await way.producer())
             yield cls(lanes, window)
         finally:
@@ -82,6 +85,8 @@ class Flood:
         sent = confirmed = counted = 0
         while time.perf_counter() < deadline and (each is None or sent < each):
             free = self._window - (sent - confirmed) // size
+            if each is not None:
+                free = min(free, -((sent - each) // size))
             if free > 0:
                 lane.send([next(requests) for _ in range(free)])
                 sent += free * size
