@@ -10,11 +10,12 @@ import contextlib
 import os
 import signal
 import subprocess
+import time
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Final
 
-from bench.peers.usage import process_tree
+from bench.peers.usage import is_alive, process_tree
 from bench.processes import ProcessFailed
 
 START_S_MAX: Final = 60
@@ -65,6 +66,9 @@ class Child:
         for pid in started:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
+        deadline = time.monotonic() + STOP_S_MAX
+        while any(map(is_alive, started)) and time.monotonic() < deadline:
+            time.sleep(POLL_S)
 
     def _failed(self, how: str) -> ProcessFailed:
         output = self._log_path.read_text(errors="replace")[-LOG_CHARS:]

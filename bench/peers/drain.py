@@ -29,7 +29,7 @@ FILL_BATCH_BYTES: Final = 256 * 1024
 STALL_S_MAX: Final = 15
 # RabbitMQ's answer to an ack may be ahead of the queue: cut off at once, some come again.
 SETTLE_S: Final = 0.2
-REST_CONNECTIONS: Final = 8
+REST_CONNECTIONS: Final = 64
 
 
 def window_of(body: bytes) -> int:
@@ -179,7 +179,7 @@ async def _wait(event: asyncio.Event) -> None:
 
 
 class ReceiveTurn(DrainTurn):
-    """``messages_max`` a receive over REST, on eight connections."""
+    """``messages_max`` a receive over REST, on as many connections as wrk has."""
 
     def __init__(
         self, way: RestWay, filler: SocketWay, name: str, *, body: bytes, messages_max: int

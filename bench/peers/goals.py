@@ -20,13 +20,17 @@ PUSH_SECTIONS: Final = ("push-one", "push-eight", "push-small", "push-large")
 REST_TIMES: Final = 10.0
 PUSH_TIMES: Final = 1.0
 BARE_SHARE: Final = 0.5
+CORES_MIN: Final = 0.01
 
 
 class Goal(NamedTuple):
-    """``ratio`` is ours, durable, to the best of the others."""
+    """``ratio`` is ours, durable, to the best of the others; ``cpu_ratio``: what the other spends
+    on a message, to what we spend, which hardly depends on who else the machine works for.
+    """
 
     name: str
     ratio: float
+    cpu_ratio: float
     wanted: float
 
     @property
@@ -57,10 +61,25 @@ def _of_push(evidence: Evidence) -> Iterator[Goal]:
 def _goal(
     section: Section, others: str, is_other: Callable[[Figure], bool], wanted: float
 ) -> Iterator[Goal]:
-    own = [each.median for each in section.figures if each.way.is_ours and each.way.is_synced]
-    other = [each.median for each in section.figures if is_other(each)]
+    own = [each for each in section.figures if each.way.is_ours and each.way.is_synced]
+    other = [each for each in section.figures if is_other(each)]
     if own and other:
-        yield Goal(f"{section.title}: ours / {others}", max(own) / max(other), wanted)
+        ours, best = max(own, key=_median), max(other, key=_median)
+        yield Goal(
+            f"{section.title}: ours / {others}",
+            ours.median / best.median,
+            _cpu_each(best) / _cpu_each(ours),
+            wanted,
+        )
+
+
+def _median(figure: Figure) -> float:
+    return figure.median
+
+
+def _cpu_each(figure: Figure) -> float:
+    # A process that has used less than a tick of CPU is counted as having used one.
+    return max(figure.usage.server_cores, CORES_MIN) / figure.median
 
 
 def _has(words: str) -> Callable[[Figure], bool]:

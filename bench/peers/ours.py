@@ -60,7 +60,7 @@ DURABILITIES: Final = {
 
 @contextlib.asynccontextmanager
 async def ours_running(base: Path) -> AsyncIterator[tuple[Peer, Service]]:
-    async with service_running(base) as service:
+    async with service_running(base) as service, _client(service) as client:
         _raise_quotas(service)
         kinds = list(DURABILITIES)
         yield (
@@ -73,11 +73,11 @@ async def ours_running(base: Path) -> AsyncIterator[tuple[Peer, Service]]:
                     "memory are those of all its processes",
                 ),
                 sockets=[
-                    _OurSocket(service, subprotocol, kind)
+                    _OurSocket(service, client, subprotocol, kind)
                     for kind in kinds
                     for subprotocol in (Subprotocol.MSGPACK, Subprotocol.JSON)
                 ],
-                rests=[_OurRest(service, kind) for kind in kinds],
+                rests=[_OurRest(service, client, kind) for kind in kinds],
             ),
             service,
         )
@@ -99,21 +99,26 @@ def _raise_quotas(service: Service) -> None:
         raise MeasureFailed(f"quotas were not raised: {done.stderr.decode()[-500:]}")
 
 
+def _client(service: Service) -> RestClient:
+    return RestClient(
+        Target(base_url=service.base_url, key=service.api_key, namespace=service.namespace)
+    )
+
+
 class _Topics:
     """Topics of one durability, over REST."""
 
-    def __init__(self, service: Service, kind: str) -> None:
+    def __init__(self, service: Service, client: RestClient, kind: str) -> None:
         self._service = service
+        self._client = client
         self._kind = kind
         self.roots: Sequence[int] = [service.pids["supervisor"]]
 
     async def make_topic(self, topic: str) -> None:
-        async with self._client() as client:
-            await client.create_topic(topic, queues=QUEUES, durability=self._kind)
+        await self._client.create_topic(topic, queues=QUEUES, durability=self._kind)
 
     async def drop_topic(self, topic: str) -> None:
-        async with self._client() as client:
-            await client.delete_topic(topic)
+        await self._client.delete_topic(topic)
 
     def _facts(self, how: str) -> WayFacts:
         return WayFacts(
@@ -124,16 +129,12 @@ class _Topics:
             is_ours=True,
         )
 
-    def _client(self) -> RestClient:
-        service = self._service
-        return RestClient(
-            Target(base_url=service.base_url, key=service.api_key, namespace=service.namespace)
-        )
-
 
 class _OurSocket(_Topics, SocketWay):
-    def __init__(self, service: Service, subprotocol: Subprotocol, kind: str) -> None:
-        super().__init__(service, kind)
+    def __init__(
+        self, service: Service, client: RestClient, subprotocol: Subprotocol, kind: str
+    ) -> None:
+        super().__init__(service, client, kind)
         name = {Subprotocol.JSON: "JSON", Subprotocol.MSGPACK: "MessagePack"}[subprotocol]
         self.facts = self._facts(f"WebSocket {name}")
         self._subprotocol = subprotocol
@@ -227,8 +228,8 @@ class _OurConsumer:
 class _OurRest(_Topics, RestWay):
     batch_max = 100
 
-    def __init__(self, service: Service, kind: str) -> None:
-        super().__init__(service, kind)
+    def __init__(self, service: Service, client: RestClient, kind: str) -> None:
+        super().__init__(service, client, kind)
         self.facts = self._facts("REST")
         self.base_url = service.base_url
 

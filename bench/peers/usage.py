@@ -86,6 +86,15 @@ def process_tree(roots: Sequence[int]) -> list[int]:
     return sorted(found)
 
 
+def is_alive(pid: int) -> bool:
+    """A zombie, that its parent has yet to collect, is not."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return False
+    return stat.rpartition(")")[2].split()[0] != "Z"
+
+
 def memory_mib(pids: Sequence[int]) -> tuple[float, float]:
     """(anonymous, resident) MiB of all these together."""
     kib = {"Pss": 0, "Pss_Anon": 0}

@@ -242,14 +242,14 @@ WORKLOADS: Final = (
     Workload(
         key="receive-one",
         title="Receive and acknowledge over REST, one message a request",
-        how="8 connections, bodies of 1 KiB; ours takes two requests, RabbitMQ's get acknowledges "
+        how="64 connections, bodies of 1 KiB; ours takes two requests, RabbitMQ's get acknowledges "
         "as it gets, so what is lost on the way is lost",
         turns=_receive(1),
     ),
     Workload(
         key="receive-many",
         title="Receive and acknowledge over REST, 64 messages a request",
-        how="8 connections, bodies of 1 KiB",
+        how="64 connections, bodies of 1 KiB",
         turns=_receive(64),
     ),
     Workload(
