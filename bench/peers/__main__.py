@@ -97,8 +97,16 @@ def _is_chosen(
     workload: Workload, only: Sequence[str] | None, *, is_quick: bool, is_large: bool
 ) -> bool:
     if only:
-        return workload.key in only
+        return workload.key in only or any(
+            workload.key in (each.needs, _needs(each.needs))
+            for each in WORKLOADS
+            if each.key in only and each.needs
+        )
     return (workload.is_quick or not is_quick) and (is_large or not workload.is_large)
+
+
+def _needs(key: str) -> str:
+    return next(each.needs for each in WORKLOADS if each.key == key)
 
 
 async def _measure(

@@ -96,7 +96,7 @@ class DrainTurn(Turn):
         share = -(-wanted // self._filler.lanes)
         batch = max(1, min(100, share, FILL_BATCH_BYTES // max(len(self._body), 1)))
         async with Flood.open(self._filler, batch=batch) as flood:
-            return await flood.run_count(self._topic, [self._body] * batch, wanted)
+            return await flood.run_count([self._topic], [self._body] * batch, wanted)
 
     async def _drain(self, wanted: int) -> Measured:
         self._count, self._wanted, self._usage = 0, wanted, None

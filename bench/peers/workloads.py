@@ -64,13 +64,17 @@ class Contenders:
 
 
 class Workload(msgspec.Struct, frozen=True, kw_only=True):
-    """``how`` says what the figure is of; ``is_single`` workloads run once, whatever was asked."""
+    """``how`` says what the figure is of; ``is_single`` workloads run once, whatever was asked.
+
+    ``needs`` is the key of the workload that has to go before.
+    """
 
     key: str
     title: str
     unit: str = "msg/s"
     how: str
     turns: Callable[[Contenders, str], list[Turn]]
+    needs: str = ""
     is_less_better: bool = False
     is_single: bool = False
     is_large: bool = False
@@ -154,16 +158,19 @@ def _rest_latency(rate: int) -> Callable[[Contenders, str], list[Turn]]:
     return turns
 
 
+def _makers(all_: Contenders) -> list[SocketWay]:
+    """ActiveMQ makes a queue when it is first used: nothing to ask for."""
+    return [way for way in all_.main() if "ActiveMQ" not in way.facts.label]
+
+
 def _making_topics(all_: Contenders, key: str) -> list[Turn]:
-    # ActiveMQ makes a queue when it is first used: nothing to ask for.
-    ways = [way for way in all_.main() if "ActiveMQ" not in way.facts.label]
-    return [MakeTopicsTurn(way, _prefix(way)) for way in ways]
+    return [MakeTopicsTurn(way, _prefix(way)) for way in _makers(all_)]
 
 
 def _to_topics(all_: Contenders, key: str) -> list[Turn]:
     return [
         SocketProduceTurn(way, key, body=make_body(), batch=1, topics=_shuffled(way))
-        for way in all_.main()
+        for way in _makers(all_)
     ]
 
 
@@ -322,7 +329,8 @@ WORKLOADS: Final = (
         key="topics-made",
         title=f"Topics made, {TOPICS:,}",
         unit="topics/s",
-        how="8 requests at a time; a RabbitMQ topic is a queue, a NATS topic a stream",
+        how="8 requests at a time; a RabbitMQ topic is a queue, a NATS topic a stream; ActiveMQ "
+        "makes queues by their first message, and is left out",
         turns=_making_topics,
         is_single=True,
         is_quick=False,
@@ -330,7 +338,8 @@ WORKLOADS: Final = (
     Workload(
         key="topics-socket",
         title=f"Produce to {TOPICS:,} topics in turn, over sockets",
-        how="one message a request, bodies of 1 KiB, as with one topic",
+        how="one message a request, bodies of 1 KiB, as with one topic; each had one before",
+        needs="topics-made",
         turns=_to_topics,
         is_quick=False,
     ),
@@ -338,6 +347,7 @@ WORKLOADS: Final = (
         key="topics-rest",
         title=f"Produce to {TOPICS:,} topics in turn, over REST",
         how="one message a request, bodies of 1 KiB, as with one topic",
+        needs="topics-socket",
         turns=_rest_to_topics,
         is_quick=False,
     ),
@@ -345,7 +355,8 @@ WORKLOADS: Final = (
         key="idle",
         title=f"{SOCKETS:,} idle subscriptions",
         unit="KiB each",
-        how="memory without files behind it, for each; CPU of all in percent of a core",
+        how="memory without files behind it, for each, 0 where a peer freed more meanwhile; CPU of "
+        "all in percent of a core",
         turns=_idle,
         is_less_better=True,
         is_single=True,
