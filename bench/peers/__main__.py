@@ -33,7 +33,7 @@ from bench.wrk import require_wrk
 from mqservice.cli.errors import ClientError
 
 RESULTS: Final = Path(__file__).resolve().parents[1] / "results"
-WHOLE: Final = Timing(seconds=1, warm_up_seconds=0.5, idle_seconds=8, repeats=3)
+WHOLE: Final = Timing(seconds=1, warm_up_seconds=0.3, idle_seconds=5, repeats=3)
 QUICK: Final = Timing(seconds=1, warm_up_seconds=0.2, idle_seconds=3, repeats=1)
 OTHERS: Final = {
     "rabbitmq": rabbitmq.rabbitmq_running,

@@ -45,7 +45,9 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
 def write_evidence(path: Path, evidence: Evidence) -> None:
     """The same bytes for the same evidence."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(msgspec.json.format(msgspec.json.encode(evidence), indent=1) + b"\n")
+    # Read back first, so that a whole number is written as what its field is.
+    same = msgspec.json.decode(msgspec.json.encode(evidence), type=Evidence)
+    path.write_bytes(msgspec.json.format(msgspec.json.encode(same), indent=1) + b"\n")
 
 
 def read_evidence(path: Path) -> Evidence:

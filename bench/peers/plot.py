@@ -16,8 +16,8 @@ from bench.peers.limits import LIMIT
 from bench.peers.turns import Figure
 from bench.report import number
 
-WIDTH: Final = 860
-LEFT: Final = 290
+WIDTH: Final = 880
+LEFT: Final = 315
 ROOM: Final = 420
 LINE: Final = 26
 BAR: Final = 14

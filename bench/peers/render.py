@@ -7,6 +7,7 @@ A test compares both with what this makes of the committed evidence.
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -83,6 +84,11 @@ def _table(evidence: Evidence) -> Iterator[str]:
         f"commit {evidence.commit}. {timing.repeats} runs of {timing.seconds:g} s each, by turns; "
         f"the median counts. All in one run of {evidence.seconds / 60:.0f} minutes."
     )
+    if _noise_cores(evidence) >= NOISE_CORES:
+        yield (
+            f"\n**The machine did other work meanwhile** ({_noise_cores(evidence):.1f} of "
+            f"{machine.cores} cores): the rates say little, the CPU of a message says more."
+        )
     yield "\n| peer | version | set up |\n|---|---|---|"
     yield from (f"| {peer.name} | {peer.version} | {peer.setup} |" for peer in evidence.peers)
     for name, reason in evidence.skipped.items():
@@ -110,6 +116,12 @@ def _table(evidence: Evidence) -> Iterator[str]:
             yield f"\nNo figure of **{label}**: {' '.join(reason.split())}."
 
 
+def _noise_cores(evidence: Evidence) -> float:
+    """What others used in the run in the middle of all."""
+    found = [figure.usage.other_cores for each in evidence.sections for figure in each.figures]
+    return statistics.median(found) if found else 0.0
+
+
 def _ahead(evidence: Evidence) -> Iterator[str]:
     is_any = False
     for section in evidence.sections:
@@ -117,7 +129,7 @@ def _ahead(evidence: Evidence) -> Iterator[str]:
         if own is None or section.key in LIMIT_SECTIONS:
             continue
         others = [
-            f"{f.way.label} {_times(section, f, own)}"
+            f"{f.way.label} {_times(f, own)}{_like(section, f)}"
             for f in section.figures
             if f.way.peer not in (LIMIT, own.way.peer) and _is_ahead(section, f, own)
         ]
@@ -134,7 +146,15 @@ def _is_ahead(section: Section, figure: Figure, own: Figure) -> bool:
     return figure.median > own.median
 
 
-def _times(section: Section, figure: Figure, own: Figure) -> str:
+def _like(section: Section, figure: Figure) -> str:
+    """Beside a peer that confirms before the disk has it: how it stands to ours that does so."""
+    own = next((f for f in section.figures if f.way.is_ours and not f.way.is_synced), None)
+    if figure.way.is_synced or own is None:
+        return ""
+    return f" (not synced; of ours, async, {_times(figure, own)})"
+
+
+def _times(figure: Figure, own: Figure) -> str:
     """The figure as a multiple of ours."""
     return f"{figure.median / own.median:.2f}×" if own.median > 0 else ""
 
@@ -155,7 +175,7 @@ def _rows(section: Section) -> Iterator[str]:
         )
         yield "|---|---|---|---|---|---|---|---|---|"
     for figure in section.figures:
-        ratio = _times(section, figure, own) if own else ""
+        ratio = _times(figure, own) if own else ""
         cells = [f"**{figure.way.label}**" if figure.way.is_ours else figure.way.label]
         usage = figure.usage
         if has_percentiles:

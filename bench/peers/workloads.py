@@ -338,7 +338,7 @@ WORKLOADS: Final = (
     Workload(
         key="topics-socket",
         title=f"Produce to {TOPICS:,} topics in turn, over sockets",
-        how="one message a request, bodies of 1 KiB, as with one topic; each had one before",
+        how="one message a request, bodies of 1 KiB, as with one topic; each had five before",
         needs="topics-made",
         turns=_to_topics,
         is_quick=False,

@@ -106,6 +106,41 @@ def test_a_peer_that_is_ahead_is_named_with_how_far() -> None:
     assert "| NATS, WebSocket, push | 250 | 250 | 2.50× |" in made
 
 
+def test_a_peer_that_does_not_sync_is_also_held_against_ours_that_does_not() -> None:
+    unsynced = _figure("NATS async", 450)
+    section = _section(
+        "socket-one",
+        _figure("mqservice WebSocket, sync", 100),
+        _figure("mqservice WebSocket, async", 900),
+        unsynced,
+    )
+
+    made = table(_evidence(section))
+
+    assert "NATS async 4.50× (not synced; of ours, async, 0.50×)\n" in made
+
+
+def test_a_busy_machine_is_told_before_anything_else() -> None:
+    quiet = _figure("mqservice, sync", 1)
+    usage = msgspec.structs.replace(quiet.usage, other_cores=0.02)
+    quiet = msgspec.structs.replace(quiet, usage=usage)
+
+    assert "other work meanwhile** (0.4 of 2" in table(
+        _evidence(_section("push-one", _figure("mqservice, sync", 1)))
+    )
+    assert "other work" not in table(_evidence(_section("push-one", quiet)))
+
+
+def test_evidence_that_is_written_is_read_as_it_was(tmp_path: Path) -> None:
+    evidence = _evidence(_section("push-one", _figure("mqservice, sync", 1, messages=7)))
+
+    write_evidence(tmp_path / "a.json", evidence)
+    write_evidence(tmp_path / "b.json", read_evidence(tmp_path / "a.json"))
+
+    assert read_evidence(tmp_path / "a.json") == evidence
+    assert (tmp_path / "a.json").read_bytes() == (tmp_path / "b.json").read_bytes()
+
+
 def test_less_is_ahead_where_less_is_better() -> None:
     section = _section(
         "latency-1000",
