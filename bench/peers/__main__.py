@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import datetime
+import signal
 import sys
 import tempfile
 import time
@@ -79,6 +80,9 @@ def main(
     except (Skipped, MeasureFailed, ClientError) as exc:
         typer.echo(f"nothing was measured: {exc}", err=True)
         raise typer.Exit(1) from exc
+    except asyncio.CancelledError as exc:
+        typer.echo("ended before its end; nothing is kept", err=True)
+        raise typer.Exit(128 + signal.SIGTERM) from exc
     typer.echo(table(evidence))
     is_whole = not (only or without or quick)
     stamp = evidence.taken_at.replace(":", "").replace("-", "")[:15]
@@ -113,6 +117,10 @@ async def _measure(
     workloads: Sequence[Workload], timing: Timing, base: Path, without: Sequence[str]
 ) -> Evidence:
     began = time.perf_counter()
+    task = asyncio.current_task()
+    assert task is not None
+    # So that the peers are ended too, as they are by Ctrl-C.
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
     skipped: dict[str, str] = {}
     async with contextlib.AsyncExitStack() as stack:
         peers, contenders = await _start(stack, base, without, skipped)

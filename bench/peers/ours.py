@@ -248,6 +248,10 @@ class _OurRest(_Topics, RestWay):
             for topic in topics
         ]
 
+    def check_stored(self, answer: bytes) -> None:
+        if b'"code"' in answer or b'"offset"' not in answer:
+            raise MeasureFailed(f"not stored: {answer[:300]!r}")
+
     async def receiver(self, topic: str, messages_max: int) -> RestReceiver:
         http = await LeanHttp.connect(self.base_url, key=self._service.api_key)
         root = f"/v1/ns/{self._service.namespace}"

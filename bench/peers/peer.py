@@ -113,6 +113,9 @@ class RestWay(Way):
     def requests(self, topics: Sequence[str], bodies: Sequence[bytes]) -> list[bytes]:
         """One whole HTTP request for each topic, that produces these messages."""
 
+    def check_stored(self, answer: bytes) -> None:
+        """Raises MeasureFailed when an answer of 2xx does not mean that all was stored."""
+
     @abstractmethod
     async def receiver(self, topic: str, messages_max: int) -> RestReceiver: ...
 

@@ -183,6 +183,10 @@ class _RabbitRest(_Queues, RestWay):
             for topic in topics
         ]
 
+    def check_stored(self, answer: bytes) -> None:
+        if answer != b'{"routed":true}':
+            raise MeasureFailed(f"not stored: {answer!r}")
+
     async def receiver(self, topic: str, messages_max: int) -> RestReceiver:
         http = await LeanHttp.connect(self.base_url, key=BASIC, scheme="Basic")
         return _RabbitReceiver(http, topic, messages_max)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+from bench.http_client import LeanHttp
 from bench.peers.peer import RestWay, WayFacts
 from bench.peers.turns import Measured, Timing, Turn
 from bench.peers.usage import UsageMeter
@@ -42,7 +43,14 @@ class RestProduceTurn(Turn):
         if self._own_topic:
             await self._way.make_topic(self._own_topic)
             self._is_made = True
-        write_requests(self._path, self._way.requests(self._topics, self._bodies))
+        requests = self._way.requests(self._topics, self._bodies)
+        # wrk looks at the status only.
+        http = await LeanHttp.connect(self._way.base_url, key="")
+        try:
+            self._way.check_stored(await http.send_whole(requests[0]))
+        finally:
+            http.close()
+        write_requests(self._path, requests)
         await self._load(timing.warm_up_seconds)
 
     async def once(self, timing: Timing) -> Measured:
