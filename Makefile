@@ -10,6 +10,8 @@
 #   make console build the console's style and scripts anew after a change in frontend/ (Node 20; nothing else needs it)
 #   make bench   measure; make lint  style, types, import rules; make lock  bring the lock files in line with
 #                pyproject.toml (UPGRADE=--upgrade: newest versions)
+#   make bench-peers  the same beside RabbitMQ, NATS and ActiveMQ, as many as are installed; keeps evidence/peers.json and
+#                docs/peers.md (PEERS=--quick: two minutes, keeps neither)
 #   make clean   remove the environment, the data directory and all caches
 
 SHELL := /bin/sh
@@ -46,7 +48,7 @@ define sync
 	@chmod +x $(BIN)/mqservice
 endef
 
-.PHONY: run analytics test lint stop bench torture fuzz clean lock console
+.PHONY: run analytics test lint stop bench bench-peers torture fuzz clean lock console
 
 run: $(VENV)/.run-ready
 	@$(BIN)/python -m analytics.java --background $(VENV)/java.log
@@ -76,6 +78,9 @@ stop:
 
 bench: $(VENV)/.test-ready
 	$(BIN)/python -m bench
+
+bench-peers: $(VENV)/.test-ready
+	$(BIN)/python -m bench.peers $(PEERS)
 
 torture: $(VENV)/.test-ready
 	$(BIN)/python -m tests.torture run

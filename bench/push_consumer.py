@@ -27,11 +27,12 @@ async def consume(
     subprotocol: Subprotocol,
     confirmed: Callable[[int], None],
     seen: Callable[[Sequence[Pushed]], None] = lambda messages: None,
+    credit_msgs: int = CREDIT_MSGS,
 ) -> None:
     """Until cancelled. Raises MeasureFailed when the service refuses anything."""
     socket = await LeanSocket.connect(service.ws_url, subprotocol=subprotocol, key=service.api_key)
     try:
-        await _consume(socket, subprotocol, service, confirmed, seen)
+        await _consume(socket, subprotocol, service, confirmed, seen, credit_msgs)
     finally:
         socket.close()
 
@@ -42,6 +43,7 @@ async def _consume(
     service: Service,
     confirmed: Callable[[int], None],
     seen: Callable[[Sequence[Pushed]], None],
+    credit_msgs: int,
 ) -> None:
     opcode = BINARY if subprotocol is Subprotocol.MSGPACK else TEXT
 
@@ -50,7 +52,7 @@ async def _consume(
         socket.send(content if isinstance(content, bytes) else content.encode(), opcode)
 
     send(frames.Hello(id=1, client="bench"))
-    credit = frames.Credit(CREDIT_MSGS, CREDIT_BYTES)
+    credit = frames.Credit(credit_msgs, CREDIT_BYTES)
     send(frames.Subscribe(id=2, sid=SID, topic=service.topic, group=service.group, credit=credit))
     next_id = 3
     unconfirmed: dict[int, int] = {}

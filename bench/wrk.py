@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -16,6 +17,7 @@ import msgspec
 from bench.measure import MeasureFailed, Skipped
 
 SCRIPT: Final = Path(__file__).parent / "lua" / "produce.lua"
+REQUESTS_SCRIPT: Final = Path(__file__).parent / "lua" / "requests.lua"
 RESULT_PREFIX: Final = "RESULT "
 # One generator thread leaves the most of two cores to what is measured.
 THREADS: Final = 1
@@ -59,6 +61,29 @@ async def run_wrk(
         "MQ_BENCH_TYPE": media_type,
         "MQ_BENCH_KEY": key,
     }
+    return await _run(url, SCRIPT, environ, connections, duration_ms)
+
+
+async def run_requests(
+    url: str, requests_path: Path, *, connections: int, duration_ms: int
+) -> WrkResult:
+    """Load the host of ``url`` with whole requests, as ``write_requests`` wrote them, in turn.
+
+    Raises:
+        LoadFailed: as ``run_wrk``.
+    """
+    environ = {**os.environ, "MQ_BENCH_REQUESTS": str(requests_path)}
+    return await _run(url, REQUESTS_SCRIPT, environ, connections, duration_ms)
+
+
+def write_requests(path: Path, requests: Sequence[bytes]) -> None:
+    """The file that ``lua/requests.lua`` reads."""
+    path.write_bytes(b"".join(b"%d\n%s" % (len(request), request) for request in requests))
+
+
+async def _run(
+    url: str, script: Path, environ: dict[str, str], connections: int, duration_ms: int
+) -> WrkResult:
     seconds = -(-duration_ms // 1000)
     process = await asyncio.create_subprocess_exec(
         "wrk",
@@ -66,7 +91,7 @@ async def run_wrk(
         f"-c{connections}",
         f"-d{seconds}s",
         "-s",
-        str(SCRIPT),
+        str(script),
         url,
         env=environ,
         stdout=asyncio.subprocess.PIPE,

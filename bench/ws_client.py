@@ -28,6 +28,18 @@ NO_MASK: Final = b"\0\0\0\0"
 HEAD_END: Final = b"\r\n\r\n"
 
 
+def masked_frame(payload: bytes, opcode: int) -> bytes:
+    """One whole frame as a client sends it."""
+    size = len(payload)
+    if size < 126:
+        head = bytes((FINAL | opcode, MASKED | size))
+    elif size < 65_536:
+        head = bytes((FINAL | opcode, MASKED | 126)) + size.to_bytes(2)
+    else:
+        head = bytes((FINAL | opcode, MASKED | 127)) + size.to_bytes(8)
+    return head + NO_MASK + payload
+
+
 class SocketFailed(MeasureFailed):
     """The connection was refused, closed or sent something unexpected."""
 
@@ -44,32 +56,30 @@ class LeanSocket(asyncio.Protocol):
         self._transport: asyncio.Transport
 
     @classmethod
-    async def connect(cls, url: str, *, subprotocol: str, key: str) -> LeanSocket:
+    async def connect(cls, url: str, *, subprotocol: str = "", key: str = "") -> LeanSocket:
         parts = urlsplit(url)
         assert parts.hostname is not None
         loop = asyncio.get_running_loop()
         _, socket = await loop.create_connection(cls, parts.hostname, parts.port or 80)
         nonce = base64.b64encode(os.urandom(16)).decode()
+        offered = f"sec-websocket-protocol: {subprotocol}\r\n" if subprotocol else ""
+        authorization = f"authorization: Bearer {key}\r\n" if key else ""
         socket._transport.write(
             (
-                f"GET {parts.path} HTTP/1.1\r\nhost: {parts.netloc}\r\n"
+                f"GET {parts.path or '/'} HTTP/1.1\r\nhost: {parts.netloc}\r\n"
                 "upgrade: websocket\r\nconnection: Upgrade\r\nsec-websocket-version: 13\r\n"
-                f"sec-websocket-key: {nonce}\r\nsec-websocket-protocol: {subprotocol}\r\n"
-                f"authorization: Bearer {key}\r\n\r\n"
+                f"sec-websocket-key: {nonce}\r\n{offered}{authorization}\r\n"
             ).encode()
         )
         await socket._wait(lambda: socket._is_open)
         return socket
 
     def send(self, payload: bytes, opcode: int) -> None:
-        size = len(payload)
-        if size < 126:
-            head = bytes((FINAL | opcode, MASKED | size))
-        elif size < 65_536:
-            head = bytes((FINAL | opcode, MASKED | 126)) + size.to_bytes(2)
-        else:
-            head = bytes((FINAL | opcode, MASKED | 127)) + size.to_bytes(8)
-        self._transport.write(head + NO_MASK + payload)
+        self._transport.write(masked_frame(payload, opcode))
+
+    def write(self, masked_frames: bytes) -> None:
+        """Send what ``masked_frame`` made, any number of them at once."""
+        self._transport.write(masked_frames)
 
     async def receive(self) -> bytes:
         """The payload of the next text or binary frame."""
