@@ -16,7 +16,7 @@ FROM python:3.11-slim-trixie AS packages
 COPY requirements-bootstrap.lock requirements.lock /build/
 RUN python -m venv /opt/venv \
     && /opt/venv/bin/python -m pip install --no-cache-dir --require-hashes -r /build/requirements-bootstrap.lock \
-    && /opt/venv/bin/uv pip install --no-cache --python /opt/venv/bin/python --require-hashes -r /build/requirements.lock
+    && /opt/venv/bin/uv pip install --no-cache --compile-bytecode --python /opt/venv/bin/python --require-hashes -r /build/requirements.lock
 
 FROM python:3.11-slim-trixie AS base
 RUN useradd --uid 10001 --create-home --shell /usr/sbin/nologin mqservice \
@@ -51,7 +51,7 @@ RUN apt-get update \
     && rm -rf /var/lib/apt/lists/*
 COPY requirements-bootstrap.lock requirements-analytics.lock /build/
 RUN /opt/venv/bin/python -m pip install --no-cache-dir --require-hashes -r /build/requirements-bootstrap.lock \
-    && /opt/venv/bin/uv pip install --no-cache --python /opt/venv/bin/python --require-hashes -r /build/requirements-analytics.lock
+    && /opt/venv/bin/uv pip install --no-cache --compile-bytecode --python /opt/venv/bin/python --require-hashes -r /build/requirements-analytics.lock
 USER mqservice
 CMD ["celery", "-A", "mqservice", "worker", "--hostname=analytics@%h", "--queues=analytics", "--concurrency=1"]
 

@@ -18,6 +18,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 MQ_DATA_DIR ?= var
 export MQ_DATA_DIR
+# Compiled modules are kept, whatever the surroundings say: a dozen processes compile a thousand each at their start otherwise.
+export PYTHONDONTWRITEBYTECODE :=
 COMPILE := $(BIN)/uv pip compile --quiet $(UPGRADE) --python-version 3.11 \
 	--generate-hashes --no-emit-index-url --no-emit-find-links --no-annotate --custom-compile-command "make lock"
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 
+import msgspec
 from django.conf import settings
 
 
@@ -18,6 +18,6 @@ def curl_of(method: str, path: str, body: dict[str, object] | None = None) -> st
     if body is not None:
         lines += [
             "  -H 'Content-Type: application/json'",
-            f"  -d {shlex.quote(json.dumps(body, ensure_ascii=False))}",
+            f"  -d {shlex.quote(msgspec.json.encode(body).decode())}",
         ]
     return " \\\n".join(lines)

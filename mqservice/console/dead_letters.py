@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from mqservice.accounts.models import Namespace
+from mqservice.console.listing import NAMES_MAX, PAGE_ROWS, Listing
 from mqservice.groups.models import ConsumerGroup
 from mqservice.lib.clock import SystemClock
 from mqservice.lib.durations import DAY_MS, HOUR_MS
@@ -30,8 +31,6 @@ from mqservice.store import (
     find_dead_letter,
 )
 
-PAGE_ROWS: Final = 50
-NAMES_MAX: Final = 10_000  # that are looked through
 COUNTED_AT_ONCE: Final = 1_000
 # Given up before these, seen from now: the borders between the ages that are shown.
 AGES_MS: Final = (HOUR_MS, DAY_MS, 7 * DAY_MS)
@@ -85,22 +84,12 @@ class Letters:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DeadLettersPage:
-    """``first``: place of the first row, from 1. ``total`` is None when nobody knows."""
+class DeadLettersPage(Listing):
+    """``total`` is None when nobody knows."""
 
     rows: list[Letters]
     group_count: int
-    found_count: int
-    first: int
     total: int | None
-
-    @property
-    def last(self) -> int:
-        return self.first + len(self.rows) - 1
-
-    @property
-    def has_next(self) -> bool:
-        return self.last < self.found_count
 
 
 def dead_letters_page(

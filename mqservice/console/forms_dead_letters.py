@@ -119,22 +119,6 @@ class RedriveForm(RefusableForm):
         )
 
 
-class PurgeForm(RefusableForm):
-    """The group's name has to be typed."""
-
-    confirm = forms.CharField(max_length=NAME_CHARS_MAX)
-
-    def __init__(self, *args: object, name: str, **kwargs: object) -> None:
-        super().__init__(*args, **kwargs)  # type: ignore[arg-type]  # as Django takes them
-        self.name = name
-
-    def clean_confirm(self) -> str:
-        typed: str = self.cleaned_data["confirm"]
-        if typed != self.name:
-            raise forms.ValidationError(_("This is not the name of the group."))
-        return typed
-
-
 def purge_order(group: ConsumerGroup, chosen: ChosenLetters) -> TaskOrder:
     """Raises Problem."""
     wanted = chosen.order(PurgeIn)

@@ -125,17 +125,10 @@ def _frame(request: HttpRequest, ns: str, here: str) -> Frame:
     user = signed_in(request)
     namespaces = namespaces_of(user)
     namespace = next((each for each in namespaces if each.name == ns), None)
-    principal = None if namespace is None else find_person(user, namespace)
-    if namespace is None or principal is None:
+    frame = _frame_in(request, user, namespace, namespaces, here)
+    if frame is None:
         raise Http404
-    return Frame(
-        request=request,
-        user=user,
-        principal=principal,
-        namespace=namespace,
-        namespaces=namespaces,
-        here=here,
-    )
+    return frame
 
 
 def frame_of(
@@ -143,6 +136,17 @@ def frame_of(
 ) -> Frame | None:
     """That of the first namespace, for pages of no namespace; None for who has none. One query."""
     namespace = namespaces[0] if namespaces else None
+    return _frame_in(request, user, namespace, namespaces, here)
+
+
+def _frame_in(
+    request: HttpRequest,
+    user: User,
+    namespace: Namespace | None,
+    namespaces: list[Namespace],
+    here: str,
+) -> Frame | None:
+    """None for no namespace, and for who is no member of its tenant. One query."""
     principal = None if namespace is None else find_person(user, namespace)
     if namespace is None or principal is None:
         return None

@@ -20,7 +20,7 @@ from mqservice.console.figures import (
     measure_group,
     sampled,
 )
-from mqservice.console.listing import NAMES_MAX, by_number, page_of
+from mqservice.console.listing import NAMES_MAX, NamedListing, by_number, page_of
 from mqservice.groups.models import ConsumerGroup, Dispatch
 from mqservice.lib.clock import SystemClock
 from mqservice.monitoring.sampling import engine_stats
@@ -65,40 +65,22 @@ class GroupRow:
     figures: GroupFigures
 
     @property
+    def name(self) -> str:
+        return self.group.name
+
+    @property
     def state(self) -> State:
         return state_of(self.group, self.figures)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GroupsPage:
-    """``found_count``: that fit the question, ``first``: place of the first row, from 1."""
+class GroupsPage(NamedListing):
+    """``question``: which found these rows."""
 
     question: Question
     rows: list[GroupRow]
     group_count: int
-    found_count: int
-    first: int
     is_engine_up: bool
-
-    @property
-    def last(self) -> int:
-        return self.first + len(self.rows) - 1
-
-    @property
-    def has_next(self) -> bool:
-        return self.last < self.found_count
-
-    @property
-    def has_previous(self) -> bool:
-        return self.first > 1
-
-    @property
-    def next_after(self) -> str:
-        return self.rows[-1].group.name if self.has_next and self.rows else ""
-
-    @property
-    def previous_before(self) -> str:
-        return self.rows[0].group.name if self.has_previous and self.rows else ""
 
 
 def state_of(group: ConsumerGroup, figures: GroupFigures) -> State:

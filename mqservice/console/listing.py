@@ -7,11 +7,59 @@ A page is named by its neighbours, so that what comes and goes meanwhile shifts 
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final, Protocol
 
 PAGE_ROWS: Final = 50
 NAMES_MAX: Final = 10_000  # that are looked through
+
+
+class Named(Protocol):
+    """A row that stands for a thing with a name."""
+
+    @property
+    def name(self) -> str: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listing:
+    """One page of what fits a question.
+
+    ``found_count``: rows of all pages, ``first``: place of the first row of this one, from 1.
+    """
+
+    rows: Sequence[object]
+    found_count: int
+    first: int
+
+    @property
+    def last(self) -> int:
+        return self.first + len(self.rows) - 1
+
+    @property
+    def has_next(self) -> bool:
+        return self.last < self.found_count
+
+    @property
+    def has_previous(self) -> bool:
+        return self.first > 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NamedListing(Listing):
+    """A page whose neighbours are named by its first and its last row."""
+
+    rows: Sequence[Named]
+
+    @property
+    def next_after(self) -> str:
+        """Name behind which the next page begins; empty where there is none."""
+        return self.rows[-1].name if self.has_next and self.rows else ""
+
+    @property
+    def previous_before(self) -> str:
+        return self.rows[0].name if self.has_previous and self.rows else ""
 
 
 def by_number(names: list[str], number_of: Callable[[str], float | None]) -> list[str]:

@@ -21,7 +21,7 @@ from mqservice.console.figures import (
     measure_topic,
     sampled,
 )
-from mqservice.console.listing import NAMES_MAX, by_number, page_of
+from mqservice.console.listing import NAMES_MAX, NamedListing, by_number, page_of
 from mqservice.groups.models import ConsumerGroup
 from mqservice.lib.clock import SystemClock
 from mqservice.monitoring.sampling import engine_stats
@@ -57,6 +57,10 @@ class TopicRow:
     figures: TopicFigures
 
     @property
+    def name(self) -> str:
+        return self.topic.name
+
+    @property
     def groups(self) -> list[tuple[str, int]]:
         """The furthest behind first."""
         return sorted(self.figures.lag_by_group.items(), key=lambda item: (-item[1], item[0]))
@@ -71,35 +75,13 @@ class TopicRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TopicsPage:
-    """``found_count``: that fit the question, ``first``: place of the first row, from 1."""
+class TopicsPage(NamedListing):
+    """``question``: which found these rows."""
 
     question: Question
     rows: list[TopicRow]
     topic_count: int
-    found_count: int
-    first: int
     is_engine_up: bool
-
-    @property
-    def last(self) -> int:
-        return self.first + len(self.rows) - 1
-
-    @property
-    def has_next(self) -> bool:
-        return self.last < self.found_count
-
-    @property
-    def has_previous(self) -> bool:
-        return self.first > 1
-
-    @property
-    def next_after(self) -> str:
-        return self.rows[-1].topic.name if self.has_next and self.rows else ""
-
-    @property
-    def previous_before(self) -> str:
-        return self.rows[0].topic.name if self.has_previous and self.rows else ""
 
 
 def topics_page(namespace: Namespace, question: Question) -> TopicsPage:

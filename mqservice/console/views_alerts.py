@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from typing import Final
 
-from django import forms
-from django.conf import settings
 from django.contrib import messages
 from django.http import Http404, HttpResponse
 from django.shortcuts import redirect
@@ -20,6 +18,8 @@ from mqservice.accounts.roles import Permission
 from mqservice.alerts.models import AlertKind, AlertRule
 from mqservice.alerts.queries import events_of, get_rule, rules_of
 from mqservice.alerts.services import RuleChange, delete_rule, put_rule
+from mqservice.console.curls import curl_of
+from mqservice.console.form_views import FORM_METHODS, ConfirmForm, form_status, number_of
 from mqservice.console.forms_alerts import KIND_TEXTS, AlertForm
 from mqservice.console.frame import Crumb, Frame, page
 from mqservice.lib.clock import SystemClock
@@ -28,7 +28,6 @@ from mqservice.lib.problem import Problem
 
 EVENT_ROWS: Final = 50
 GROUPS_OFFERED_MAX: Final = 200
-_FORM_METHODS: Final = ("GET", "HEAD", "POST")
 
 
 @page("alerts")
@@ -50,7 +49,7 @@ def alert(frame: Frame, alert: str) -> HttpResponse:
     return _rule_page(frame, _found(frame, alert))
 
 
-@page("alerts", needs=Permission.SETTINGS_MANAGE, methods=_FORM_METHODS)
+@page("alerts", needs=Permission.SETTINGS_MANAGE, methods=FORM_METHODS)
 def new_alert(frame: Frame) -> HttpResponse:
     """A form; POST makes the rule, unless there is one of the name already."""
     given = {"group": frame.request.GET.get("group", "")[:NAME_CHARS_MAX]}
@@ -64,14 +63,14 @@ def new_alert(frame: Frame) -> HttpResponse:
     return _form_page(frame, form, None)
 
 
-@page("alerts", needs=Permission.SETTINGS_MANAGE, methods=_FORM_METHODS)
+@page("alerts", needs=Permission.SETTINGS_MANAGE, methods=FORM_METHODS)
 def edit_alert(frame: Frame, alert: str) -> HttpResponse:
     """A form; POST changes the rule. Who changed it meanwhile is not overwritten."""
     rule = _found(frame, alert)
     form = AlertForm(frame.request.POST or None, rule=rule, has_disk=frame.user.is_superuser)
     if frame.request.method == "POST" and form.is_valid():
         text = frame.request.POST.get("revision", "")
-        revision = int(text) if text.isdecimal() and len(text) < 10 else None
+        revision = number_of(text)
         if (answer := _put(frame, rule.name, form, revision)) is not None:
             return answer
     return _form_page(frame, form, rule)
@@ -98,27 +97,15 @@ def mute(frame: Frame, alert: str) -> HttpResponse:
     return redirect("console:alert", frame.namespace.name, rule.name)
 
 
-class DeleteForm(forms.Form):
-    """The rule's name has to be typed."""
-
-    confirm = forms.CharField(max_length=NAME_CHARS_MAX)
-
-    def __init__(self, *args: object, name: str, **kwargs: object) -> None:
-        super().__init__(*args, **kwargs)  # type: ignore[arg-type]  # as Django takes them
-        self.name = name
-
-    def clean_confirm(self) -> str:
-        typed: str = self.cleaned_data["confirm"]
-        if typed != self.name:
-            raise forms.ValidationError(_("This is not the name of the alert."))
-        return typed
-
-
-@page("alerts", needs=Permission.SETTINGS_MANAGE, methods=_FORM_METHODS)
+@page("alerts", needs=Permission.SETTINGS_MANAGE, methods=FORM_METHODS)
 def remove_alert(frame: Frame, alert: str) -> HttpResponse:
     """POST with the rule's name deletes it with its history."""
     rule = _found(frame, alert)
-    form = DeleteForm(frame.request.POST or None, name=rule.name)
+    form = ConfirmForm(
+        frame.request.POST or None,
+        name=rule.name,
+        fault=_("This is not the name of the alert."),
+    )
     if frame.request.method == "POST" and form.is_valid():
         try:
             delete_rule(frame.principal, frame.namespace, rule.name)
@@ -160,9 +147,9 @@ def _rule_page(
     frame: Frame, rule: AlertRule, *, secret: str = "", status: int = 200
 ) -> HttpResponse:
     text = frame.request.GET.get("before", "")
-    before = int(text) if text.isdecimal() and len(text) < 10 else None
+    before = number_of(text)
     events = events_of(rule, before=before, limit=EVENT_ROWS + 1)
-    path = f"{settings.MQ_BASE_URL}/v1/ns/{frame.namespace.name}/alerts/{rule.name}"
+    path = f"/v1/ns/{frame.namespace.name}/alerts/{rule.name}"
     return frame.render(
         "console/alert.html",
         status=status,
@@ -172,7 +159,7 @@ def _rule_page(
         events=events[:EVENT_ROWS],
         next_before=events[EVENT_ROWS - 1].number if len(events) > EVENT_ROWS else None,
         crumbs=_crumbs(frame, rule),
-        curl=f'curl -sS "{path}/history" \\\n  -H "Authorization: Bearer $MQ_API_KEY"',
+        curl=curl_of("GET", f"{path}/history"),
     )
 
 
@@ -180,7 +167,7 @@ def _form_page(frame: Frame, form: AlertForm, rule: AlertRule | None) -> HttpRes
     groups = frame.namespace.groups.order_by("name").values_list("name", flat=True)
     return frame.render(
         "console/alert_form.html",
-        status=422 if form.is_bound and form.errors else 200,
+        status=form_status(form),
         form=form,
         rule=rule,
         revision=None if rule is None else frame.request.POST.get("revision", rule.revision),

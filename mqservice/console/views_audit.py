@@ -13,7 +13,6 @@ from typing import Final
 from urllib.parse import urlencode
 
 import msgspec
-from django.conf import settings
 from django.http import HttpResponse
 from django.utils.translation import gettext as _
 
@@ -25,6 +24,7 @@ from mqservice.accounts.audit_search import (
 )
 from mqservice.accounts.models import AuditEntry
 from mqservice.accounts.roles import Permission
+from mqservice.console.curls import curl_of
 from mqservice.console.frame import Crumb, Frame, page
 from mqservice.lib.csv_cells import csv_cell
 from mqservice.lib.problem import Problem
@@ -83,8 +83,7 @@ def audit(frame: Frame) -> HttpResponse:
         csv_query=f"?{asked}" if asked else "",
         export_rows_max=EXPORT_ROWS_MAX,
         crumbs=[Crumb(title=_("Audit"))],
-        curl=f'curl -sS "{settings.MQ_BASE_URL}/v1/audit?{api_asked}" \\\n'
-        '  -H "Authorization: Bearer $MQ_API_KEY"',
+        curl=curl_of("GET", f"/v1/audit?{api_asked}"),
     )
 
 

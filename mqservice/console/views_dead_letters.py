@@ -10,16 +10,17 @@ from __future__ import annotations
 from typing import Final, cast
 from urllib.parse import urlencode
 
-from django.conf import settings
 from django.http import Http404, HttpRequest, HttpResponse
 from django.utils.translation import gettext as _
 
 from mqservice.accounts.roles import Permission
 from mqservice.console.asking import ask
 from mqservice.console.bodies import Stored, body_of, preview, shown_body
-from mqservice.console.dead_letters import PAGE_ROWS, dead_letters_page, letters_of
+from mqservice.console.curls import curl_of
+from mqservice.console.dead_letters import dead_letters_page, letters_of
 from mqservice.console.exports import EXPORTED_MAX, Export, export_response
 from mqservice.console.frame import Crumb, Frame, page
+from mqservice.console.listing import PAGE_ROWS
 from mqservice.console.moments import ago, utc_of
 from mqservice.groups.models import ConsumerGroup
 from mqservice.groups.queries import get_group
@@ -82,8 +83,7 @@ def letters(frame: Frame, group: str) -> HttpResponse:
         tasks=list(tasks[:TASKS_SHOWN]),
         exported_max=EXPORTED_MAX,
         crumbs=letters_crumbs(frame, row),
-        curl=f'curl -sS "{settings.MQ_BASE_URL}{path}?{asked}" \\\n'
-        '  -H "Authorization: Bearer $MQ_API_KEY"',
+        curl=curl_of("GET", f"{path}?{asked}"),
     )
 
 
@@ -98,8 +98,7 @@ def letter(frame: Frame, group: str, message_id: str) -> HttpResponse:
         message=stored,
         body=shown_body(stored),
         crumbs=letters_crumbs(frame, row, _("Message")),
-        curl=f'curl -sS "{settings.MQ_BASE_URL}{path}" \\\n'
-        '  -H "Authorization: Bearer $MQ_API_KEY"',
+        curl=curl_of("GET", path),
     )
 
 

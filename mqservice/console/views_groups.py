@@ -8,18 +8,16 @@ A form works without scripts. Deleting asks for the group's name, on its page or
 
 from __future__ import annotations
 
-from typing import Final
-
 import msgspec
-from django import forms
 from django.contrib import messages
-from django.http import Http404, HttpResponse
+from django.http import Http404, HttpResponse, QueryDict
 from django.shortcuts import redirect
 from django.utils.translation import gettext as _
 
 from mqservice.accounts.roles import Permission
 from mqservice.console.clients import group_with_sockets
 from mqservice.console.curls import curl_of
+from mqservice.console.form_views import FORM_METHODS, ConfirmForm, form_status, number_of
 from mqservice.console.forms_groups import GroupForm
 from mqservice.console.frame import Crumb, Frame, page
 from mqservice.console.group import group_page
@@ -33,8 +31,6 @@ from mqservice.groups.schemas import GroupOut, read_change
 from mqservice.groups.services import delete_group, pause_group, put_group
 from mqservice.lib.names import NAME_CHARS_MAX
 from mqservice.lib.problem import Problem
-
-_FORM_METHODS: Final = ("GET", "HEAD", "POST")
 
 
 def found_group(frame: Frame, name: str) -> ConsumerGroup:
@@ -96,14 +92,14 @@ def group(frame: Frame, group: str) -> HttpResponse:
         crumbs=group_crumbs(frame, row),
         spans=list(Span),
         span=span_of(frame.request.GET.get("span", "")),
-        delete_form=DeleteForm(name=row.name),
+        delete_form=_delete_form(row),
         curl=curl_of("GET", _path(frame, row.name) + "/lag")
         + "\n"
         + curl_of("GET", _path(frame, row.name) + "/clients"),
     )
 
 
-@page("groups", needs=Permission.SETTINGS_MANAGE, methods=_FORM_METHODS)
+@page("groups", needs=Permission.SETTINGS_MANAGE, methods=FORM_METHODS)
 def new_group(frame: Frame) -> HttpResponse:
     """A form; POST creates the group, unless there is one of the name already."""
     form = GroupForm(frame.request.POST or None)
@@ -126,7 +122,7 @@ def new_group(frame: Frame) -> HttpResponse:
                 return redirect("console:group", frame.namespace.name, name)
     return frame.render(
         "console/group_form.html",
-        status=_status(form),
+        status=form_status(form),
         form=form,
         group=None,
         crumbs=[Crumb(title=_("Groups"), url=frame.url("groups")), Crumb(title=_("New group"))],
@@ -134,7 +130,7 @@ def new_group(frame: Frame) -> HttpResponse:
     )
 
 
-@page("groups", needs=Permission.SETTINGS_MANAGE, methods=_FORM_METHODS)
+@page("groups", needs=Permission.SETTINGS_MANAGE, methods=FORM_METHODS)
 def edit_group(frame: Frame, group: str) -> HttpResponse:
     """A form; POST changes the settings. Who changed them meanwhile is not overwritten."""
     row = found_group(frame, group)
@@ -148,7 +144,7 @@ def edit_group(frame: Frame, group: str) -> HttpResponse:
                 frame.namespace,
                 row.name,
                 read_change(msgspec.json.encode(body)),
-                revision=int(revision) if revision.isdecimal() and len(revision) < 10 else None,
+                revision=number_of(revision),
                 by=frame.principal,
             )
         except Problem as problem:
@@ -165,7 +161,7 @@ def edit_group(frame: Frame, group: str) -> HttpResponse:
             return redirect("console:group", frame.namespace.name, group)
     return frame.render(
         "console/group_form.html",
-        status=_status(form),
+        status=form_status(form),
         form=form,
         group=row,
         revision=frame.request.POST.get("revision", row.revision),
@@ -189,27 +185,11 @@ def pause(frame: Frame, group: str) -> HttpResponse:
     return redirect("console:group", frame.namespace.name, row.name)
 
 
-class DeleteForm(forms.Form):
-    """The name has to be typed."""
-
-    confirm = forms.CharField(max_length=NAME_CHARS_MAX)
-
-    def __init__(self, *args: object, name: str, **kwargs: object) -> None:
-        super().__init__(*args, **kwargs)  # type: ignore[arg-type]  # as Django takes them
-        self.name = name
-
-    def clean_confirm(self) -> str:
-        typed: str = self.cleaned_data["confirm"]
-        if typed != self.name:
-            raise forms.ValidationError(_("This is not the name of the group."))
-        return typed
-
-
-@page("groups", needs=Permission.SETTINGS_MANAGE, methods=_FORM_METHODS)
+@page("groups", needs=Permission.SETTINGS_MANAGE, methods=FORM_METHODS)
 def remove_group(frame: Frame, group: str) -> HttpResponse:
     """A question; POST with the group's name deletes it with its progress and dead letters."""
     row = found_group(frame, group)
-    form = DeleteForm(frame.request.POST or None, name=row.name)
+    form = _delete_form(row, frame.request.POST or None)
     if frame.request.method == "POST" and form.is_valid():
         try:
             delete_group(frame.namespace, row.name, by=frame.principal)
@@ -220,7 +200,7 @@ def remove_group(frame: Frame, group: str) -> HttpResponse:
             return redirect("console:groups", frame.namespace.name)
     return frame.render(
         "console/group_delete.html",
-        status=_status(form),
+        status=form_status(form),
         group=row,
         delete_form=form,
         crumbs=group_crumbs(frame, row, _("Delete")),
@@ -228,6 +208,5 @@ def remove_group(frame: Frame, group: str) -> HttpResponse:
     )
 
 
-def _status(form: forms.Form) -> int:
-    """422 for a form that comes back with faults."""
-    return 422 if form.is_bound and form.errors else 200
+def _delete_form(row: ConsumerGroup, data: QueryDict | None = None) -> ConfirmForm:
+    return ConfirmForm(data, name=row.name, fault=_("This is not the name of the group."))

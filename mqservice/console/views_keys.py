@@ -10,9 +10,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from django import forms
 from django.contrib import messages
-from django.http import Http404, HttpResponse
+from django.http import Http404, HttpResponse, QueryDict
 from django.shortcuts import redirect
 from django.utils.translation import gettext as _
 
@@ -21,12 +20,12 @@ from mqservice.accounts.limits import KEY_NAME_CHARS_MAX
 from mqservice.accounts.models import ApiKey
 from mqservice.accounts.queries import get_key
 from mqservice.accounts.roles import Permission
+from mqservice.console.form_views import FORM_METHODS, ConfirmForm, form_status
 from mqservice.console.forms_keys import KeyForm, RotateForm
 from mqservice.console.frame import Crumb, Frame, page
 from mqservice.console.keys import commands_of, key_row, keys_page
 from mqservice.lib.problem import Problem
 
-_FORM_METHODS: Final = ("GET", "HEAD", "POST")
 _TEXT_CHARS_MAX: Final = 80
 
 
@@ -46,7 +45,7 @@ def keys(frame: Frame) -> HttpResponse:
     )
 
 
-@page("keys", needs=Permission.KEYS_MANAGE, methods=_FORM_METHODS)
+@page("keys", needs=Permission.KEYS_MANAGE, methods=FORM_METHODS)
 def new_key(frame: Frame) -> HttpResponse:
     """A form; POST makes the key and shows it, this once."""
     places = [each.name for each in frame.namespaces if each.tenant_id == frame.namespace.tenant_id]
@@ -65,7 +64,7 @@ def new_key(frame: Frame) -> HttpResponse:
             return _shown_once(frame, row, text, status=201)
     return frame.render(
         "console/key_form.html",
-        status=_status(form),
+        status=form_status(form),
         form=form,
         crumbs=_crumbs(frame, _("New key")),
     )
@@ -77,7 +76,7 @@ def key(frame: Frame, key_id: str) -> HttpResponse:
     return _key_page(frame, _found(frame, key_id))
 
 
-@page("keys", needs=Permission.KEYS_MANAGE, methods=_FORM_METHODS)
+@page("keys", needs=Permission.KEYS_MANAGE, methods=FORM_METHODS)
 def rotate(frame: Frame, key_id: str) -> HttpResponse:
     """A second secret, shown this once; the present one ends after the chosen time."""
     row = _found(frame, key_id)
@@ -94,29 +93,13 @@ def rotate(frame: Frame, key_id: str) -> HttpResponse:
     return _shown_once(frame, row, text, status=200)
 
 
-class RevokeForm(forms.Form):
-    """The key's name has to be typed."""
-
-    confirm = forms.CharField(max_length=KEY_NAME_CHARS_MAX)
-
-    def __init__(self, *args: object, name: str, **kwargs: object) -> None:
-        super().__init__(*args, **kwargs)  # type: ignore[arg-type]  # as Django takes them
-        self.name = name
-
-    def clean_confirm(self) -> str:
-        typed: str = self.cleaned_data["confirm"]
-        if typed != self.name:
-            raise forms.ValidationError(_("This is not the name of the key."))
-        return typed
-
-
-@page("keys", needs=Permission.KEYS_MANAGE, methods=_FORM_METHODS)
+@page("keys", needs=Permission.KEYS_MANAGE, methods=FORM_METHODS)
 def revoke(frame: Frame, key_id: str) -> HttpResponse:
     """Ends the key for good, once its name was typed."""
     row = _found(frame, key_id)
     if frame.request.method != "POST":  # its answer was loaded again, or its language changed
         return redirect("console:key", frame.namespace.name, row.public_id)
-    form = RevokeForm(frame.request.POST, name=row.name)
+    form = _revoke_form(row, frame.request.POST)
     if form.is_valid():
         try:
             end_key(frame.principal, row.public_id)
@@ -133,7 +116,7 @@ def _key_page(
     row: ApiKey,
     *,
     rotate_form: RotateForm | None = None,
-    revoke_form: RevokeForm | None = None,
+    revoke_form: ConfirmForm | None = None,
 ) -> HttpResponse:
     bound = rotate_form or revoke_form
     return frame.render(
@@ -142,7 +125,7 @@ def _key_page(
         row=key_row(row),
         may_manage=frame.principal.permits(Permission.KEYS_MANAGE),
         rotate_form=rotate_form or RotateForm(),
-        revoke_form=revoke_form or RevokeForm(name=row.name),
+        revoke_form=revoke_form or _revoke_form(row),
         crumbs=_crumbs(frame, row.name),
     )
 
@@ -170,6 +153,10 @@ def _crumbs(frame: Frame, title: str) -> list[Crumb]:
     return [Crumb(title=_("API keys"), url=frame.url("keys")), Crumb(title=title)]
 
 
-def _status(form: forms.Form) -> int:
-    """422 for a form that comes back with faults."""
-    return 422 if form.is_bound and form.errors else 200
+def _revoke_form(row: ApiKey, data: QueryDict | None = None) -> ConfirmForm:
+    return ConfirmForm(
+        data,
+        name=row.name,
+        fault=_("This is not the name of the key."),
+        chars_max=KEY_NAME_CHARS_MAX,
+    )

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from typing import Final
 
-from django import forms
 from django.conf import settings
 from django.contrib import messages
 from django.http import Http404, HttpResponse
@@ -22,11 +21,11 @@ from mqservice.accounts.member_services import change_member, remove_member
 from mqservice.accounts.models import Member, Role
 from mqservice.accounts.queries import get_member, members_after, waiting_invitations
 from mqservice.accounts.roles import Permission, is_at_most
+from mqservice.console.form_views import FORM_METHODS, ConfirmForm, form_status, number_of
 from mqservice.console.forms_keys import InvitationForm
 from mqservice.console.frame import Crumb, Frame, page
 from mqservice.lib.problem import Problem
 
-_FORM_METHODS: Final = ("GET", "HEAD", "POST")
 _USERNAME_CHARS_MAX: Final = 150
 
 
@@ -59,7 +58,7 @@ def role(frame: Frame, username: str) -> HttpResponse:
             frame.principal,
             username,
             Role(given),
-            revision=int(revision) if revision.isdecimal() and len(revision) < 10 else None,
+            revision=number_of(revision),
         )
     except Problem as problem:
         _tell(frame, problem)
@@ -69,27 +68,16 @@ def role(frame: Frame, username: str) -> HttpResponse:
     return redirect("console:members", frame.namespace.name)
 
 
-class RemoveForm(forms.Form):
-    """The user name has to be typed."""
-
-    confirm = forms.CharField(max_length=_USERNAME_CHARS_MAX)
-
-    def __init__(self, *args: object, name: str, **kwargs: object) -> None:
-        super().__init__(*args, **kwargs)  # type: ignore[arg-type]  # as Django takes them
-        self.name = name
-
-    def clean_confirm(self) -> str:
-        typed: str = self.cleaned_data["confirm"]
-        if typed != self.name:
-            raise forms.ValidationError(_("This is not the name of the member."))
-        return typed
-
-
-@page("members", needs=Permission.MEMBERS_MANAGE, methods=_FORM_METHODS)
+@page("members", needs=Permission.MEMBERS_MANAGE, methods=FORM_METHODS)
 def remove(frame: Frame, username: str) -> HttpResponse:
     """A question; POST with the user name takes the place away."""
     member = _found(frame, username)
-    form = RemoveForm(frame.request.POST or None, name=member.user.username)
+    form = ConfirmForm(
+        frame.request.POST or None,
+        name=member.user.username,
+        fault=_("This is not the name of the member."),
+        chars_max=_USERNAME_CHARS_MAX,
+    )
     if frame.request.method == "POST" and form.is_valid():
         try:
             remove_member(frame.principal, member.user.username)
@@ -103,14 +91,14 @@ def remove(frame: Frame, username: str) -> HttpResponse:
             return redirect("console:members", frame.namespace.name)
     return frame.render(
         "console/member_remove.html",
-        status=422 if form.is_bound else 200,
+        status=form_status(form),
         member=member,
         form=form,
         crumbs=_crumbs(frame, member.user.username),
     )
 
 
-@page("members", needs=Permission.MEMBERS_MANAGE, methods=_FORM_METHODS)
+@page("members", needs=Permission.MEMBERS_MANAGE, methods=FORM_METHODS)
 def new_invitation(frame: Frame) -> HttpResponse:
     """A form; POST makes an invitation and shows its link, this once."""
     form = InvitationForm(frame.request.POST or None, own=frame.principal.role)
@@ -130,7 +118,7 @@ def new_invitation(frame: Frame) -> HttpResponse:
             )
     return frame.render(
         "console/invite.html",
-        status=422 if form.is_bound and form.errors else 200,
+        status=form_status(form),
         form=form,
         crumbs=_crumbs(frame, _("Invite")),
     )

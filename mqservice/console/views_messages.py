@@ -10,7 +10,6 @@ from __future__ import annotations
 from typing import Final
 from urllib.parse import urlencode
 
-from django.conf import settings
 from django.http import Http404, HttpResponse
 from django.shortcuts import redirect
 from django.utils.translation import gettext as _
@@ -18,6 +17,7 @@ from django.utils.translation import gettext as _
 from mqservice.accounts.roles import Permission
 from mqservice.console.asking import ask
 from mqservice.console.bodies import Stored, body_of, preview, shown_body
+from mqservice.console.curls import curl_of
 from mqservice.console.frame import Frame, page
 from mqservice.console.moments import ago, utc_of
 from mqservice.console.views_topics import found_topic, topic_crumbs
@@ -61,8 +61,7 @@ def messages(frame: Frame, topic: str) -> HttpResponse:
         next_cursor=None if answer.problem else answer.data["next_cursor"],
         is_complete=answer.problem is not None or answer.data["is_complete"],
         scanned_count=None if answer.problem else answer.data.get("scanned"),
-        curl=f'curl -sS "{settings.MQ_BASE_URL}{path}?{asked}" \\\n'
-        '  -H "Authorization: Bearer $MQ_API_KEY"',
+        curl=curl_of("GET", f"{path}?{asked}"),
     )
 
 
@@ -78,8 +77,7 @@ def message(frame: Frame, topic: str, message_id: str) -> HttpResponse:
         message=stored,
         crumbs=topic_crumbs(frame, row, _("Message")),
         body=shown_body(stored),
-        curl=f'curl -sS "{settings.MQ_BASE_URL}{path}" \\\n'
-        '  -H "Authorization: Bearer $MQ_API_KEY"',
+        curl=curl_of("GET", path),
     )
 
 

@@ -6,11 +6,9 @@
 from __future__ import annotations
 
 import json
-import shlex
 from typing import Final
 
 import msgspec
-from django.conf import settings
 from django.contrib import messages
 from django.core.exceptions import PermissionDenied
 from django.http import HttpResponse
@@ -20,6 +18,7 @@ from django.utils.translation import gettext as _
 from mqservice.accounts.roles import Permission
 from mqservice.console.asking import ask
 from mqservice.console.bodies import body_of, text_of
+from mqservice.console.curls import curl_of
 from mqservice.console.forms import PublishForm
 from mqservice.console.frame import Frame, page
 from mqservice.console.views_dead_letters import found_group, stored_letter
@@ -74,7 +73,7 @@ def publish(frame: Frame, topic: str) -> HttpResponse:
         tab="publish",
         is_resend="from" in frame.request.GET,
         crumbs=topic_crumbs(frame, row, _("Publish")),
-        curl=curl_of(path, body),
+        curl=curl_of("POST", path, body),
     )
 
 
@@ -137,14 +136,3 @@ def message_of(fields: dict[str, object]) -> dict[str, object]:
     if properties:
         message["properties"] = properties
     return message
-
-
-def curl_of(path: str, body: dict[str, object]) -> str:
-    """The same by command line; the key is the reader's own."""
-    data = msgspec.json.encode(body).decode()
-    return (
-        f"curl -sS {shlex.quote(settings.MQ_BASE_URL + path)} \\\n"
-        '  -H "Authorization: Bearer $MQ_API_KEY" \\\n'
-        "  -H 'Content-Type: application/json' \\\n"
-        f"  -d {shlex.quote(data)}"
-    )

@@ -23,6 +23,7 @@ from mqservice.accounts.roles import Permission
 from mqservice.accounts.scopes import Grant, Scope
 from mqservice.console.asking import ask
 from mqservice.console.bodies import preview
+from mqservice.console.form_views import FORM_METHODS
 from mqservice.console.frame import Crumb, Frame, page
 from mqservice.groups.services import GroupChange, put_group
 from mqservice.lib.clock import SystemClock
@@ -37,7 +38,6 @@ KEY_NAME: Final = "quick start"
 KEY_LIFE: Final = timedelta(days=30)
 WAIT_MS_MAX: Final = 15 * MINUTE_MS
 _TIME_CHARS_MAX: Final = 15
-_FORM_METHODS: Final = ("GET", "HEAD", "POST")
 
 
 @page("quick-start")
@@ -46,7 +46,7 @@ def quick_start(frame: Frame) -> HttpResponse:
     return _render(frame)
 
 
-@page("quick-start", needs=Permission.KEYS_MANAGE, methods=_FORM_METHODS)
+@page("quick-start", needs=Permission.KEYS_MANAGE, methods=FORM_METHODS)
 def quick_start_key(frame: Frame) -> HttpResponse:
     """POST makes a key for this namespace, and a topic and a group where there is none."""
     if frame.request.method != "POST":  # its answer was loaded again, or its language changed

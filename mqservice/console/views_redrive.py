@@ -19,9 +19,9 @@ from django.utils.translation import gettext as _
 
 from mqservice.accounts.roles import Permission
 from mqservice.accounts.scopes import Kind, Scope
+from mqservice.console.form_views import FORM_METHODS, ConfirmForm
 from mqservice.console.forms_dead_letters import (
     ChosenLetters,
-    PurgeForm,
     RedriveForm,
     offered_topics,
     purge_order,
@@ -37,10 +37,9 @@ from mqservice.tasks.services import TaskOrder, cancel_task, create_task
 
 TASKS_ROWS: Final = 50
 FAILURES_ROWS: Final = 100
-_FORM_METHODS: Final = ("GET", "HEAD", "POST")
 
 
-@page("dead-letters", needs=Permission.SETTINGS_MANAGE, methods=_FORM_METHODS)
+@page("dead-letters", needs=Permission.SETTINGS_MANAGE, methods=FORM_METHODS)
 def redrive(frame: Frame, group: str) -> HttpResponse:
     """What would move where; POST begins, or with ``preview`` looks ahead again."""
     row = found_group(frame, group)
@@ -69,14 +68,18 @@ def redrive(frame: Frame, group: str) -> HttpResponse:
     )
 
 
-@page("dead-letters", needs=Permission.SETTINGS_MANAGE, methods=_FORM_METHODS)
+@page("dead-letters", needs=Permission.SETTINGS_MANAGE, methods=FORM_METHODS)
 def purge(frame: Frame, group: str) -> HttpResponse:
     """What would be dropped; POST with the group's name begins."""
     row = found_group(frame, group)
     is_post = frame.request.method == "POST"
     given = frame.request.POST if is_post else frame.request.GET
     chosen = ChosenLetters(given)
-    form = PurgeForm(given if is_post else None, name=row.name)
+    form = ConfirmForm(
+        given if is_post else None,
+        name=row.name,
+        fault=_("This is not the name of the group."),
+    )
     found: DryRunOut | None = None
     fault = ""
     try:

@@ -14,7 +14,6 @@ import re
 from dataclasses import dataclass
 from typing import Any, Final
 
-from django.conf import settings
 from django.contrib import messages
 from django.core.exceptions import PermissionDenied
 from django.http import HttpResponse, QueryDict
@@ -25,6 +24,7 @@ from django.utils.translation import ngettext
 from mqservice.accounts.roles import Permission
 from mqservice.console.asking import ask
 from mqservice.console.bodies import Stored, preview
+from mqservice.console.curls import curl_of
 from mqservice.console.frame import Crumb, Frame, page
 from mqservice.console.moments import utc_of
 from mqservice.console.views_topics import found_topic
@@ -130,7 +130,7 @@ def topic_scheduled(frame: Frame, topic: str) -> HttpResponse:
             Crumb(title=_("Scheduled"), url=frame.url("scheduled")),
             Crumb(title=row.name),
         ],
-        curl=_curl(frame, row.name),
+        curl=curl_of("GET", f"/v1/ns/{frame.namespace.name}/topics/{row.name}/scheduled"),
     )
 
 
@@ -254,8 +254,3 @@ def _counted(client: StoreClient, topic: Topic) -> TopicRow:
 def _page_number(text: str) -> int:
     is_number = text.isascii() and text.isdigit() and len(text) <= PAGE_DIGITS_MAX
     return max(1, int(text)) if is_number else 1
-
-
-def _curl(frame: Frame, topic: str) -> str:
-    path = f"/v1/ns/{frame.namespace.name}/topics/{topic}/scheduled"
-    return f'curl -sS "{settings.MQ_BASE_URL}{path}" \\\n  -H "Authorization: Bearer $MQ_API_KEY"'

@@ -8,15 +8,13 @@ A form works without scripts. Deleting asks for the topic's name, on its page or
 
 from __future__ import annotations
 
-from typing import Final
-
-from django import forms
 from django.contrib import messages
-from django.http import Http404, HttpResponse
+from django.http import Http404, HttpResponse, QueryDict
 from django.shortcuts import redirect
 from django.utils.translation import gettext as _
 
 from mqservice.accounts.roles import Permission
+from mqservice.console.form_views import FORM_METHODS, ConfirmForm, form_status, number_of
 from mqservice.console.forms import TopicForm
 from mqservice.console.frame import Crumb, Frame, page
 from mqservice.console.series import Span
@@ -28,8 +26,6 @@ from mqservice.lib.problem import Problem
 from mqservice.topics.models import MessageType, Topic
 from mqservice.topics.queries import get_topic
 from mqservice.topics.services import delete_topic, put_topic
-
-_FORM_METHODS: Final = ("GET", "HEAD", "POST")
 
 
 def found_topic(frame: Frame, name: str) -> Topic:
@@ -83,11 +79,11 @@ def topic(frame: Frame, topic: str) -> HttpResponse:
         crumbs=topic_crumbs(frame, row),
         spans=list(Span),
         span=span_of(frame.request.GET.get("span", "")),
-        delete_form=DeleteForm(name=row.name),
+        delete_form=_delete_form(row),
     )
 
 
-@page("topics", needs=Permission.SETTINGS_MANAGE, methods=_FORM_METHODS)
+@page("topics", needs=Permission.SETTINGS_MANAGE, methods=FORM_METHODS)
 def new_topic(frame: Frame) -> HttpResponse:
     """A form; POST creates the topic, unless there is one of the name already."""
     form = TopicForm(frame.request.POST or None)
@@ -107,11 +103,11 @@ def new_topic(frame: Frame) -> HttpResponse:
                 return redirect("console:topic", frame.namespace.name, name)
     crumbs = [Crumb(title=_("Topics"), url=frame.url("topics")), Crumb(title=_("New topic"))]
     return frame.render(
-        "console/topic_form.html", status=_status(form), form=form, crumbs=crumbs, topic=None
+        "console/topic_form.html", status=form_status(form), form=form, crumbs=crumbs, topic=None
     )
 
 
-@page("topics", needs=Permission.SETTINGS_MANAGE, methods=_FORM_METHODS)
+@page("topics", needs=Permission.SETTINGS_MANAGE, methods=FORM_METHODS)
 def edit_topic(frame: Frame, topic: str) -> HttpResponse:
     """A form; POST changes the settings. Who changed them meanwhile is not overwritten."""
     row = found_topic(frame, topic)
@@ -123,7 +119,7 @@ def edit_topic(frame: Frame, topic: str) -> HttpResponse:
                 frame.namespace,
                 row.name,
                 form.change(),
-                revision=int(revision) if revision.isdecimal() and len(revision) < 10 else None,
+                revision=number_of(revision),
                 by=frame.principal,
             )
         except Problem as problem:
@@ -140,7 +136,7 @@ def edit_topic(frame: Frame, topic: str) -> HttpResponse:
             return redirect("console:topic", frame.namespace.name, topic)
     return frame.render(
         "console/topic_form.html",
-        status=_status(form),
+        status=form_status(form),
         form=form,
         topic=row,
         revision=frame.request.POST.get("revision", row.revision),
@@ -148,27 +144,11 @@ def edit_topic(frame: Frame, topic: str) -> HttpResponse:
     )
 
 
-class DeleteForm(forms.Form):
-    """The name has to be typed."""
-
-    confirm = forms.CharField(max_length=NAME_CHARS_MAX)
-
-    def __init__(self, *args: object, name: str, **kwargs: object) -> None:
-        super().__init__(*args, **kwargs)  # type: ignore[arg-type]  # as Django takes them
-        self.name = name
-
-    def clean_confirm(self) -> str:
-        typed: str = self.cleaned_data["confirm"]
-        if typed != self.name:
-            raise forms.ValidationError(_("This is not the name of the topic."))
-        return typed
-
-
-@page("topics", needs=Permission.SETTINGS_MANAGE, methods=_FORM_METHODS)
+@page("topics", needs=Permission.SETTINGS_MANAGE, methods=FORM_METHODS)
 def remove_topic(frame: Frame, topic: str) -> HttpResponse:
     """A question; POST with the topic's name deletes it with its messages."""
     row = found_topic(frame, topic)
-    form = DeleteForm(frame.request.POST or None, name=row.name)
+    form = _delete_form(row, frame.request.POST or None)
     if frame.request.method == "POST" and form.is_valid():
         try:
             delete_topic(frame.namespace, row.name, by=frame.principal)
@@ -179,13 +159,12 @@ def remove_topic(frame: Frame, topic: str) -> HttpResponse:
             return redirect("console:topics", frame.namespace.name)
     return frame.render(
         "console/topic_delete.html",
-        status=_status(form),
+        status=form_status(form),
         topic=row,
         delete_form=form,
         crumbs=topic_crumbs(frame, row, _("Delete")),
     )
 
 
-def _status(form: forms.Form) -> int:
-    """422 for a form that comes back with faults."""
-    return 422 if form.is_bound and form.errors else 200
+def _delete_form(row: Topic, data: QueryDict | None = None) -> ConfirmForm:
+    return ConfirmForm(data, name=row.name, fault=_("This is not the name of the topic."))

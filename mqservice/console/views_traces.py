@@ -9,7 +9,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from django.conf import settings
 from django.http import Http404, HttpResponse
 from django.shortcuts import redirect
 from django.utils.translation import gettext as _
@@ -18,6 +17,7 @@ from mqservice.accounts.roles import Permission
 from mqservice.accounts.scopes import Kind, Scope
 from mqservice.console.asking import ask
 from mqservice.console.bodies import Stored, preview
+from mqservice.console.curls import curl_of
 from mqservice.console.frame import Crumb, Frame, page
 from mqservice.groups.models import ConsumerGroup
 from mqservice.lib.names import NAME_CHARS_MAX
@@ -134,8 +134,7 @@ def trace(frame: Frame, message_id: str) -> HttpResponse:
         states=[_state(each) for each in out.groups] if out else [],
         is_complete=out is None or out.is_complete,
         crumbs=[Crumb(title=_("Traces"), url=frame.url("traces")), Crumb(title=message_id[:40])],
-        curl=f'curl -sS "{settings.MQ_BASE_URL}{path}" \\\n'
-        '  -H "Authorization: Bearer $MQ_API_KEY"',
+        curl=curl_of("GET", path),
     )
 
 

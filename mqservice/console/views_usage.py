@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from django.conf import settings
 from django.http import Http404, HttpResponse, JsonResponse
 from django.utils.translation import gettext as _
 
+from mqservice.console.curls import curl_of
 from mqservice.console.frame import Crumb, Frame, page
 from mqservice.console.usage import CHARTS, Back, history, limits_page
 from mqservice.lib.clock import SystemClock
@@ -28,10 +28,7 @@ def usage(frame: Frame) -> HttpResponse:
         spans=list(Back),
         span=_back(frame),
         crumbs=[Crumb(title=_("Usage"))],
-        curl=f'curl -sS "{settings.MQ_BASE_URL}/v1/quotas" \\\n'
-        '  -H "Authorization: Bearer $MQ_API_KEY"\n'
-        f'curl -sS "{settings.MQ_BASE_URL}/v1/usage?per=day&by=topic" \\\n'
-        '  -H "Authorization: Bearer $MQ_API_KEY"',
+        curl=curl_of("GET", "/v1/quotas") + "\n" + curl_of("GET", "/v1/usage?per=day&by=topic"),
     )
 
 

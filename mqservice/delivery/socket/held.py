@@ -1,6 +1,9 @@
 """The messages that the client of a subscription holds, by tag, and what settles them.
 
-    received ── add ──▶ outstanding[tag] ── take: settled, lease ended ──▶ late[tag] ── take ──▶
+    received ── add ──▶ batch ── take_batch: acked as it was pushed ──▶
+                          │ [spread], when anything else happens to one of its messages
+                          ▼
+                   outstanding[tag] ── take: settled, lease ended ──▶ late[tag] ── take ──▶
 
 A tag is used once. Late are those whose credit has been returned although they may still be
 settled: their lease has ended, or the engine could not be told.
@@ -8,30 +11,13 @@ settled: their lease has ended, or the engine could not be told.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from functools import partial
-from itertools import repeat
-from typing import Any, Final, NamedTuple, cast
+from collections.abc import Iterable
+from typing import NamedTuple
 
 from mqservice.delivery.limits import LATE_TAG_COUNT_MAX
 from mqservice.delivery.socket import pushes
+from mqservice.delivery.socket.held_batch import Delivery, HeldBatch
 from mqservice.store import Extend, Nack, Received
-
-
-class Delivery(NamedTuple):
-    """What must be remembered of a message that the client holds.
-
-    ``topic`` is the engine's, which is another one once a delivery has failed.
-    """
-
-    topic: str
-    queue_id: int
-    lease_generation: int
-    queue_offset: int
-    body_bytes: int
-    lease_until_ms: int
-    extend_until_ms: int  # how long its lease is extended by itself; 0: never
-    attempt: int
 
 
 def nack_of(
@@ -69,10 +55,6 @@ def extend_of(delivery: Delivery, lease_ms: int) -> Extend:
     )
 
 
-# As ``Delivery(*fields)``, without its function in Python.
-_delivery: Final = cast("Callable[[tuple[Any, ...]], Delivery]", partial(tuple.__new__, Delivery))
-
-
 class Given(NamedTuple):
     """The first of the tags, which follow each other, and the credit that the messages take."""
 
@@ -93,33 +75,35 @@ class Held:
     """See the module's docstring. Times are wall clock, ms."""
 
     def __init__(self) -> None:
-        self.outstanding: dict[int, Delivery] = {}
+        self._spread: dict[int, Delivery] = {}
+        self._batches: dict[int, HeldBatch] = {}  # by the first tag; theirs are not in ``_spread``
         self._late: dict[int, Delivery] = {}
         self._why_lost: dict[int, str] = {}
         self._next_tag = 1
 
+    def __len__(self) -> int:
+        """Of all that is outstanding."""
+        return len(self._spread) + sum([len(batch.tags) for batch in self._batches.values()])
+
+    @property
+    def outstanding(self) -> dict[int, Delivery]:
+        """Each message by itself; costs what batches save."""
+        if self._batches:
+            self._spread_out(list(self._batches.values()))
+        return self._spread
+
     def add(self, received: Received, extend_until_ms: int) -> Given:
         """Give tags to messages, in their order; the credit that they take.
 
-        By columns: every message that is pushed comes through here.
+        Every message that is pushed comes through here.
         """
-        head, records = received
-        body_bytes = [len(record.body) for record in records]
-        fields = zip(
-            [record.topic for record in records],
-            [record.queue_id for record in records],
-            repeat(head.lease_generation),
-            [record.queue_offset for record in records],
-            body_bytes,
-            repeat(head.lease_until_ms),
-            repeat(extend_until_ms),
-            head.attempts,
-        )
         first_tag = self._next_tag
-        self._next_tag = first_tag + len(records)
-        tags = range(first_tag, self._next_tag)
-        self.outstanding.update(zip(tags, map(_delivery, fields), strict=True))
-        return Given(first_tag, len(records), sum(body_bytes))
+        if not received.records:
+            return Given(first_tag, 0, 0)
+        batch = HeldBatch(first_tag, received, extend_until_ms)
+        self._batches[first_tag] = batch
+        self._next_tag = batch.tags.stop
+        return Given(first_tag, len(batch.tags), batch.body_bytes)
 
     def restore(
         self,
@@ -130,7 +114,7 @@ class Held:
     ) -> None:
         """Go on from what another session had come to."""
         self._next_tag = next_tag
-        self.outstanding = outstanding
+        self._spread = outstanding
         self._late = late
         self._why_lost = why_lost
 
@@ -150,12 +134,20 @@ class Held:
     @property
     def body_bytes(self) -> int:
         """Of all that is outstanding."""
-        return sum([delivery.body_bytes for delivery in self.outstanding.values()])
+        single = sum([delivery.body_bytes for delivery in self._spread.values()])
+        return single + sum([batch.body_bytes for batch in self._batches.values()])
 
     def leased(self, now_ms: int) -> list[Delivery]:
         """All whose lease has not ended; some of the late ones were revoked only."""
         late = [each for each in self._late.values() if each.lease_until_ms > now_ms]
         return [*self.outstanding.values(), *late]
+
+    def take_batch(self, tags: list[int]) -> HeldBatch | None:
+        """Take out what was pushed together, if ``tags`` are all of that and untouched."""
+        batch = self._batches.get(tags[0]) if tags else None
+        if batch is None or len(tags) != len(batch.tags) or tags != list(batch.tags):
+            return None
+        return self._batches.pop(tags[0])
 
     def take(self, tags: Iterable[int], failures: list[pushes.TagFailure]) -> Taken:
         """Take ``tags`` out; one that was never given is a failure.
@@ -196,18 +188,30 @@ class Held:
 
     def ended(self, now_ms: int) -> list[int]:
         """Tags whose lease has ended."""
-        return [tag for tag, each in self.outstanding.items() if each.lease_until_ms <= now_ms]
+        self._spread_out([each for each in self._batches.values() if each.lease_until_ms <= now_ms])
+        return [tag for tag, each in self._spread.items() if each.lease_until_ms <= now_ms]
 
     def to_extend(self, now_ms: int, ahead_ms: int) -> list[int]:
         """Tags whose lease ends within ``ahead_ms`` and is to be extended by itself."""
-        return [
-            tag
-            for tag, each in self.outstanding.items()
-            if each.lease_until_ms - now_ms <= ahead_ms < each.extend_until_ms - now_ms
-        ]
+
+        def is_due(each: Delivery | HeldBatch) -> bool:
+            return each.lease_until_ms - now_ms <= ahead_ms < each.extend_until_ms - now_ms
+
+        self._spread_out([each for each in self._batches.values() if is_due(each)])
+        return [tag for tag, each in self._spread.items() if is_due(each)]
 
     def extended(self, tag: int, until_ms: int) -> None:
         """The engine has moved the end of a lease."""
-        delivery = self.outstanding.get(tag)
+        delivery = self._spread.get(tag)  # where it has been since somebody asked for the extension
         if delivery is not None:
-            self.outstanding[tag] = delivery._replace(lease_until_ms=until_ms)
+            self._spread[tag] = delivery._replace(lease_until_ms=until_ms)
+
+    def clear(self) -> None:
+        """Nothing is outstanding any more."""
+        self._spread.clear()
+        self._batches.clear()
+
+    def _spread_out(self, batches: list[HeldBatch]) -> None:
+        for batch in batches:
+            del self._batches[batch.tags.start]
+            self._spread.update(batch.deliveries())

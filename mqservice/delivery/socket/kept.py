@@ -16,7 +16,8 @@ import msgspec
 from mqservice.delivery.consumers import Consumer
 from mqservice.delivery.filters import WantedFilter
 from mqservice.delivery.socket.frames import Credit
-from mqservice.delivery.socket.held import Delivery, Held, nack_of
+from mqservice.delivery.socket.held import Held, nack_of
+from mqservice.delivery.socket.held_batch import Delivery
 from mqservice.delivery.socket.subscription import NACK_COUNT_MAX, Subscription
 from mqservice.lib.names import CONSUMER_PREFIX
 from mqservice.store import FilterKind, GoneLease, HeldLeases, LeaseRef, Nack

@@ -22,7 +22,7 @@ from mqservice.delivery.limits import (
     TAKE_OVER_MS_MAX,
 )
 from mqservice.delivery.socket import frames
-from mqservice.delivery.socket.held import Delivery
+from mqservice.delivery.socket.held_batch import Delivery
 from mqservice.delivery.socket.kept import (
     KeptSession,
     KeptSubscription,

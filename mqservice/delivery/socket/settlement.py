@@ -11,11 +11,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Literal, cast
 
 from mqservice.delivery.socket import pushes
-from mqservice.delivery.socket.held import Delivery, extend_of
+from mqservice.delivery.socket.held import extend_of
+from mqservice.delivery.socket.held_batch import Delivery, HeldBatch
 from mqservice.errors import problem_from_store
 from mqservice.store import (
     Extend,
@@ -45,12 +47,21 @@ class Command:
     failures: list[pushes.TagFailure] = field(default_factory=list)
 
 
-@dataclass(slots=True)
 class _Part:
     """What one command added to the request of a tick."""
 
-    command: Command
-    deliveries: list[tuple[int, Delivery]]
+    __slots__ = ("_held", "command", "tags")
+
+    def __init__(self, command: Command, held: HeldBatch | list[tuple[int, Delivery]]) -> None:
+        self.command = command
+        self._held = held
+        self.tags: Sequence[int] = (
+            held.tags if isinstance(held, HeldBatch) else [tag for tag, _ in held]
+        )
+
+    @property
+    def deliveries(self) -> list[tuple[int, Delivery]]:
+        return list(self._held.deliveries()) if isinstance(self._held, HeldBatch) else self._held
 
 
 class _Batch:
@@ -96,6 +107,12 @@ class Settlement:
             else:
                 offsets.append(queue_offset)
 
+    def add_batch(self, command: Command, held: HeldBatch) -> None:
+        """The same of all that was pushed in one frame."""
+        acks = self._open(command, held).acks
+        for topic, queue_id, offsets in held.places():
+            acks.setdefault((topic, queue_id, held.lease_generation), []).extend(offsets)
+
     def add_nacks(
         self, command: Command, deliveries: list[tuple[int, Delivery]], nacks: list[Nack]
     ) -> None:
@@ -126,7 +143,7 @@ class Settlement:
         while self._flushes:
             await asyncio.wait(self._flushes)
 
-    def _open(self, command: Command, deliveries: list[tuple[int, Delivery]]) -> _Batch:
+    def _open(self, command: Command, held: HeldBatch | list[tuple[int, Delivery]]) -> _Batch:
         batch = self._batch
         if batch is None:
             batch = self._batch = _Batch()
@@ -134,10 +151,11 @@ class Settlement:
             flush = asyncio.get_running_loop().create_task(self._flush())
             self._flushes.add(flush)
             flush.add_done_callback(self._flushes.discard)
-        command.count = len(deliveries)
+        part = _Part(command, held)
+        command.count = len(part.tags)
         if command.outcome != "extended":
-            self._settling.update([tag for tag, _ in deliveries])
-        batch.parts.append(_Part(command, deliveries))
+            self._settling.update(part.tags)
+        batch.parts.append(part)
         return batch
 
     async def _flush(self) -> None:
@@ -170,7 +188,7 @@ class Settlement:
     def _forget(self, batch: _Batch) -> None:
         for part in batch.parts:
             if part.command.outcome != "extended":
-                self._settling.difference_update([tag for tag, _ in part.deliveries])
+                self._settling.difference_update(part.tags)
 
     async def _settle(self, batch: _Batch) -> SettleReply:
         return await self._session.context.store.settle(

@@ -20,7 +20,8 @@ from mqservice.delivery.filters import WantedFilter
 from mqservice.delivery.limits import ANNOUNCE_MS, HELD_UP_MS
 from mqservice.delivery.socket import frames, pushes
 from mqservice.delivery.socket.credit import Credits
-from mqservice.delivery.socket.held import Delivery, Held, nack_of
+from mqservice.delivery.socket.held import Held, nack_of
+from mqservice.delivery.socket.held_batch import Delivery
 from mqservice.delivery.socket.membership import Membership
 from mqservice.delivery.socket.owner import Session
 from mqservice.delivery.socket.pusher import Pusher
@@ -104,7 +105,7 @@ class Subscription:
 
     @property
     def outstanding_count(self) -> int:
-        return len(self.held.outstanding)
+        return len(self.held)
 
     @property
     def auto_extend_ms(self) -> int:
@@ -113,7 +114,7 @@ class Subscription:
     @property
     def is_drained(self) -> bool:
         """Whether it pushes nothing more and the client holds nothing more."""
-        return self.credits.is_stopped and not self.held.outstanding
+        return self.credits.is_stopped and not self.held
 
     @property
     def _is_over(self) -> bool:
@@ -147,9 +148,7 @@ class Subscription:
     def add_credit(self, msgs: int, bytes_count: int) -> None:
         """Permits on top, up to the caps for what is free and outstanding together."""
         held = self.held
-        self.credits.add(
-            msgs, bytes_count, held_msgs=len(held.outstanding), held_bytes=held.body_bytes
-        )
+        self.credits.add(msgs, bytes_count, held_msgs=len(held), held_bytes=held.body_bytes)
 
     async def refuse(self, exc: StoreError) -> None:
         """Tell the client that nothing more comes. Once."""
@@ -224,6 +223,11 @@ class Subscription:
     def ack(self, tags: list[int], command_id: int | None) -> None:
         """Settle ``tags``; the answer is sent once the engine has confirmed."""
         command = Command(command_id, "acked")
+        batch = self.held.take_batch(tags)
+        if batch is not None:  # none of it can be settled already
+            self.credits.restore(len(batch.tags), batch.body_bytes)
+            self._settlement.add_batch(command, batch)
+            return
         pending = self._pending(tags)
         taken = self._take(tags, command)
         self._settlement.add_acks(command, taken)
@@ -299,7 +303,7 @@ class Subscription:
 
     def tick(self, now_ms: int, wall_ms: int) -> None:
         """Extend leases, tell of those that have ended, and of why nothing comes."""
-        if self.held.outstanding:
+        if self.held:
             self._extend_by_itself(wall_ms)
             self.lose(self.held.ended(wall_ms), "lease_expired")
         if not self.credits.is_told_open:
@@ -367,7 +371,7 @@ class Subscription:
         await self.stop_fetching()
         await self._settlement.finish()
         held = self.held.leased(self._session.context.clock.now_ms())
-        self.held.outstanding.clear()
+        self.held.clear()
         for start in range(0, len(held), NACK_COUNT_MAX):
             some = held[start : start + NACK_COUNT_MAX]
             # Not what a client of a broadcast group fails to consume, which would be dropped.

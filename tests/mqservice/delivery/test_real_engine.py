@@ -185,7 +185,7 @@ def test_nothing_confirmed_is_lost_when_the_engine_is_killed(
         wait_until(lambda: not server.store.is_connected)
         assert not produce(-1)
         engine_process.start()
-        wait_until(lambda: produce(-2), seconds=20)
+        wait_until(lambda: produce(-2), seconds=60)
         for number in range(100, 200):
             assert produce(number)
 

@@ -1,0 +1,62 @@
+"""Commands to paste: what a stranger chose reaches curl as it is and is never run by the shell."""
+
+from __future__ import annotations
+
+import html
+import re
+import shlex
+import subprocess
+from urllib.parse import quote
+
+import pytest
+from django.test import Client
+from pytest_django import Settings
+
+from mqservice.console.curls import curl_of
+from tests.people import People
+
+HOSTILE = ["$(id)", "`id`", '"; id; "', "'; id; '", "a\nid", "$HOME", "é 订单", "\\", "!!"]
+
+
+def arguments_of(command: str) -> list[str]:
+    """What a shell hands to curl."""
+    script = f'curl() {{ printf "%s\\0" "$@"; }}\nMQ_API_KEY=secret\n{command}'
+    done = subprocess.run(["sh", "-c", script], capture_output=True, check=True, timeout=20)
+    assert done.stderr == b""
+    return done.stdout.decode().split("\0")[:-1]
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_a_shell_reads_what_was_meant(settings: Settings, text: str) -> None:
+    settings.MQ_BASE_URL = "http://mq.example"
+    given = arguments_of(curl_of("POST", f"/v1/{text}", {"text": text}))
+    assert given[:2] == ["-sS", f"http://mq.example/v1/{text}"]
+    assert given[2:4] == ["-H", "Authorization: Bearer secret"]
+    body = given[given.index("-d") + 1]
+    assert body.encode() == b'{"text":"%s"}' % _json_text(text)
+
+
+def test_only_methods_that_curl_would_not_take_are_named() -> None:
+    assert "-X" not in arguments_of(curl_of("GET", "/v1/quotas"))
+    assert "-X" not in arguments_of(curl_of("POST", "/v1/keys", {}))
+    assert arguments_of(curl_of("DELETE", "/v1/keys/a"))[1:3] == ["-X", "DELETE"]
+    assert arguments_of(curl_of("POST", "/v1/keys/a:end"))[1:3] == ["-X", "POST"]
+
+
+@pytest.mark.parametrize("text", ["$(id)", "`id`", '";id;"'])
+def test_a_page_of_a_hostile_id_shows_a_harmless_command(
+    people: People, client: Client, engine: str, text: str
+) -> None:
+    """Found by reading: the id stood within double quotes, where a shell runs ``$(…)``."""
+    client.force_login(people.alice)
+    page = client.get(f"/console/acme/traces/{quote(text)}").content.decode()
+    shown = re.search(r"curl -sS[^<]*", page)
+    assert shown is not None
+    command = html.unescape(shown[0])
+    assert text in arguments_of(command)[1]
+    assert shlex.split(command)[2].endswith(f"/messages/{text}/trace")
+
+
+def _json_text(text: str) -> bytes:
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    return escaped.encode()
