@@ -9,9 +9,11 @@ import msgspec
 import pytest
 
 from mqservice.delivery import limits
+from mqservice.lib.middleware import CONTENT_SECURITY_POLICY
 from mqservice.quotas.limits import LIMIT_NAMES
 from mqservice.reference.openapi import openapi_document
 from storage_engine.config import StoreConfig
+from storage_engine.recovery.checkpoint import FORMAT_VERSION
 from tests.docs.limit_rows import SECTIONS
 from tests.docs.limits import shown, value_of
 from tests.docs.made import MADE
@@ -65,6 +67,16 @@ def test_every_operation_is_on_the_page_of_operations() -> None:
     for path, methods in openapi_document()["paths"].items():
         for method in methods:
             assert f"`{method.upper()} {path}`" in page
+
+
+def test_the_page_on_security_shows_the_policy_that_pages_are_sent_with() -> None:
+    [policy] = [fence.text for fence in Page(DOCS / "security.md").fences if "-src" in fence.text]
+
+    assert " ".join(policy.split()) == CONTENT_SECURITY_POLICY
+
+
+def test_the_page_on_upgrades_names_the_format_that_the_engine_writes() -> None:
+    assert f"says its format, {FORMAT_VERSION} today" in Page(DOCS / "upgrade.md").text
 
 
 @pytest.mark.parametrize(
