@@ -14,7 +14,13 @@ from typing import Final
 from mqservice.lib.problem import CONTENT_TYPE
 from mqservice.reference.openapi import TAGS, openapi_document
 from mqservice.reference.page import kind_of, resolved
-from mqservice.reference.parts import COMMON_CODES, SCHEMAS, JsonObject
+from mqservice.reference.parts import (
+    COMMON_CODES,
+    SCHEMAS,
+    JsonObject,
+    codes_of_statuses,
+    table_cell,
+)
 
 _HEAD: Final = """\
 # All operations
@@ -35,6 +41,7 @@ each, that sends it with your key. How they belong together: [REST](rest.md),
   they are left out below.
 """
 _LINE_CHARS_MAX: Final = 100
+_CODES_MAX: Final = 3  # of one status; a longer list of all there are says nothing
 _SAID_ABOVE: Final = frozenset({"x-request-id", "ns"})
 _ORDER: Final = (
     "produce",
@@ -92,8 +99,7 @@ def _operation(document: JsonObject, method: str, path: str, operation: JsonObje
         answers = response.get("content", {})
         if CONTENT_TYPE in answers:
             rule = answers[CONTENT_TYPE]["schema"]["allOf"][1]
-            codes = rule["properties"]["code"]["enum"]
-            refusals += [f"`{code}` ({status})" for code in codes if code not in COMMON_CODES]
+            refusals += _refusals(int(status), rule["properties"]["code"]["enum"])
             continue
         shapes = [
             f"`{media_type}`"
@@ -106,6 +112,14 @@ def _operation(document: JsonObject, method: str, path: str, operation: JsonObje
     if refusals:
         parts.append(f"**Refusals** {', '.join(refusals)}")
     return parts
+
+
+def _refusals(status: int, codes: list[str]) -> list[str]:
+    """Codes that are not common to all; one word for a status any of whose codes may come."""
+    told = [code for code in codes if code not in COMMON_CODES]
+    if len(told) > _CODES_MAX and set(codes) == set(codes_of_statuses(status)):
+        return [f"[any of {status}](errors.md)"]
+    return [f"`{code}` ({status})" for code in told]
 
 
 def _example(media: JsonObject) -> list[str]:
@@ -158,6 +172,6 @@ def _table(
             lambda word: f"[{word[0]}](#{word[0].lower()})" if word[0] in shapes else word[0],
             kind,
         )
-        cells = [part.replace("\n", " ").replace("|", "\\|") for part in (second, linked, text)]
+        cells = [table_cell(part) for part in (second, linked, text)]
         lines.append(f"| `{name}` | {' | '.join(cells)} |")
     return "\n".join(lines)

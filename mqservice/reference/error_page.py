@@ -9,6 +9,7 @@ from typing import Final
 
 from mqservice.lib.problem import CODES, RETRYABLE_CODES
 from mqservice.lib.problem_texts import FRAME_MEANINGS, ITEM_MEANINGS, MEANINGS, RESERVED
+from mqservice.reference.parts import table_cell
 
 _HEAD: Final = """\
 # Refusals
@@ -33,7 +34,7 @@ def error_page() -> str:
     for code, (status, _) in CODES.items():
         if code in RESERVED:
             continue
-        meaning, remedy = (text.replace("|", "\\|") for text in MEANINGS[code])
+        meaning, remedy = map(table_cell, MEANINGS[code])
         retry = "yes" if code in RETRYABLE_CODES else "no"
         lines.append(f"| {status} | `{code}` | {meaning} | {remedy} | {retry} |")
     reserved = ", ".join(f"`{code}` ({CODES[code][0]})" for code in sorted(RESERVED))
