@@ -1,4 +1,4 @@
-"""Finds what leads nowhere: links, anchors, pages that are not in the site's nav.
+"""Finds what leads nowhere: links, anchors, pages that are not in the site's nav, names of files.
 
     mkdocs.yml, docs/*.md, README.md … ──▶ [faults] ──▶ one line each
 
@@ -17,9 +17,13 @@ from urllib.parse import unquote
 from tests.docs.markdown import DOCS, ROOT, Page
 
 NAV: Final = ROOT / "mkdocs.yml"
-BESIDE: Final = ("README.md", "CONTRIBUTING.md", "ARCHITECTURE.md", "CHANGELOG.md")
+HISTORY: Final = "CHANGELOG.md"  # may name what is gone
+BESIDE: Final = ("README.md", "CONTRIBUTING.md", "ARCHITECTURE.md", HISTORY)
 
 _ENTRY: Final = re.compile(r"^ +- (?:[^:#]+: )?\"?([\w./-]+\.md)\"?\s*$", re.MULTILINE)
+_FILE: Final = re.compile(
+    r"(?:mqservice|storage_engine|analytics|tests|frontend|bench|deploy|docs|evidence)/[\w./*-]+"
+)
 _ELSEWHERE: Final = re.compile(r"^(?:[a-z][a-z0-9+.-]*:|//)", re.IGNORECASE)
 
 
@@ -64,11 +68,23 @@ def link_faults(page: Page, *, within: Path = ROOT) -> list[str]:
     return faults
 
 
+def file_faults(page: Page, *, within: Path = ROOT) -> list[str]:
+    """Files and folders of ours that the prose names and that are not there."""
+    named = [(line, code.partition("::")[0]) for line, code in page.inline_code]
+    return [
+        f"{page.name}:{line}: there is no {path}"
+        for line, path in named
+        if _FILE.fullmatch(path) and not list(within.glob(path.rstrip("/")))
+    ]
+
+
 def faults() -> list[str]:
     """All of them, in the order of the pages."""
     found = nav_faults(NAV.read_text(), [str(page.path.relative_to(DOCS)) for page in site_pages()])
     for page in all_pages():
         found += link_faults(page, within=DOCS if page.path.is_relative_to(DOCS) else ROOT)
+        if page.path.name != HISTORY:
+            found += file_faults(page)
     return found
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.docs.check import faults, link_faults, nav_faults, site_pages
+from tests.docs.check import faults, file_faults, link_faults, nav_faults, site_pages
 from tests.docs.markdown import DOCS, ROOT, Page
 
 NAV = "site_name: x\n\nnav:\n  - Start:\n      - One: one.md\n      - two.md\n"
@@ -98,6 +98,16 @@ def test_links_are_followed(tmp_path: Path, link: str, fault: str | None) -> Non
     else:
         assert len(found) == 1
         assert fault in found[0]
+
+
+def test_a_file_that_is_named_has_to_be_there(tmp_path: Path) -> None:
+    (tmp_path / "tests").mkdir()
+    (tmp_path / "tests" / "test_a.py").touch()
+    text = "`tests/test_a.py::test_x`, `tests/test_*.py`, `tests/`\n`tests/test_b.py`, `a/b.py`\n"
+
+    found = file_faults(page_of(tmp_path, text), within=tmp_path)
+
+    assert found == ["page.md:2: there is no tests/test_b.py"]
 
 
 def test_equal_headings_are_counted_where_both_renderings_agree(tmp_path: Path) -> None:
