@@ -12,6 +12,7 @@
 #                pyproject.toml (UPGRADE=--upgrade: newest versions)
 #   make bench-peers  the same beside RabbitMQ, NATS and ActiveMQ, as many as are installed; keeps evidence/peers.json and
 #                docs/peers.md (PEERS=--quick: two minutes, keeps neither)
+#   make docs    build the documentation's site into site/, failing on any warning
 #   make clean   remove the environment, the data directory and all caches
 
 SHELL := /bin/sh
@@ -48,7 +49,7 @@ define sync
 	@chmod +x $(BIN)/mqservice
 endef
 
-.PHONY: run analytics test lint stop bench bench-peers torture fuzz clean lock console
+.PHONY: run analytics test lint stop bench bench-peers torture fuzz docs clean lock console
 
 run: $(VENV)/.run-ready
 	@$(BIN)/python -m analytics.java --background $(VENV)/java.log
@@ -90,6 +91,13 @@ FUZZ_SEED ?= 0
 fuzz: $(VENV)/.test-ready
 	$(BIN)/python -m tests.mqservice.reference.fuzzing --cases $(FUZZ_CASES) --seed $(FUZZ_SEED)
 
+# What builds the site has its own environment: nothing else needs it, and it needs nothing else.
+DOCS := $(VENV)/docs
+docs: $(DOCS)/.ready
+	@$(DOCS)/bin/python -m tests.docs.check
+	@NO_COLOR=1 $(DOCS)/bin/zensical build --clean --strict
+	@echo "The documentation is site/index.html."
+
 console:
 	@command -v node >/dev/null 2>&1 && command -v npm >/dev/null 2>&1 || { \
 		echo "Node 20 or newer with npm is needed to build the console; to run it is not" >&2; exit 1; }
@@ -102,7 +110,7 @@ clean: stop
 	if [ -f "$(MQ_DATA_DIR)/lock" ]; then \
 		cd "$(MQ_DATA_DIR)" && rm -rf store pg valkey log run lock secrets.toml ports.json quickstart.json && \
 		cd - >/dev/null && rmdir "$(MQ_DATA_DIR)" || true; fi
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis dist
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis .cache dist site
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 lock: $(VENV)/.uv-ready
@@ -112,6 +120,7 @@ lock: $(VENV)/.uv-ready
 	$(COMPILE) pyproject.toml --extra embedded --extra analytics -c requirements.lock -o requirements-analytics.lock; \
 	$(COMPILE) pyproject.toml --extra embedded --extra analytics --group dev \
 		-c requirements.lock -c requirements-analytics.lock -o requirements-dev.lock; \
+	$(COMPILE) --group docs -o requirements-docs.lock; \
 	touch $(VENV)/.uv-ready
 
 # Each lock contains the one before it: run, analytics, test. What was asked for once is kept.
@@ -127,6 +136,15 @@ $(VENV)/.analytics-ready: requirements-analytics.lock $(VENV)/.uv-ready
 $(VENV)/.test-ready: requirements-dev.lock $(VENV)/.uv-ready
 	$(call sync,requirements-dev.lock)
 	@touch $@ $(VENV)/.run-ready $(VENV)/.analytics-ready
+
+$(DOCS)/.ready: requirements-docs.lock $(VENV)/.uv-ready
+	@echo "Installing the packages of requirements-docs.lock into $(DOCS) ..."
+	@$(BIN)/python -m venv --clear $(DOCS)
+	@$(UV_ENV) $(BIN)/uv pip sync --quiet --python $(DOCS)/bin/python --require-hashes requirements-docs.lock \
+	|| { echo "uv could not install them; trying again with pip"; \
+		$(DOCS)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes \
+			-r requirements-docs.lock; }
+	@touch $@
 
 $(VENV)/.uv-ready: requirements-bootstrap.lock
 	@for candidate in python3.11 python3 python; do \

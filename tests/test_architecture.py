@@ -19,6 +19,7 @@ LOCKS = (
     "requirements-analytics.lock",
     "requirements-dev.lock",
     "requirements-bootstrap.lock",
+    "requirements-docs.lock",
 )
 
 

@@ -9,13 +9,14 @@ from typing import Final
 
 from mqservice.lib.problem import CODES, RETRYABLE_CODES
 from mqservice.lib.problem_texts import FRAME_MEANINGS, ITEM_MEANINGS, MEANINGS, RESERVED
+from mqservice.reference.parts import table_cell
 
 _HEAD: Final = """\
 # Refusals
 
 Every refusal of the API is a problem document (RFC 9457) of type `application/problem+json`; its \
 form is in
-[rest.md](rest.md#refusals). Programs branch on `code`, which never changes its meaning or its \
+[REST](rest.md#refusals). Programs branch on `code`, which never changes its meaning or its \
 status. `type` leads to
 a page of the service about the code. This page is made from the table that the service uses:
 `python -m mqservice.reference.error_page > docs/errors.md`.
@@ -33,7 +34,7 @@ def error_page() -> str:
     for code, (status, _) in CODES.items():
         if code in RESERVED:
             continue
-        meaning, remedy = (text.replace("|", "\\|") for text in MEANINGS[code])
+        meaning, remedy = map(table_cell, MEANINGS[code])
         retry = "yes" if code in RETRYABLE_CODES else "no"
         lines.append(f"| {status} | `{code}` | {meaning} | {remedy} | {retry} |")
     reserved = ", ".join(f"`{code}` ({CODES[code][0]})" for code in sorted(RESERVED))

@@ -57,6 +57,13 @@ TAGS: Final = {
     "tasks": "Long work such as redriving dead letters, and how far it is.",
     "traces": "The road of a message.",
     "alerts": "Rules that watch groups and tell you.",
+    "sockets": "Tickets that open WebSockets from web pages.",
+    "keys": "API keys: what programs show.",
+    "people": "Namespaces, members and invitations of a tenant.",
+    "audit": "Who changed what.",
+    "quotas": "What a tenant may use, and what it uses now.",
+    "usage": "What a tenant has used, by hour or day.",
+    "reports": "What Spark makes of the day before, each night.",
     "service": "Health, and the API's own description.",
 }
 _DESCRIPTION: Final = """\

@@ -125,7 +125,7 @@ def _parameter(parameter: JsonObject) -> Field:
     return Field(
         name=parameter["name"],
         place=parameter["in"],
-        kind=_kind(schema),
+        kind=kind_of(schema),
         is_required=parameter.get("required", False),
         text=prose(parameter.get("description", "")),
         value=str(value),
@@ -137,11 +137,11 @@ def _body(document: JsonObject, body: JsonObject | None) -> Body | None:
         return None
     content = body["content"]
     first = next(iter(content.values()))
-    schema = _resolved(document, first["schema"])
-    schema = _resolved(document, schema.get("items", schema))
+    schema = resolved(document, first["schema"])
+    schema = resolved(document, schema.get("items", schema))
     for part in schema.get("anyOf", []):
         if "$ref" in part:  # settings, or nothing
-            schema = _resolved(document, part)
+            schema = resolved(document, part)
     required = schema.get("required", [])
     example = first.get("example")
     return Body(
@@ -150,7 +150,7 @@ def _body(document: JsonObject, body: JsonObject | None) -> Body | None:
             Field(
                 name=name,
                 place="body",
-                kind=_kind(field),
+                kind=kind_of(field),
                 is_required=name in required,
                 text=prose(field.get("description", "")),
             )
@@ -161,7 +161,7 @@ def _body(document: JsonObject, body: JsonObject | None) -> Body | None:
 
 
 def _answer(document: JsonObject, status: str, response: JsonObject) -> Answer:
-    response = _resolved(document, response)
+    response = resolved(document, response)
     content = response.get("content", {})
     codes: list[str] = []
     if CONTENT_TYPE in content:
@@ -176,7 +176,7 @@ def _answer(document: JsonObject, status: str, response: JsonObject) -> Answer:
     )
 
 
-def _resolved(document: JsonObject, value: JsonObject) -> JsonObject:
+def resolved(document: JsonObject, value: JsonObject) -> JsonObject:
     if "$ref" not in value:
         return value
     found: JsonObject = document
@@ -185,14 +185,14 @@ def _resolved(document: JsonObject, value: JsonObject) -> JsonObject:
     return found
 
 
-def _kind(schema: JsonObject) -> str:
+def kind_of(schema: JsonObject) -> str:
     """A schema in a few words."""
     if "$ref" in schema:
         return str(schema["$ref"]).removeprefix(SCHEMAS)
     for several in ("anyOf", "oneOf"):
         if several in schema:
             return " or ".join(
-                dict.fromkeys(_kind(part) for part in schema[several] if part != {"type": "null"})
+                dict.fromkeys(kind_of(part) for part in schema[several] if part != {"type": "null"})
             )
     if "enum" in schema:
         values = [str(value) for value in schema["enum"] if value is not None]
@@ -204,7 +204,7 @@ def _kind(schema: JsonObject) -> str:
     if schema.get("format") == "date-time":
         shown = "time"
     if shown == "array":
-        shown = f"list of {_kind(schema.get('items', {}))}"
+        shown = f"list of {kind_of(schema.get('items', {}))}"
     if "minimum" in schema or "maximum" in schema:
         low, high = schema.get("minimum"), schema.get("maximum")
         shown += f", {low} to {high}" if high is not None else f" from {low}"

@@ -31,6 +31,7 @@ _COST: Final = re.compile(
     r"\b(?:quer(?:y|ies)|calls? to the engine|one call|an audit entry|the framework|As ``)",
     re.IGNORECASE,
 )
+_CODE: Final = re.compile(r"`([^`]*)`")
 _SENTENCE: Final = re.compile(r"(?<=[.!?])\s+")
 
 
@@ -54,6 +55,17 @@ def text_of(docstring: str | None) -> str:
 def summary_of(text: str) -> str:
     """The first clause of a description."""
     return re.split(r"[.:;](?:\s|$)", text.strip(), maxsplit=1)[0]
+
+
+def table_cell(text: str) -> str:
+    """Markdown as a cell of a table: renderings disagree about bars within code."""
+    barred = _CODE.sub(
+        lambda code: (
+            f"<code>{code[1].replace('|', '&#124;')}</code>" if "|" in code[1] else code[0]
+        ),
+        text.replace("\n", " "),
+    )
+    return barred.replace("|", "\\|")
 
 
 def path_parameter(name: str, description: str, example: str) -> JsonObject:

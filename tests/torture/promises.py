@@ -334,8 +334,9 @@ NOT_PROMISED: Final = (
     "read as one of the current version; entries of the offset journal that only a newer engine "
     "knows are refused all the same.",
     "A medium that cannot read a page of a mapped file ends the engine (SIGBUS) whenever somebody "
-    "reads there: `docs/operations.md` says how to replace the file. Reads that go around maps "
-    "would cost every message a system call. A medium that reads wrong bytes is noticed (S4).",
+    "reads there: [operations](operations.md#when-the-disk-cannot-read) says how to replace the "
+    "file. Reads that go around maps would cost every message a system call. A medium that reads "
+    "wrong bytes is noticed (S4).",
     "A scheduled message that is still to come holds its segment on a disk without a byte left, "
     "where the log has no room for its copy.",
 )

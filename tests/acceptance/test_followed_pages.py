@@ -1,0 +1,107 @@
+"""Pages of the documentation followed literally: each command of a page, one after the other.
+
+    page ──▶ its fences of sh and Python, in their order, in one shell ──▶ output of each fence
+
+A topic and a group of their own take the place of the demo's, which other tests use as well.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.docs.markdown import DOCS, ROOT, Fence, Page
+from tests.services import Service
+
+pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(180)]
+PAGE_TIMEOUT_S = 150
+MARK = "~~~~ fence "
+# Not here: what starts a service, what makes people, what needs a package of somebody else.
+LEFT_OUT = ("make run", "admin create-owner", "boto3", "httpx.Client")
+OWN_NAMES = {"orders": "followed", "billing": "followers"}
+
+
+@pytest.fixture
+def folder(tmp_path: Path, service: Service) -> Path:
+    """As a checkout in which ``make run`` has started the service, as far as pages look at it."""
+    programs = tmp_path / ".venv" / "bin"
+    programs.mkdir(parents=True)
+    starts = {"mqservice": "-m mqservice.cli.main", "python": ""}
+    for name, arguments in starts.items():
+        program = programs / name
+        program.write_text(f'#!/bin/sh\nexec "{sys.executable}" {arguments} "$@"\n')
+        program.chmod(0o700)
+    (tmp_path / "var").symlink_to(service.data_dir)
+    return tmp_path
+
+
+@pytest.fixture(autouse=True)
+def _own_names(service: Service) -> None:
+    facts = service.facts
+    root = f"{facts.base_url}/v1/ns/{facts.namespace}"
+    with httpx.Client(headers={"authorization": f"Bearer {facts.api_key}"}, timeout=20) as api:
+        api.put(f"{root}/topics/followed", json={}).raise_for_status()
+        api.put(f"{root}/groups/followers", json={}).raise_for_status()
+
+
+def followed(service: Service, folder: Path, name: str) -> list[tuple[Fence, str]]:
+    """What each fence of the page printed; fails when one ends badly."""
+    fences = [
+        fence
+        for fence in Page(DOCS / name).fences
+        if fence.language in ("sh", "python") and not any(text in fence.text for text in LEFT_OUT)
+    ]
+    lines = ["set -eu"]
+    for number, fence in enumerate(fences):
+        text = re.sub(r"\b(?:orders|billing)\b", lambda word: OWN_NAMES[word[0]], fence.text)
+        text = text.replace("http://127.0.0.1:8000", service.facts.base_url)
+        if fence.language == "python":
+            (folder / f"fence{number}.py").write_text(text)
+            text = f".venv/bin/python fence{number}.py"
+        lines += [text, f"echo; echo '{MARK}'"]
+    env = {name: text for name, text in os.environ.items() if not name.startswith("MQ_")}
+    env["PATH"] = f"{folder / '.venv' / 'bin'}{os.pathsep}{env['PATH']}"
+    env["PYTHONPATH"] = str(ROOT)
+    env |= {"URL": service.facts.base_url, "KEY": service.facts.api_key}
+    done = subprocess.run(
+        ["sh", "-c", "\n".join(lines)],
+        cwd=folder, env=env, capture_output=True, text=True, timeout=PAGE_TIMEOUT_S, check=False,
+    )  # fmt: skip
+    outputs = done.stdout.split(MARK)[:-1]
+    assert done.returncode == 0, f"{name}: after {len(outputs)} fences: {done.stderr}"
+    found = list(zip(fences, outputs, strict=True))
+    refused = [f"{name}:{fence.line}: {text}" for fence, text in found if "/errors/" in text]
+    assert refused == []
+    return found
+
+
+@pytest.mark.parametrize(
+    ("name", "count_min"),
+    [("rest.md", 16), ("websocket.md", 1), ("access.md", 1), ("coming-from.md", 3)],
+)
+def test_every_command_of_the_page_is_taken(
+    service: Service, folder: Path, name: str, count_min: int
+) -> None:
+    assert len(followed(service, folder, name)) >= count_min
+
+
+def test_the_quick_start_does_what_it_says(service: Service, folder: Path) -> None:
+    outputs = followed(service, folder, "quickstart.md")
+
+    def said(part: str) -> str:
+        """By the one fence that has this part."""
+        [text] = [text for fence, text in outputs if part in fence.text]
+        return text
+
+    assert '"durability":"synced"' in said('"body_json"')
+    assert '"body_json":{"order": 42}' in said("tee var/received.json")
+    assert '"acked":1' in said('\\"ack\\"')
+    assert '"dead_lettered":1' in said("dead_letter")
+    assert {"first", "second", "later"} <= set(said("consume invoices").splitlines())
+    assert "'hello'" in said("websockets")

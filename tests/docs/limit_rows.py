@@ -1,0 +1,190 @@
+"""Which limits the page of limits tells of, and where the code keeps each.
+
+A row is words and places; the number comes from the place. A place is ``module:NAME``, or
+``module:Class.field`` for the default of a struct.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+_D: Final = "mqservice.delivery.limits:"
+_E: Final = "storage_engine.config:StoreConfig."
+_Q: Final = "mqservice.quotas.limits:QuotaLimits."
+_T: Final = "mqservice.topics.models:"
+_G: Final = "mqservice.groups.models:"
+_A: Final = "mqservice.accounts.limits:"
+_AL: Final = "mqservice.alerts.limits:"
+_TASK: Final = "mqservice.tasks.limits:"
+
+
+@dataclass(frozen=True)
+class Row:
+    """``text`` with ``{}`` for each place's number, in their order."""
+
+    what: str
+    text: str
+    places: tuple[str, ...]
+
+
+def _row(what: str, text: str, *places: str) -> Row:
+    assert text.count("{}") == len(places), what
+    return Row(what, text, places)
+
+
+SECTIONS: Final[dict[str, tuple[Row, ...]]] = {
+    "Names": (
+        _row("Namespace, topic, group", "1 to {} of `A-Z a-z 0-9 _ -`",
+             "mqservice.lib.names:NAME_CHARS_MAX"),
+        _row("`client_id` of a broadcast group", "1 to {} characters",
+             "storage_engine.groups.clients:CLIENT_ID_CHARS_MAX"),
+        _row("`attempt_id` of a receive", "{} characters", _D + "ATTEMPT_ID_CHARS_MAX"),
+        _row("`Idempotency-Key`, `dedup_id`", "1 to {} visible characters of ASCII",
+             "mqservice.delivery.request_keys:KEY_CHARS_MAX"),
+    ),
+    "A message": (
+        _row("Body", "{}, not empty; a topic may say less, from {}",
+             _D + "BODY_BYTES_MAX", _T + "BODY_BYTES_MAX_MIN"),
+        _row("Tag", "{}", _D + "TAG_BYTES_MAX"),
+        _row("Keys", "{} of {} each", _D + "KEY_COUNT_MAX", _D + "KEY_BYTES_MAX"),
+        _row("Properties", "{}, {} in all, names and values",
+             _D + "PROPERTY_COUNT_MAX", _D + "PROPERTIES_BYTES_MAX"),
+        _row("Message group", "{} characters", _D + "MESSAGE_GROUP_CHARS_MAX"),
+        _row("Delay", "up to {}; {} levels of RocketMQ",
+             "storage_engine.records.delay_levels:DELAY_MS_MAX",
+             "storage_engine.records.delay_levels:DELAY_LEVEL_MAX"),
+        _row("The same key stores once within", "{}; {} keys are remembered, a quarter of them of "
+             "one namespace, and more are refused", _E + "dedup_window_ms", _E + "dedup_count_max"),
+    ),
+    "A request": (
+        _row("Batch", "{} messages and {} of bodies", _D + "BATCH_COUNT_MAX",
+             _D + "BATCH_BYTES_MAX"),
+        _row("Body of a produce request", "{}, for base64 and escapes",
+             _D + "REQUEST_BYTES_MAX"),
+        _row("Body of any other request", "{}", _D + "SMALL_REQUEST_BYTES_MAX"),
+        _row("Time for a body to arrive", "{}", _D + "BODY_ARRIVAL_MS_MAX"),
+        _row("Headers", "{}, {} in all", "mqservice.web_transport:HEADERS_MAX",
+             "mqservice.web_transport:HEAD_BYTES_MAX"),
+        _row("Query", "{}", _D + "QUERY_BYTES_MAX"),
+        _row("Faults listed in one refusal", "{}", _D + "FAULTS_MAX"),
+        _row("A repeat of an order is known for", "{}", "mqservice.idempotency.middleware:WINDOW"),
+    ),
+    "Receive and settle": (
+        _row("Messages of a receive", "{} by default, {} at most, and {} of records",
+             _D + "RECEIVE_COUNT_DEFAULT", _D + "RECEIVE_COUNT_MAX", _D + "RECEIVE_BYTES_MAX"),
+        _row("Wait of a receive", "{} by default, {} at most", _D + "WAIT_MS_DEFAULT",
+             _D + "WAIT_MS_MAX"),
+        _row("Lease", "{} by default, {} to {}", _G + "LEASE_MS_DEFAULT", _D + "LEASE_MS_MIN",
+             _D + "LEASE_MS_MAX"),
+        _row("One delivery, however extended", "{} by default, {} to {} (`consume_timeout`)",
+             _G + "CONSUME_TIMEOUT_MS_DEFAULT", _G + "CONSUME_TIMEOUT_MS_MIN",
+             _G + "CONSUME_TIMEOUT_MS_MAX"),
+        _row("`auto_extend`", "{}", _D + "AUTO_EXTEND_MS_MAX"),
+        _row("Receipts of a settle", "{}; {} of them `ack_upto`", _D + "SETTLE_COUNT_MAX",
+             _D + "ACK_UPTO_COUNT_MAX"),
+        _row("A receipt can be read for", "{}", _D + "RECEIPT_LIFE_MS"),
+        _row("Reason of a nack", "{} characters", _D + "NACK_REASON_CHARS_MAX"),
+        _row("A receive can be repeated for", "{}", "storage_engine.delivery.attempts:KEPT_MS"),
+        _row("A silent member is gone after", "{}",
+             "storage_engine.delivery.members:SILENCE_MS_MAX"),
+        _row("In flight, of one group on one queue", "{}, at most {} beyond the consumer offset",
+             _E + "inflight_count_max", _E + "inflight_span_max"),
+    ),
+    "Failures": (
+        _row("Deliveries before a message is a dead letter",
+             "1 + {} by default, 1 to {}, or no limit (`max_attempts`)",
+             _G + "RECONSUME_TIMES_DEFAULT", _G + "ATTEMPTS_MAX"),
+        _row("Delay after the first failure", "{} (level {}), then the levels above it",
+             "tests.docs.limits:FIRST_RETRY_MS",
+             "storage_engine.groups.retry_policy:FIRST_LEVEL"),
+        _row("Delays of a list", "{}", "storage_engine.groups.retry_policy:LIST_COUNT_MAX"),
+        _row("Suspension of an ordered queue or message group", "{} by default, {} to {}",
+             "storage_engine.retries:SUSPEND_MS", "storage_engine.retries:SUSPEND_MS_MIN",
+             "storage_engine.retries:SUSPEND_MS_MAX"),
+        _row("Messages passed over because their message group is busy",
+             "{} of one group on one queue", _E + "message_group_waiting_max"),
+        _row("Messages of a message group in one answer", "1 by default, {} at most "
+             "(`batch_per_group`)", _G + "BATCH_PER_GROUP_MAX"),
+        _row("Redrive by ids", "{} ids", _TASK + "IDS_MAX"),
+        _row("Redrive and purge under way in a namespace", "{}; the {} newest that ended are kept",
+             _TASK + "ACTIVE_TASKS_MAX", _TASK + "KEPT_TASKS_MAX"),
+        _row("Failures listed of a task", "{}", _TASK + "FAILURES_MAX"),
+    ),
+    "Filters": (
+        _row("Text of a filter", "{}", "storage_engine.filters.limits:TEXT_BYTES_MAX"),
+        _row("Depth, and number of names, literals and operators", "{}, {}",
+             "storage_engine.filters.limits:DEPTH_MAX", "storage_engine.filters.limits:NODES_MAX"),
+    ),
+    "Browse and pull": (
+        _row("Messages of a page", "{} by default, {} at most, and {}", _D + "BROWSE_COUNT_DEFAULT",
+             _D + "BROWSE_COUNT_MAX", _D + "BROWSE_BYTES_MAX"),
+        _row("Tags of one question", "{}", _D + "TAG_COUNT_MAX"),
+        _row("Text looked for in bodies", "{}; {} are looked through for a page",
+             _D + "CONTAINS_BYTES_MAX", _D + "SCAN_BYTES_MAX"),
+    ),
+    "WebSocket": (
+        _row("Subscriptions of a connection", "{}", _D + "SUBSCRIPTION_COUNT_MAX"),
+        _row("Frame to the service", "{}", _D + "FRAME_BYTES_MAX"),
+        _row("Frame to the client", "{} unless `max_frame` says more (from {})",
+             _D + "FRAME_BYTES_DEFAULT", _D + "FRAME_BYTES_MIN"),
+        _row("Messages of a frame", "{}", _D + "FRAME_MESSAGES_MAX"),
+        _row("Credit", "{} messages and {} by default; {} and {} at most",
+             _D + "CREDIT_MSGS_DEFAULT", _D + "CREDIT_BYTES_DEFAULT", _D + "CREDIT_MSGS_MAX",
+             _D + "CREDIT_BYTES_MAX"),
+        _row("`hello` comes within", "{}", _D + "HELLO_MS"),
+        _row("Ping after silence, pong within", "{}, {}", _D + "PING_MS", _D + "PONG_MS"),
+        _row("A client that reads nothing is dropped after", "{}", _D + "STALL_MS"),
+        _row("A session waits for its client", "{} by default, {} at most",
+             _D + "RESUME_TTL_MS_DEFAULT", _D + "RESUME_TTL_MS_MAX"),
+        _row("A ticket is good for", "{}, once", "mqservice.accounts.tickets:LIFE_MS"),
+    ),
+    "Topics and groups": (
+        _row("Queues of a topic", "{} by default, {} at most", _T + "QUEUE_COUNT_DEFAULT",
+             _T + "QUEUE_COUNT_MAX"),
+        _row("Retention of a topic", "{} by default, {} to {}", _T + "RETENTION_AGE_MS_DEFAULT",
+             _T + "RETENTION_AGE_MS_MIN", _T + "RETENTION_AGE_MS_MAX"),
+        _row("Clients of a broadcast group", "{}; {} of all groups; forgotten {} after they were "
+             "last seen", _E + "broadcast_client_count_max", _E + "broadcast_client_total_max",
+             _E + "broadcast_client_kept_ms"),
+        _row("Members of an exclusive group on a topic", "{}", _E + "member_count_max"),
+    ),
+    "Quotas of a tenant": (
+        _row("Produced in a second", "{} messages, {}", _Q + "messages_in_per_second",
+             _Q + "bytes_in_per_second"),
+        _row("Read in a second", "{} messages, {}", _Q + "messages_out_per_second",
+             _Q + "bytes_out_per_second"),
+        _row("Topics, groups", "{}, {}", _Q + "topic_count_max", _Q + "group_count_max"),
+        _row("WebSockets open, receives waiting", "{}, {}", _Q + "connection_count_max",
+             _Q + "parked_poll_count_max"),
+        _row("Stored", "{}", _Q + "storage_bytes_max"),
+        _row("In flight", "{} messages", _Q + "inflight_count_max"),
+        _row("Requests of the control plane in a second", "{}", _Q + "control_requests_per_second"),
+        _row("Refusals in a second, of one web process", "{}; {} may wait",
+             "mqservice.quotas.refusals:REFUSALS_PER_SECOND",
+             "mqservice.quotas.refusals:REFUSALS_WAITING_MAX"),
+    ),
+    "Access": (
+        _row("Keys of a tenant", "{} that are not revoked", _A + "KEYS_MAX"),
+        _row("Scopes of a key", "{}", "mqservice.accounts.scopes:SCOPES_MAX"),
+        _row("Life of a key", "{}", _A + "KEY_LIFE_MAX"),
+        _row("Overlap of a rotation", "{} by default, {} at most", _A + "OVERLAP_DEFAULT",
+             _A + "OVERLAP_MAX"),
+        _row("Namespaces, members of a tenant", "{}, {}", _A + "NAMESPACES_MAX",
+             _A + "MEMBERS_MAX"),
+        _row("Open invitations; life of one", "{}; {} by default, {} at most",
+             _A + "INVITATIONS_MAX", _A + "INVITATION_LIFE_DEFAULT", _A + "INVITATION_LIFE_MAX"),
+    ),
+    "Watching": (
+        _row("Alert rules of a namespace; addresses of one", "{}; {}", _AL + "RULES_MAX",
+             _AL + "EMAILS_MAX"),
+        _row("A webhook answers within", "{}; {} tries", _AL + "WEBHOOK_MS_MAX",
+             _AL + "ATTEMPTS_MAX"),
+        _row("Events of a rule are kept for", "{}, {} at most", _AL + "EVENTS_KEPT_MS",
+             _AL + "EVENTS_KEPT_MAX"),
+        _row("Usage is kept for", "{}", "mqservice.usage.limits:KEPT_MS"),
+        _row("Days of one answer of reports, of a run by hand", "{}, {}",
+             "mqservice.reports.limits:RANGE_DAYS_MAX",
+             "mqservice.reports.limits:ORDERED_DAYS_MAX"),
+    ),
+}  # fmt: skip

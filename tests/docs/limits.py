@@ -1,0 +1,154 @@
+"""The page of limits: ``docs/limits.md`` is this text, and a test keeps it so.
+
+    limit_rows ──places──▶ modules of the code ──numbers──▶ [limits_page] ──▶ tables
+    StoreConfig, settings.py ─────────────────────────────▶
+
+Comments beside a field of the engine's configuration, which give its unit and reason, are shown.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import re
+from datetime import timedelta
+from typing import Any, Final
+
+import msgspec
+
+from storage_engine.config import StoreConfig
+from storage_engine.groups.retry_policy import LevelDelays
+from tests.docs.limit_rows import SECTIONS
+from tests.docs.markdown import ROOT
+
+FIRST_RETRY_MS: Final = LevelDelays().delay_ms(0)
+_CONFIG: Final = ROOT / "storage_engine" / "config.py"
+_SETTINGS: Final = ROOT / "mqservice" / "settings.py"
+# Where things are, not how large.
+_NOT_LIMITS: Final = frozenset({"store_dir", "socket", "broker", "metrics_port"})
+_HEAD: Final = """\
+# Limits and defaults
+
+<!-- Made by `python -m tests.docs`. Do not edit. -->
+
+Every number here is read from the code that keeps to it when this page is made, and a test compares
+the two. What happens at a limit is told where the thing itself is: [REST](rest.md),
+[WebSocket](websocket.md), [quotas](rest.md#quotas), [refusals](errors.md).
+
+What is promised in words, such as durability and order, is in [concepts](concepts.md) and
+[reliability](reliability.md).
+"""
+_SETTINGS_HEAD: Final = """\
+## Settings of the service
+
+Numbers that whoever runs the service may change by a variable of the environment. All others of the
+service are fixed. `mqservice up` sets ports and `MQ_WEB_WORKERS` itself. What the variables mean is
+in [operations](operations.md) and in `mqservice/settings.py`.
+"""
+_ENGINE_HEAD: Final = """\
+## Settings of the engine
+
+Each is a variable of the environment, `MQ_ENGINE_` and the name in capitals. Bytes and milliseconds
+are given as plain numbers.
+"""
+_UNITS: Final = ((1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
+_TIMES: Final = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1_000, "s"))
+
+
+def limits_page() -> str:
+    """The whole page."""
+    parts = [_HEAD]
+    for title, rows in SECTIONS.items():
+        lines = [f"## {title}\n", "| what | limit | kept in |", "|---|---|---|"]
+        for row in rows:
+            numbers = [shown(place, value_of(place)) for place in row.places]
+            files = dict.fromkeys(_file_of(place) for place in row.places)
+            named = ", ".join(f"`{name}`" for name in files if name)
+            lines.append(f"| {row.what} | {row.text.format(*numbers)} | {named} |")
+        parts.append("\n".join(lines) + "\n")
+    parts += [_SETTINGS_HEAD, _settings_table(), _ENGINE_HEAD, _engine_table()]
+    return "\n".join(parts)
+
+
+def value_of(place: str) -> Any:  # Any: a number or a timedelta
+    """What the code has at ``module:NAME`` or ``module:Class.field``."""
+    module, _, name = place.partition(":")
+    owner, _, field = name.partition(".")
+    found = getattr(importlib.import_module(module), owner)
+    if not field:
+        return found
+    return {each.name: each.default for each in msgspec.structs.fields(found)}[field]
+
+
+def shown(place: str, value: Any) -> str:  # Any: as above
+    """A number with its unit, which the last words of its name say."""
+    name = place.rpartition(":")[2].rpartition(".")[2].lower()
+    if isinstance(value, timedelta):
+        value, name = int(value.total_seconds() * 1_000), "life_ms"
+    assert isinstance(value, int), place
+    if re.search(r"_ms\b|_ms_", name):
+        return _divided(value, _TIMES, "ms")
+    if "bytes" in name:
+        return _divided(value, _UNITS, "bytes")
+    return f"{value:,}"
+
+
+def _divided(value: int, units: tuple[tuple[int, str], ...], smallest: str) -> str:
+    for size, unit in units:
+        if value >= size and value % size == 0:
+            return f"{value // size:,} {unit}"
+    for size, unit in units:
+        if value >= size and value * 100 % size == 0:
+            return f"{value / size:,g} {unit}"
+    return f"{value:,} {smallest}"
+
+
+def _file_of(place: str) -> str:
+    module = place.partition(":")[0]
+    return "" if module.startswith("tests.") else module.replace(".", "/") + ".py"
+
+
+def _settings_table() -> str:
+    lines = ["| variable | default | from | to |", "|---|---|---|---|"]
+    for node in ast.walk(ast.parse(_SETTINGS.read_text())):
+        if not isinstance(node, ast.Call) or getattr(node.func, "id", None) != "envint":
+            continue
+        name = ast.literal_eval(node.args[0])
+        bounds = {each.arg: each.value for each in node.keywords}
+        if name.endswith("_PORT"):  # a number, not an amount
+            continue
+        cells = [_number(node.args[1]), _number(bounds["minimum"]), _number(bounds["maximum"])]
+        lines.append(f"| `{name}` | {' | '.join(cells)} |")
+    return "\n".join([*lines[:2], *sorted(lines[2:])]) + "\n"
+
+
+def _number(node: ast.expr) -> str:
+    """A product of numbers, or the smaller of a number and another variable."""
+    if isinstance(node, ast.Name):
+        return f"`{node.id}`"
+    if isinstance(node, ast.Call) and getattr(node.func, "id", None) == "min":
+        return " or ".join(_number(each) for each in node.args) + ", the smaller one"
+    return f"{_product(node):,}"
+
+
+def _product(node: ast.expr) -> int:
+    if isinstance(node, ast.BinOp):
+        assert isinstance(node.op, ast.Mult)
+        return _product(node.left) * _product(node.right)
+    return int(ast.literal_eval(node))
+
+
+def _engine_table() -> str:
+    comments, above = {}, ""
+    for line in _CONFIG.read_text().splitlines():
+        if found := re.match(r"    (\w+): int = [^#]+(?:# (.*))?$", line):
+            comments[found[1]] = (above.strip() or found[2] or "").replace("|", "\\|")
+        above = f"{above} {line[6:]}" if line.startswith("    # ") else ""
+    lines = ["| name | default | meaning |", "|---|---|---|"]
+    for each in msgspec.structs.fields(StoreConfig):
+        if each.name in _NOT_LIMITS:
+            continue
+        place = f"storage_engine.config:StoreConfig.{each.name}"
+        default, meaning = shown(place, each.default), comments[each.name]
+        lines.append(f"| `{each.name}` | {default} | {meaning} |")
+    return "\n".join(lines) + "\n"

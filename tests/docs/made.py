@@ -1,0 +1,18 @@
+"""Which pages are made of the code, and by what."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from mqservice.reference.api_page import api_page
+from mqservice.reference.error_page import error_page
+from tests.docs.limits import limits_page
+from tests.docs.markdown import DOCS
+
+MADE: Final[dict[Path, Callable[[], str]]] = {
+    DOCS / "api.md": api_page,
+    DOCS / "errors.md": error_page,
+    DOCS / "limits.md": limits_page,
+}
