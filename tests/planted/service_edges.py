@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import socket
+from ipaddress import ip_address
 from typing import Final
 
 import msgspec
@@ -140,10 +140,11 @@ def only_the_first_address_of_a_webhook_judged(
 
 
 @planted(
-    "mqservice.alerts.webhook:_connected",
-    f"{_TESTS}/alerts/test_webhook.py::test_the_name_goes_into_the_request_and_the_judged_address_is_connected_to",
+    "mqservice.alerts.addresses:find_address",
+    f"{_TESTS}/alerts/test_addresses.py::test_a_name_is_resolved_once_and_what_was_judged_is_what_is_used",
 )
-def webhook_connects_to_the_name(
-    real: Real, target: Thing, address: Thing, ends_at: Thing, tls: Thing
+def webhook_resolves_its_name_again(
+    real: Real, target: Thing, allowed: Thing, resolve: Thing
 ) -> Thing:
-    return real(target, socket.gethostbyname(target.host), ends_at, tls)
+    real(target, allowed, resolve)
+    return ip_address(resolve(target.host, target.port)[0])
