@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Final
 
 from storage_engine.errors import FilterInvalid
@@ -18,12 +19,15 @@ _TESTS: Final = "tests/storage_engine"
 
 
 class _Unsynced:
-    """Consumer offsets, or their journal, that do not reach the disk by themselves."""
+    """Consumer offsets, their journal, or files, that do not reach the disk by themselves."""
 
     def __init__(self, offsets: Thing) -> None:
         self._offsets = offsets
 
     def sync(self) -> None:
+        return
+
+    def sync_file(self, descriptor: int, path: Path) -> None:
         return
 
     def __getattr__(self, name: str) -> Thing:
@@ -147,6 +151,36 @@ def reset_answered_before_it_is_durable(
         real(offsets, positions, lease_floor=lease_floor)
     finally:
         offsets._journal = journal
+
+
+@planted(
+    "storage_engine.delivery.consumer_offsets:ConsumerOffsets.drop",
+    f"{_TESTS}/test_group_delete.py::test_a_deletion_survives_a_power_cut_that_comes_with_the_answer",
+)
+def deletion_answered_before_it_is_durable(
+    real: Real, offsets: Thing, is_gone: Thing, lease_floor: Thing
+) -> None:
+    journal = offsets._journal
+    offsets._journal = _Unsynced(journal)
+    try:
+        real(offsets, is_gone, lease_floor=lease_floor)
+    finally:
+        offsets._journal = journal
+
+
+@planted(
+    "storage_engine.dedup_files:DedupFiles._write",
+    f"{_TESTS}/test_crash_states.py::test_a_power_cut_at_any_moment_keeps_every_promise[keyed_sends]",
+)
+def file_of_request_keys_not_synced(
+    real: Real, files: Thing, path: Thing, content: Thing, old: Thing
+) -> None:
+    own = files._files
+    files._files = _Unsynced(own)
+    try:
+        real(files, path, content, old)
+    finally:
+        files._files = own
 
 
 @planted(

@@ -48,7 +48,7 @@ class Firing:
 
 
 class Plant(NamedTuple):
-    """``tests``: node ids without parameters; one that fails is enough."""
+    """``tests``: node ids; one that fails is enough."""
 
     replacement: Callable[..., Any]  # Any: see Thing
     theme: str
