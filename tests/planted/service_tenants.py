@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final
 
-from mqservice.accounts.models import AuditEntry, Tenant
+from mqservice.accounts.models import AuditEntry, Namespace, Role, Tenant
 from mqservice.accounts.scopes import Kind
 from mqservice.topics.models import Topic
 from tests.planted.plant import Plant, Real, Thing, planting
@@ -173,3 +174,68 @@ def preview_of_another_person_applied(
     for other in range(1, 1_000) if found is None else ():
         found = found or real(token, other, group)
     return found
+
+
+@planted(
+    "mqservice.delivery.resume_tokens:_claim",
+    f"{_TESTS}/delivery/resume/test_refusals.py::test_a_token_of_somebody_else_gives_a_new_session",
+)
+def session_resumed_by_another_key(
+    real: Real, session_id: Thing, principal: Thing, namespace: Thing
+) -> Thing:
+    return real(session_id, replace(principal, key_id=""), namespace)
+
+
+@planted(
+    "mqservice.lib.signing:Signer.is_valid",
+    f"{_TESTS}/delivery/test_delays.py::test_a_handle_is_worth_nothing_elsewhere_or_changed",
+)
+def signature_of_handles_and_cursors_not_compared(
+    real: Real, signer: Thing, payload: Thing, tag: Thing
+) -> bool:
+    return True
+
+
+@planted(
+    "mqservice.delivery.socket.session:Session.rechecked",
+    f"{_TESTS}/delivery/test_key_changes.py::test_a_key_that_may_no_longer_consume_here_is_closed_with_4403",
+)
+def narrowed_key_goes_on_reading(real: Real, session: Thing, principal: Thing) -> None:
+    if principal is None:
+        real(session, principal)
+
+
+@planted(
+    "mqservice.lib.lookup_cache:LookupCache._stale",
+    f"{_TESTS}/lib/test_lookup_cache.py::test_stale_value_serves_while_the_source_is_away_up_to_its_limit",
+)
+def stale_answers_used_for_ever(real: Real, cache: Thing, key: Thing) -> Thing:
+    entry = cache._entries.get(key)
+    return real(cache, key) if entry is None else entry.value
+
+
+@planted(
+    "mqservice.accounts.people_access:person_of",
+    f"{_TESTS}/console/test_keys_pages.py::test_viewer_and_developer_see_no_action_and_are_refused_each",
+)
+def every_member_is_an_owner(real: Real, member: Thing, user: Thing, namespace: Thing) -> Thing:
+    return replace(real(member, user, namespace), role=Role.OWNER)
+
+
+@planted(
+    "mqservice.console.frame:namespaces_of",
+    f"{_TESTS}/console/test_pages.py::test_stranger_cannot_tell_a_foreign_namespace_from_an_absent_one",
+    f"{_TESTS}/console/test_pages.py::test_other_tenants_names_are_on_no_page",
+)
+def page_lists_namespaces_of_all_tenants(real: Real, user: Thing) -> Thing:
+    return list(Namespace.objects.select_related("tenant").order_by("name"))
+
+
+@planted(
+    "mqservice.accounts.access:Principal.permits",
+    f"{_TESTS}/accounts/test_people_api.py::test_a_key_of_one_namespace_has_no_say_over_people",
+)
+def key_of_a_namespace_has_a_say_over_people(
+    real: Real, principal: Thing, permission: Thing
+) -> Thing:
+    return real(replace(principal, namespace=None), permission)
