@@ -16,6 +16,7 @@ from tests.planted.plant import DoesNotFit, Plant, Thing
 from tests.planted.plugin import Failure, Outcome, kind_of
 from tests.planted.trying import ROOT, Verdict, try_plant, verdict
 from tests.storage_engine.planted.bugs import BUGS
+from tests.torture import named_bugs
 
 PLANTS: Final = all_plants()
 RELEASE_MIN: Final = 40  # planted in a release run, those of every run among them
@@ -71,6 +72,39 @@ def test_only_a_test_that_fails_as_tests_do_has_caught_a_bug(
     outcome: Outcome, expected: Verdict
 ) -> None:
     assert verdict(outcome) == expected
+
+
+@pytest.mark.parametrize(
+    ("found", "anomalies"),
+    [
+        (Verdict(caught_as="AssertionError"), []),
+        (Verdict(), ["planted-bug-missed"]),
+        (Verdict(caught_as="AssertionError", wrongly="its own error"), ["planted-wrongly"]),
+    ],
+)
+def test_a_run_counts_as_caught_what_was_and_calls_all_else_an_anomaly(
+    found: Verdict, anomalies: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(named_bugs, "try_plant", lambda plant: found)
+
+    part = named_bugs.named_bug("origin_by_substring")
+
+    assert [anomaly.name for anomaly in part.anomalies] == anomalies
+    assert part.counts == {"planted": 1} | ({} if anomalies else {"caught": 1})
+    assert bool(part.planted[0].caught_as) == (not anomalies)
+
+
+@pytest.mark.parametrize(
+    ("passed_count", "wrong", "is_good"), [(1_000, "", True), (1_000, "t", False), (0, "", False)]
+)
+def test_controls_that_fail_or_do_not_run_are_an_anomaly(
+    passed_count: int, wrong: str, is_good: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(named_bugs, "try_unplanted", lambda tests: (passed_count, wrong))
+
+    part = named_bugs.unplanted_tests(PLANTS[0].theme)
+
+    assert [anomaly.name for anomaly in part.anomalies] == ["control-failed"] * (not is_good)
 
 
 def test_errors_in_groups_are_told_each() -> None:
