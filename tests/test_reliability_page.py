@@ -9,6 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from tests.torture.coverage import FAULTS, never_fired, with_coverage
 from tests.torture.evidence import (
     Anomaly,
     Part,
@@ -60,6 +61,47 @@ def test_committed_evidence_is_of_a_whole_run_without_anomalies() -> None:
     assert evidence.violation_count == 0
     assert all(step.caught_count == len(step.planted) for step in evidence.steps)
     assert not evidence.commit.endswith("+")
+
+
+def test_committed_evidence_has_every_kind_of_fault_and_no_other() -> None:
+    for step in read_evidence(EVIDENCE).steps:
+        assert step.impossible or set(step.fired) == set(FAULTS.get(step.name, ()))
+
+
+def test_a_fault_that_never_fired_is_an_anomaly_unless_it_is_impossible() -> None:
+    kills = merged("kills", [Part(fired={"kill -9": 3})], seed_start=0, seed_end=1, duration_ms=0)
+    whole = msgspec.structs.replace(kills, fired={"kill -9": 3, "kill -9 of a starting engine": 1})
+    impossible = msgspec.structs.replace(kills, impossible="no signals")
+
+    step = with_coverage(kills)
+
+    assert step.violations == {"fault-never-fired": 1}
+    assert step.details == ["fault-never-fired: kill -9 of a starting engine"]
+    assert with_coverage(whole) == whole
+    assert never_fired(impossible) == []
+
+
+def test_a_page_says_which_fault_never_fired() -> None:
+    evidence = read_evidence(EVIDENCE)
+    kills = merged("kills", [], seed_start=0, seed_end=1, duration_ms=0)
+
+    page = render(msgspec.structs.replace(evidence, steps=[kills]))
+
+    assert "| kill -9 of a starting engine | kills | **never** |" in page
+
+
+def test_planted_bugs_stand_by_their_themes_with_the_tests_that_tried_them() -> None:
+    bugs = [
+        Planted(name="a_b", caught_by="single_sends", caught_as="lost-write", theme="Disk"),
+        Planted(name="c_d", caught_by="tests/x/test_y.py::test_z", caught_as="", theme="Edges"),
+    ]
+    step = merged("planted_bugs", [Part(planted=bugs)], seed_start=0, seed_end=0, duration_ms=0)
+
+    page = render(msgspec.structs.replace(read_evidence(EVIDENCE), steps=[step]))
+
+    assert "**Disk**: 1 of 1 caught" in page
+    assert "**Edges**: 0 of 1 caught" in page
+    assert "| c d | `x/test_y.py::test_z` | **not caught** |" in page
 
 
 def test_evidence_is_formatted_the_same_way_each_time(tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ from storage_engine.wire.deliveries import Nack, SettleRequest
 from storage_engine.wire.reads import PullRequest
 from tests.storage_engine.doubles import OpenStore, copy_store, message
 from tests.storage_engine.keyed import pages
+from tests.storage_engine.power_cuts import SyncedFiles
 from tests.storage_engine.recovering import poke
 from tests.storage_engine.stopping import kill
 
@@ -144,16 +145,20 @@ async def test_a_kill_in_the_middle_neither_doubles_nor_loses(tmp_path: Path) ->
 
 
 async def test_what_was_dropped_stays_gone(tmp_path: Path) -> None:
-    async with OpenStore(tmp_path / "s") as store:
+    files = SyncedFiles()
+    async with OpenStore(tmp_path / "s", files=files) as store:
         await with_dead_letters(store, 3)
         purge = store.store.consumption.dead_letters.purge
         assert purge(PurgeRequest(group="g", queue_offsets=[0, 2, 2, 9])).purged_count == 2
+        cut = files.cut_power(tmp_path / "s", tmp_path / "cut")
         assert purge(PurgeRequest(group="g", queue_offsets=[0])).purged_count == 0
         assert await redrive(store, 0, 1, 2) == [GONE, MOVED, GONE]
         copy = copy_store(tmp_path / "s", tmp_path / "copy")
     async with OpenStore(copy) as store:
         assert dead(store) == []
         assert store.receive().bodies == [b"1"]
+    async with OpenStore(cut) as store:
+        assert dead(store) == [b"1"]
 
 
 async def test_count_leaves_out_what_is_gone(tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ from tests.storage_engine.deleting import (
     wait_for_schedule,
 )
 from tests.storage_engine.doubles import OpenStore
+from tests.storage_engine.power_cuts import SyncedFiles
 
 Restart = Callable[[OpenStore], OpenStore]
 same: Restart = lambda store: store  # noqa: E731  # a third way to go on, beside killed and rebuilt
@@ -81,6 +82,22 @@ async def test_a_new_group_of_the_name_begins_where_it_is_told(
     await store.put_bodies(b"d")
     assert store.receive().bodies == [b"d"]
     await store.close()
+
+
+async def test_a_deletion_survives_a_power_cut_that_comes_with_the_answer(tmp_path: Path) -> None:
+    files = SyncedFiles()
+    store = OpenStore(tmp_path / "s", files=files).open()
+    store.topic()
+    store.group()
+    await store.put_bodies(b"a", b"b")
+    store.ack(store.receive())
+    store.store.sync_offsets()
+    delete_group(store)
+    cut = files.cut_power(tmp_path / "s", tmp_path / "cut")
+    await store.close()
+    async with OpenStore(cut) as again:
+        again.group()
+        assert again.receive().bodies == [b"a", b"b"]
 
 
 @WAYS

@@ -14,6 +14,7 @@ from storage_engine.verify.files import read_offsets
 from storage_engine.verify.report import Report
 from storage_engine.wire.offsets import ResetTo
 from tests.storage_engine.doubles import FaultyFiles, Killed, OpenStore
+from tests.storage_engine.power_cuts import SyncedFiles
 from tests.storage_engine.resetting import (
     assert_void,
     consumer_offsets,
@@ -48,6 +49,19 @@ async def test_a_reset_that_is_not_durable_says_so_and_is_done_all_the_same(
                 reset(store, ResetTo.OFFSET, 1)
         assert_void(store, leased)
         assert store.receive().bodies == [b"1", b"2"]
+
+
+async def test_a_reset_survives_a_power_cut_that_comes_with_the_answer(tmp_path: Path) -> None:
+    files = SyncedFiles()
+    store = await filled(OpenStore(tmp_path / "s", files=files).open(), 3)
+    store.ack(store.receive())
+    await store.store.checkpoint()
+    reset(store, ResetTo.OFFSET, 1)
+    cut = files.cut_power(tmp_path / "s", tmp_path / "cut")
+    await store.close()
+    async with OpenStore(cut) as again:
+        assert consumer_offsets(again) == [1]
+        assert again.receive().bodies == [b"1", b"2"]
 
 
 async def test_a_kill_at_any_step_leaves_a_reset_done_or_not_begun(tmp_path: Path) -> None:

@@ -30,7 +30,8 @@ from storage_engine.wire.scheduled import (
 )
 from storage_engine.wire.topics import TopicRef
 from tests.storage_engine.delaying import delayed, numbered, put_delayed
-from tests.storage_engine.doubles import OpenStore, copy_store
+from tests.storage_engine.doubles import OpenStore
+from tests.storage_engine.power_cuts import SyncedFiles
 
 DAY_MS = 86_400_000
 
@@ -124,12 +125,13 @@ async def test_another_topics_message_is_not_found(tmp_path: Path) -> None:
 async def test_what_won_stays_so_over_a_power_cut_that_comes_with_the_answer(
     tmp_path: Path, is_cancelled: bool
 ) -> None:
-    async with OpenStore(tmp_path / "a") as store:
+    files = SyncedFiles()
+    async with OpenStore(tmp_path / "a", files=files) as store:
         store.topic()
         await put_delayed(store, delayed(b"a", 1, delay_ms=1_000), delayed(b"b", 2, delay_ms=1_000))
         won = cancelled(store, 1) if is_cancelled else await sent(store, 1)
         assert won is ScheduledOutcome.DONE
-        copied = copy_store(tmp_path / "a", tmp_path / "b")
+        copied = files.cut_power(tmp_path / "a", tmp_path / "b")
         clock = store.clock
     async with OpenStore(copied, clock=clock) as store:
         await store.pass_time(1_000)

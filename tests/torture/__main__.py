@@ -16,6 +16,7 @@ from rich.markup import escape
 from rich.progress import Progress
 
 from bench.machine import find_commit, find_machine
+from tests.torture.coverage import with_coverage
 from tests.torture.evidence import (
     FORMAT_VERSION,
     Evidence,
@@ -61,17 +62,20 @@ def run(
         known = ", ".join(step.name for step in planned)
         raise typer.BadParameter(f"{', '.join(sorted(unknown))} is none of {known}")
     commit = find_commit()
+    # Part of a run, or a quick one, must not replace the evidence of a whole one by accident.
+    is_kept = evidence is None and not quick and not only
     taken = Evidence(
         format_version=FORMAT_VERSION,
         date=datetime.datetime.now(datetime.UTC).date().isoformat(),
         commit=commit,
         machine=find_machine(Path(tempfile.gettempdir())),
-        steps=[_run_step(step, processes) for step in planned if step.name in names],
+        steps=[
+            _run_step(step, processes, is_kept=is_kept) for step in planned if step.name in names
+        ],
     )
-    # Part of a run, or a quick one, must not replace the evidence of a whole one by accident.
     if evidence is not None:
         write_evidence(evidence, taken)
-    elif not quick and not only:
+    elif is_kept:
         write_evidence(EVIDENCE, taken)
         PAGE.write_text(render(read_evidence(EVIDENCE)))
     if taken.violation_count:
@@ -86,7 +90,7 @@ def page() -> None:
     PAGE.write_text(render(read_evidence(EVIDENCE)))
 
 
-def _run_step(planned: PlannedStep, process_count: int) -> Step:
+def _run_step(planned: PlannedStep, process_count: int, *, is_kept: bool) -> Step:
     started = time.monotonic()
     parts = []
     if planned.jobs:
@@ -103,6 +107,8 @@ def _run_step(planned: PlannedStep, process_count: int) -> Step:
         duration_ms=round((time.monotonic() - started) * 1_000),
     )
     step = msgspec.structs.replace(step, impossible=planned.impossible)
+    if is_kept:  # a smaller run need not come by everything
+        step = with_coverage(step)
     _say(step)
     return step
 

@@ -28,12 +28,16 @@ class Anomaly(msgspec.Struct, frozen=True):
     detail: str
 
 
-class Planted(msgspec.Struct, frozen=True, kw_only=True):
-    """One bug that was put into the engine. ``caught_as`` is empty when nothing caught it."""
+class Planted(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One bug that was put in on purpose. ``caught_as`` is empty when nothing caught it.
+
+    ``caught_by``: a harness, or ids of tests. ``theme``: empty in evidence of before there were.
+    """
 
     name: str
     caught_by: str
     caught_as: str
+    theme: str = ""
 
 
 class Part(msgspec.Struct, frozen=True, kw_only=True):

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
+from tests.torture.coverage import FAULTS
 from tests.torture.evidence import Evidence, Step
 from tests.torture.once_promises import ONCE
 from tests.torture.order_promises import ORDER
@@ -66,9 +67,11 @@ _TEXTS: Final = {
     "at every moment of it.",
     "kills": "A real engine process under load is killed at random moments, also while it starts. "
     "Then everything is drained and the whole history of the clients judged.",
-    "planted_bugs": "A test of the tests: one bug at a time is put into the engine, and something "
-    "must notice. Beside them the same scenarios run without a bug (*controls*) and must find "
-    "nothing.",
+    "planted_bugs": "A test of the tests: one bug at a time is put in, and something must notice: "
+    "a harness of the engine, or a test that is named beside it and has to fail as tests do. A bug "
+    "that no test met, or that failed by itself, counts as an anomaly and not as caught. The same "
+    "scenarios and tests run without a bug (*controls*) and must find nothing. Those of the disk "
+    "are planted in each run of all tests, the others in release runs.",
     "injured_system_calls": "An unmodified engine process whose system calls fail, wait 200 ms, or "
     "are the last thing it does (strace). *Not reached*: the run ended before that call came.",
     "power_cuts": "An ext4 file system in an image is cut off from its disk under a running "
@@ -111,6 +114,7 @@ def render(evidence: Evidence) -> str:
             "\n## Not promised, or not tested\n\n",
             *(f"* {text}\n" for text in NOT_PROMISED),
             _measured(evidence),
+            _coverage(evidence),
             *(_step(step) for step in evidence.steps),
             _REPEAT,
         ]
@@ -168,20 +172,56 @@ def _step(step: Step) -> str:
         return "".join([*rows, f"Not possible on that machine: {step.impossible}.\n"])
     rows.append("| counted | |\n|---|---|\n")
     rows += [f"| {name.replace('_', ' ')} | {count:,} |\n" for name, count in step.counts.items()]
-    if step.fired:
-        rows.append("\n| fault that fired | times |\n|---|---|\n")
-        rows += [f"| {kind} | {count:,} |\n" for kind, count in step.fired.items()]
-    if step.planted:
-        rows.append("\n| planted bug | tried by | caught as |\n|---|---|---|\n")
-        rows += [
-            f"| {bug.name.replace('_', ' ')} | {bug.caught_by.replace('_', ' ')} "
-            f"| {bug.caught_as or '**not caught**'} |\n"
-            for bug in step.planted
-        ]
+    rows += _planted(step)
     if step.details:
         rows.append("\nAnomalies:\n\n")
         rows += [f"* `{detail}`\n" for detail in step.details]
     return "".join(rows)
+
+
+def _planted(step: Step) -> list[str]:
+    """A table for each theme."""
+    rows = []
+    for theme in sorted({bug.theme for bug in step.planted}):
+        bugs = [bug for bug in step.planted if bug.theme == theme]
+        if theme:
+            caught_count = sum(bool(bug.caught_as) for bug in bugs)
+            rows.append(f"\n**{theme}**: {caught_count} of {len(bugs)} caught\n")
+        rows.append("\n| planted bug | tried by | caught as |\n|---|---|---|\n")
+        rows += [
+            f"| {bug.name.replace('_', ' ')} | {_catchers(bug.caught_by)} "
+            f"| {bug.caught_as or '**not caught**'} |\n"
+            for bug in bugs
+        ]
+    return rows
+
+
+def _catchers(caught_by: str) -> str:
+    """A harness in words; tests by their names, without the folder that all have in common."""
+    if "::" not in caught_by and "/" not in caught_by:
+        return caught_by.replace("_", " ")
+    tests = [test.removeprefix("tests/") for test in caught_by.split(", ")]
+    return "<br>".join(f"`{test}`" for test in tests)
+
+
+def _coverage(evidence: Evidence) -> str:
+    """Every kind of fault that a run must fire, and how often this one did."""
+    rows = [
+        "\n### Faults that fired\n\nEvery kind that a release run must have fired; one that never "
+        "did is an anomaly.\n\n| fault | in | times |\n|---|---|---|\n"
+    ]
+    for step in evidence.steps:
+        rows += [
+            f"| {kind} | {_TITLES[step.name].lower()} | {_times(step, kind)} |\n"
+            for kind in FAULTS.get(step.name, ())
+        ]
+    return "".join(rows)
+
+
+def _times(step: Step, kind: str) -> str:
+    if step.impossible:
+        return "not possible there"
+    return f"{step.fired[kind]:,}" if step.fired.get(kind) else "**never**"
 
 
 def _total(steps: Iterable[Step], name: str) -> int:

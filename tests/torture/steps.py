@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
+from tests.planted.catalogue import all_plants
 from tests.storage_engine.crash.workloads import WORKLOADS
 from tests.storage_engine.faults import machine
 from tests.storage_engine.planted.bugs import BUGS
 from tests.storage_engine.planted.catchers import SCENARIOS
-from tests.torture import work
+from tests.torture import named_bugs, work
 from tests.torture.plan import Plan
 from tests.torture.running import Job
 
@@ -85,6 +86,9 @@ def _seeded(plan: Plan, name: str, jobs: list[Job], impossible: str = "") -> Pla
 def _planted(plan: Plan) -> PlannedStep:
     jobs = [Job(work.planted_bug, (bug.name, plan.planted_states)) for bug in BUGS]
     jobs += [Job(work.unplanted, (scenario,)) for scenario in sorted(SCENARIOS)]
+    themes = dict.fromkeys(plant.theme for plant in all_plants())
+    jobs += [Job(named_bugs.unplanted_tests, (theme,)) for theme in themes]
+    jobs += [Job(named_bugs.named_bug, (plant.name,)) for plant in all_plants()]
     return PlannedStep("planted_bugs", 0, 0, jobs)
 
 

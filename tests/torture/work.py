@@ -38,6 +38,7 @@ from tests.torture.evidence import Anomaly, Part, Planted
 STEPS_EACH: Final = 60  # of one example of the delivery model
 # S7, for a million messages or fewer. Of CPU: what the clock says depends on the neighbours too.
 RECOVERY_CPU_MS_MAX: Final = 10_000
+PLANTED_THEME: Final = "Disk, crashes and recovery"
 
 
 def crash_states(workload: str, seed: int, state_max: int) -> Part:
@@ -94,9 +95,9 @@ def planted_bug(name: str, states: int) -> Part:
         caught = caught_as(bug.caught_by, states=states)
     if caught is None:
         missed = [Anomaly("planted-bug-missed", name)]
-        planted = Planted(name=name, caught_by=bug.caught_by, caught_as="")
+        planted = Planted(name=name, caught_by=bug.caught_by, caught_as="", theme=PLANTED_THEME)
         return Part(counts={"planted": 1}, anomalies=missed, planted=[planted])
-    planted = Planted(name=name, caught_by=bug.caught_by, caught_as=caught[0])
+    planted = Planted(name=name, caught_by=bug.caught_by, caught_as=caught[0], theme=PLANTED_THEME)
     return Part(counts={"planted": 1, "caught": 1}, planted=[planted])
 
 

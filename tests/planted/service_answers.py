@@ -1,0 +1,131 @@
+"""Bugs of what clients are told and sent: outcomes, duplicates, credit, quotas."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from mqservice.delivery.produce_answers import RefusedResult, StoredResult
+from mqservice.lib.problem import Problem
+from mqservice.store import OutcomeUnknown
+from tests.planted.plant import Plant, Real, Thing, planting
+
+PLANTS: Final[list[Plant]] = []
+planted: Final = planting("Answers, flow and quotas", PLANTS)
+
+_TESTS: Final = "tests/mqservice"
+
+
+@planted(
+    "mqservice.delivery.produce:PendingPut.results",
+    f"{_TESTS}/delivery/test_produce_batch.py::test_what_the_engine_refuses_shows_in_its_own_result",
+)
+async def batch_reported_as_stored_whole(real: Real, pending: Thing) -> Thing:
+    _, results = await real(pending)
+    return 201, [
+        StoredResult(each.index, 201, "", 0, 0, "", "synced")
+        if isinstance(each, RefusedResult)
+        else each
+        for each in results
+    ]
+
+
+@planted(
+    "mqservice.delivery.plane:problem_from_store",
+    f"{_TESTS}/delivery/test_produce_refusals.py::test_what_the_engine_says_becomes_a_retryable_problem",
+)
+def unknown_outcome_reported_as_failure(real: Real, exc: Thing) -> Thing:
+    if isinstance(exc, OutcomeUnknown):
+        return Problem.of("ENGINE_UNAVAILABLE", "not stored", stored=False)
+    return real(exc)
+
+
+@planted(
+    "mqservice.delivery.produce:durability_of",
+    f"{_TESTS}/delivery/test_produce.py::test_an_async_topic_answers_buffered",
+)
+def buffered_message_called_synced(real: Real, route: Thing) -> str:
+    return "synced"
+
+
+@planted(
+    "mqservice.delivery.settle:_Plan.settle",
+    f"{_TESTS}/delivery/test_receive_settle.py::test_a_stale_receipt_fails_alone",
+)
+async def failed_receipts_left_out_of_the_answer(real: Real, plan: Thing) -> Thing:
+    settled = await real(plan)
+    settled.failed.clear()
+    return settled
+
+
+@planted(
+    "mqservice.idempotency.middleware:_answer_again",
+    f"{_TESTS}/idempotency/test_posts.py::test_another_request_under_the_key_is_409",
+)
+def other_content_under_a_key_answered_as_the_first(
+    real: Real, row: Thing, fingerprint: Thing
+) -> Thing:
+    return real(row, bytes(row.fingerprint))
+
+
+@planted(
+    "mqservice.delivery.once:_fingerprint",
+    f"{_TESTS}/delivery/test_once.py::test_another_content_under_the_key_is_409",
+)
+def content_of_a_message_not_compared(real: Real, offer: Thing, message_count: Thing) -> bytes:
+    return bytes(16)
+
+
+@planted(
+    "mqservice.delivery.socket.credit:Credits.spend",
+    f"{_TESTS}/delivery/test_socket_flow.py::test_nothing_is_sent_beyond_the_credit_in_messages",
+)
+def credit_never_spent(real: Real, credits: Thing, msgs: Thing, body_bytes: Thing) -> None:
+    return
+
+
+@planted(
+    "mqservice.delivery.socket.session:Session.tick",
+    f"{_TESTS}/delivery/test_socket_flow.py::test_a_reader_that_talks_and_does_not_read_is_cut_off_too",
+)
+def slow_reader_never_cut_off(real: Real, session: Thing, now_ms: Thing, wall_ms: Thing) -> None:
+    if session._sending_since_ms is not None:
+        session._sending_since_ms = now_ms
+    real(session, now_ms, wall_ms)
+
+
+@planted(
+    "mqservice.delivery.socket.session:close_all",
+    f"{_TESTS}/delivery/test_socket_flow.py::test_a_closed_socket_gives_its_leases_back_at_once",
+)
+async def closed_socket_keeps_its_leases(real: Real, subscriptions: Thing, reason: Thing) -> None:
+    return
+
+
+@planted(
+    "mqservice.quotas.meters:fair_share",
+    f"{_TESTS}/quotas/test_meters.py::test_a_flood_through_two_processes_gets_the_limit_once",
+)
+def quota_counted_by_each_process_alone(
+    real: Real, limit: Thing, own: Thing, others: Thing, process_count: Thing
+) -> Thing:
+    return limit
+
+
+@planted(
+    "mqservice.quotas.meter:TenantMeter.charge_in",
+    f"{_TESTS}/quotas/test_data_plane.py::test_a_producer_above_its_rate_is_told_when_to_come_back",
+)
+def produced_messages_not_charged(
+    real: Real, meter: Thing, message_count: Thing, byte_count: Thing, now_ms: Thing
+) -> None:
+    return
+
+
+@planted(
+    "mqservice.scheduler:LeaderScheduler.apply_entry",
+    f"{_TESTS}/test_scheduler.py::test_a_leader_asks_before_each_thing_that_it_sends",
+)
+def former_leader_goes_on_sending(
+    real: Real, scheduler: Thing, entry: Thing, producer: Thing = None
+) -> None:
+    scheduler.apply_async(entry, producer=producer, advance=False)

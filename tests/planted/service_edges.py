@@ -1,0 +1,150 @@
+"""Bugs at the edges: what comes in, what is written to logs and audit, where webhooks lead."""
+
+from __future__ import annotations
+
+from ipaddress import ip_address
+from typing import Final
+
+import msgspec
+
+from tests.planted.plant import Plant, Real, Thing, planting
+
+PLANTS: Final[list[Plant]] = []
+planted: Final = planting("Edges, logs and audit", PLANTS)
+
+_TESTS: Final = "tests/mqservice"
+
+
+@planted(
+    "mqservice.delivery.origins:Origins.check",
+    f"{_TESTS}/delivery/test_origins.py::test_another_origin_is_refused",
+)
+def origin_by_substring(real: Real, origins: Thing, headers: Thing) -> None:
+    given = [value for name, value in headers if name == b"origin"]
+    if not any(allowed in value for allowed in origins._allowed for value in given):
+        real(origins, headers)
+
+
+@planted(
+    "mqservice.delivery.produce:read_body",
+    f"{_TESTS}/delivery/test_produce_refusals.py::test_content_encoding_is_415",
+)
+async def encoded_body_taken(real: Real, request: Thing, bytes_max: Thing) -> Thing:
+    request.headers.pop(b"content-encoding", None)
+    return await real(request, bytes_max)
+
+
+@planted(
+    "mqservice.delivery.http:_read_parts",
+    f"{_TESTS}/delivery/test_produce_refusals.py::test_a_stream_without_a_length_is_refused_while_it_comes",
+)
+async def only_a_declared_length_is_limited(
+    real: Real, request: Thing, first: Thing, bytes_max: Thing
+) -> Thing:
+    return await real(request, first, 1 << 40)
+
+
+@planted(
+    "mqservice.body_guard:BodyGuard.receive",
+    f"{_TESTS}/test_hostile_http.py::test_a_body_for_django_is_refused_by_its_length_or_while_it_comes",
+)
+async def body_for_django_without_limit(real: Real, guard: Thing) -> Thing:
+    return await guard._receive()
+
+
+@planted(
+    "django.middleware.csrf:CsrfViewMiddleware.process_view",
+    f"{_TESTS}/test_safe_headers.py::test_every_form_of_the_console_needs_its_token",
+    f"{_TESTS}/people/test_pages.py::test_form_without_its_token_is_refused",
+)
+def form_of_the_console_without_its_token(
+    real: Real, middleware: Thing, request: Thing, callback: Thing, callback_args: Thing,
+    callback_kwargs: Thing,
+) -> Thing:  # fmt: skip
+    if "/topics" in request.path:
+        return None
+    return real(middleware, request, callback, callback_args, callback_kwargs)
+
+
+@planted(
+    "mqservice.accounts.key_failures:KeyFailures.check",
+    f"{_TESTS}/accounts/test_key_failures.py::test_control_plane_answers_429_with_when_to_come_again",
+)
+def keys_may_be_guessed_for_ever(real: Real, failures: Thing, address: Thing) -> None:
+    return
+
+
+@planted(
+    "mqservice.lib.throttle:Throttle.count",
+    f"{_TESTS}/people/test_login.py::test_sixth_try_within_minutes_is_not_even_looked_at",
+    f"{_TESTS}/accounts/test_key_failures.py::test_throttle_lets_so_many_through_in_each_window",
+)
+def tries_never_counted(real: Real, throttle: Thing, key: Thing) -> int:
+    return 1
+
+
+@planted(
+    "mqservice.lib.json_logs:JsonFormatter.format",
+    f"{_TESTS}/lib/test_json_logs.py::test_api_key_in_a_text_is_cut_to_its_public_id",
+)
+def api_key_in_a_log_line(real: Real, formatter: Thing, record: Thing) -> str:
+    line = msgspec.json.decode(real(formatter, record))
+    line["message"] = record.getMessage()
+    return msgspec.json.encode(line).decode()
+
+
+@planted(
+    "mqservice.lib.json_logs:JsonFormatter.format",
+    f"{_TESTS}/lib/test_json_logs.py::test_line_breaks_and_control_characters_stay_within_the_line",
+)
+def line_break_of_a_stranger_in_the_log(real: Real, formatter: Thing, record: Thing) -> Thing:
+    return real(formatter, record).replace("\\n", "\n")
+
+
+@planted(
+    "mqservice.topics.services:record",
+    f"{_TESTS}/access/test_audited.py::test_each_change_has_a_row_that_says_who_what_and_in_which_request",
+)
+def deleted_topic_not_audited(
+    real: Real, principal: Thing, namespace: Thing, action: Thing, target: Thing,
+    details: Thing = None, before: Thing = None, after: Thing = None, outcome: Thing = "done",
+) -> None:  # fmt: skip
+    if action != "topic.delete":
+        real(principal, namespace, action, target, details, before=before, after=after)
+
+
+@planted(
+    "mqservice.console.exports:safe_cell",
+    f"{_TESTS}/console/test_exports.py::test_each_text_of_a_tenant_is_a_safe_cell",
+)
+def formula_in_an_exported_cell(real: Real, text: Thing) -> Thing:
+    return text
+
+
+@planted(
+    "mqservice.alerts.addresses:check_address",
+    f"{_TESTS}/alerts/test_webhook.py::test_this_host_is_refused_without_a_connection_unless_allowed",
+)
+def webhook_may_lead_inside(real: Real, address: Thing, target: Thing, allowed: Thing) -> None:
+    return
+
+
+@planted(
+    "mqservice.alerts.addresses:find_address",
+    f"{_TESTS}/alerts/test_addresses.py::test_one_inner_address_among_public_ones_is_a_trap",
+)
+def only_the_first_address_of_a_webhook_judged(
+    real: Real, target: Thing, allowed: Thing, resolve: Thing
+) -> Thing:
+    return real(target, allowed, lambda host, port: resolve(host, port)[:1])
+
+
+@planted(
+    "mqservice.alerts.addresses:find_address",
+    f"{_TESTS}/alerts/test_addresses.py::test_a_name_is_resolved_once_and_what_was_judged_is_what_is_used",
+)
+def webhook_resolves_its_name_again(
+    real: Real, target: Thing, allowed: Thing, resolve: Thing
+) -> Thing:
+    real(target, allowed, resolve)
+    return ip_address(resolve(target.host, target.port)[0])
