@@ -16,8 +16,8 @@ def topics_of(
     namespace: Namespace, *, after: str = "", limit: int = TOPICS_PAGE_MAX
 ) -> list[Topic]:
     """Topics whose name comes after ``after``, by name, at most ``limit``. One query."""
-    rows = Topic.objects.filter(namespace=namespace, name__gt=after).select_related("namespace")
-    return list(rows.order_by("name")[: min(limit, TOPICS_PAGE_MAX)])
+    rows = namespace.topics.filter(name__gt=after).order_by("name")
+    return list(rows[: min(limit, TOPICS_PAGE_MAX)])
 
 
 def topic_names_of(namespace: Namespace, *, limit: int = TOPICS_PAGE_MAX) -> list[str]:
