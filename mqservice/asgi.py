@@ -54,7 +54,7 @@ from mqservice.lib.problem import Problem  # noqa: E402 as above
 from mqservice.lib.throttle import network_of  # noqa: E402 as above
 from mqservice.quotas.holdings import Holdings  # noqa: E402 as above
 from mqservice.quotas.process import set_process_meters  # noqa: E402 as above
-from mqservice.quotas.refusals import RefusalPaces  # noqa: E402 as above
+from mqservice.quotas.refusals import RefusalPaces, body_bytes_of  # noqa: E402 as above
 from mqservice.store import close_store  # noqa: E402 as above
 from mqservice.usage.writing import run as write_usage  # noqa: E402 as above
 
@@ -180,6 +180,7 @@ class Application:
         # For pages that send or show messages: the plane knows how, and what it costs.
         scope["mq.plane"] = self._plane or self._open_plane()
         is_api = scope["path"].startswith(API_PREFIX)
+        body_bytes = body_bytes_of(headers)
 
         async def send_with_id(message: Message) -> None:
             if message["type"] == "http.response.start":
@@ -187,7 +188,7 @@ class Application:
                 if not any(name.lower() == b"x-request-id" for name, _ in headers):
                     headers.append((b"x-request-id", request_id.encode()))
                 is_paced = is_api and message["status"] in _PACED_STATUSES
-                if is_paced and not await self._refusals.turn(_refused_by(scope)):
+                if is_paced and not await self._refusals.turn(_refused_by(scope), body_bytes):
                     headers.append((b"connection", b"close"))
                 message = {**message, "headers": headers}
             await send(message)
