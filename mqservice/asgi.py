@@ -3,7 +3,8 @@
     http /v1/.../messages…, :receive, :settle ─▶ delivery.plane     no Django on this road
     websocket /v1/ws ─────────────────────────▶ delivery.consumer  (Channels)
     websocket /console/live, /console/tail ───▶ console.live, .tail (Channels, browser's session)
-    http, everything else ────────────────────▶ Django             pages, control plane, files
+    http /v1/ with a key ─────────────────────▶ control_plane      Django on threads that stay
+    http, everything else ────────────────────▶ Django             pages, files
     lifespan ──▶ store client, cache listener ──▶ closed at the end
 
 ``Application.drain`` is called by ``mqservice.web`` when the process is told to stop, before the
@@ -32,6 +33,7 @@ from mqservice.body_guard import BodyGuard  # noqa: E402 as above
 from mqservice.caches import caches, listen  # noqa: E402 needs Django set up
 from mqservice.console.live.consumer import live_application  # noqa: E402 as above
 from mqservice.console.tail.consumer import tail_application  # noqa: E402 as above
+from mqservice.control_plane import ControlPlane, is_of_program  # noqa: E402 as above
 from mqservice.delivery.connection_calls import answer_calls  # noqa: E402 as above
 from mqservice.delivery.context import DeliveryContext, process_context  # noqa: E402 as above
 from mqservice.delivery.http import (  # noqa: E402 as above
@@ -52,7 +54,7 @@ from mqservice.lib.problem import Problem  # noqa: E402 as above
 from mqservice.lib.throttle import network_of  # noqa: E402 as above
 from mqservice.quotas.holdings import Holdings  # noqa: E402 as above
 from mqservice.quotas.process import set_process_meters  # noqa: E402 as above
-from mqservice.quotas.refusals import RefusalPaces  # noqa: E402 as above
+from mqservice.quotas.refusals import RefusalPaces, body_bytes_of  # noqa: E402 as above
 from mqservice.store import close_store  # noqa: E402 as above
 from mqservice.usage.writing import run as write_usage  # noqa: E402 as above
 
@@ -73,6 +75,7 @@ class Application:
         self,
         open_context: Callable[[], DeliveryContext] | None = None,
         refusals: RefusalPaces | None = None,
+        control_plane: ControlPlane | None = None,
     ) -> None:
         """``open_context`` takes the place of the process's own store and caches."""
         self._open_context = open_context
@@ -80,6 +83,7 @@ class Application:
         self._plane: DataPlane | None = None
         self._chores: list[asyncio.Task[None]] = []
         self._refusals = refusals or RefusalPaces(SystemClock())
+        self._control_plane = control_plane or ControlPlane()
         # Any: Channels types scopes more narrowly than servers keep to.
         self._socket: Any = DeliveryConsumer.as_asgi(context=self._open)
         self._live_socket: Any = live_application(self._open)  # Any: as above
@@ -151,6 +155,7 @@ class Application:
             chore.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await chore
+        self._control_plane.close()
         await close_store()
         self._context = self._plane = None
         self._chores = []
@@ -168,12 +173,14 @@ class Application:
 
     async def _serve_django(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Django, with the request id that its logs and problems use in the answer as well."""
-        request_id = request_id_of(dict(scope["headers"]))
+        headers: dict[bytes, bytes] = dict(scope["headers"])
+        request_id = request_id_of(headers)
         scope["mq.request_id"] = request_id
         guard = BodyGuard(scope, receive, bytes_max=django_settings.DATA_UPLOAD_MAX_MEMORY_SIZE)
         # For pages that send or show messages: the plane knows how, and what it costs.
         scope["mq.plane"] = self._plane or self._open_plane()
         is_api = scope["path"].startswith(API_PREFIX)
+        body_bytes = body_bytes_of(headers)
 
         async def send_with_id(message: Message) -> None:
             if message["type"] == "http.response.start":
@@ -181,12 +188,13 @@ class Application:
                 if not any(name.lower() == b"x-request-id" for name, _ in headers):
                     headers.append((b"x-request-id", request_id.encode()))
                 is_paced = is_api and message["status"] in _PACED_STATUSES
-                if is_paced and not await self._refusals.turn(_refused_by(scope)):
+                if is_paced and not await self._refusals.turn(_refused_by(scope), body_bytes):
                     headers.append((b"connection", b"close"))
                 message = {**message, "headers": headers}
             await send(message)
 
-        await django_application(scope, guard.receive, send_with_id)
+        answer = self._control_plane if is_of_program(scope, headers) else django_application
+        await answer(scope, guard.receive, send_with_id)
         if guard.refusal is not None:  # Django has read no body, and answered nothing
             await send_problem(
                 send,

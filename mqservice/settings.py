@@ -36,8 +36,7 @@ from mqservice.lib.middleware import add_static_headers
 BASE_DIR: Final = Path(__file__).resolve().parent.parent
 SECRET_CHARS_MIN: Final = 32
 
-# Which process this is: web, clock, worker, beat or manage (commands, tests). Only web pools
-# connections.
+# Which process this is: web, with pooled connections, clock, worker, beat or manage (all others)
 MQ_PROCESS = envtext("MQ_PROCESS", "manage")
 
 # ---- Secrets -----------------------------------------------------------------------------------
@@ -112,6 +111,15 @@ MIDDLEWARE = [
     "mqservice.usage.middleware.ControlPlaneMiddleware",
     "mqservice.idempotency.middleware.IdempotencyMiddleware",  # calls views, hence innermost
 ]
+# Of programs, who have no session, form or file; see ``control_plane``.
+MQ_API_MIDDLEWARE = [
+    "mqservice.lib.middleware.RequestIdMiddleware",
+    "mqservice.lib.middleware.SecurityHeadersMiddleware",
+    "mqservice.lib.middleware.ProblemMiddleware",
+    "django.middleware.common.CommonMiddleware",
+    "mqservice.usage.middleware.ControlPlaneMiddleware",
+    "mqservice.idempotency.middleware.IdempotencyMiddleware",
+]
 TEMPLATES = [
     {
         "BACKEND": "django.template.backends.django.DjangoTemplates",
@@ -161,7 +169,8 @@ _database_options: dict[str, Any] = {  # Any: Django hands them to psycopg as th
     **dict(parse_qsl(_database.query)),
 }
 if MQ_PROCESS == "web":
-    _database_options["pool"] = {"min_size": 1, "max_size": 4, "timeout": 5}
+    # Half of them are for pages and look-ups; the threads of ``control_plane`` keep the others.
+    _database_options["pool"] = {"min_size": 1, "max_size": 8, "timeout": 5}
 DATABASES = {
     "default": {
         "ENGINE": "django.db.backends.postgresql",
@@ -216,7 +225,6 @@ CSRF_COOKIE_NAME = "__Host-mq_csrf" if _is_https else "mq_csrf"
 CSRF_COOKIE_SECURE = _is_https
 CSRF_COOKIE_HTTPONLY = True
 CSRF_TRUSTED_ORIGINS = [f"{_base_url.scheme}://{_base_url.netloc}"]
-MESSAGE_STORAGE = "django.contrib.messages.storage.session.SessionStorage"
 
 # open: anybody may sign up and found a tenant; invited: only who brings an invitation.
 MQ_SIGN_UP = envchoice("MQ_SIGN_UP", "open", "invited")

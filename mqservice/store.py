@@ -2,6 +2,7 @@
 
     data plane, WebSocket ──▶ get_store() ──────▶ AsyncStoreClient ─┐
     views, tasks, CLI ──────▶ blocking_client() ▶ StoreClient ──────┴──▶ settings.MQ_ENGINE_SOCKET
+      (one that stays connected on threads that stay: keep_client)
 
 ``get_store`` gives one client per process, on the running loop. Tests exchange it by ``use_store``.
 """
@@ -11,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import threading
 from collections.abc import Callable, Iterator
 from typing import Protocol
 
@@ -156,149 +158,34 @@ from storage_engine.client import (
 )
 
 __all__ = [
-    "ASSIGNMENT_NAMES_MAX",
-    "DELAY_MS_MAX",
-    "PROPERTY_DEDUP",
-    "RETRY_DELAY_COUNT_MAX",
-    "SCHEDULE_TOPIC",
-    "SYSTEM_PROPERTIES",
-    "AckUpTo",
-    "AssignmentPolicy",
-    "AsyncStoreClient",
-    "BadFrame",
-    "BadRequest",
-    "BatchUnknown",
-    "ChangedOffset",
-    "ClientConfig",
-    "ClientLimit",
-    "ClientStats",
-    "CommitRefused",
-    "CursorInvalid",
-    "DeadLetter",
-    "DeadLetterCount",
-    "DeadLettersRequest",
-    "DiskFull",
-    "Dispatch",
-    "Durability",
-    "ExponentialDelays",
-    "Extend",
-    "FilterInvalid",
-    "FilterKind",
-    "GoneLease",
-    "GroupClients",
-    "GroupClientsRequest",
-    "GroupConfig",
-    "GroupMembers",
-    "GroupNotFound",
-    "GroupQueueStats",
-    "GroupRef",
-    "GroupStats",
-    "GroupStatsRequest",
-    "HeldLeases",
-    "KeyReused",
-    "LeaseExpired",
-    "LeaseRef",
-    "LeaveRequest",
-    "LevelDelays",
-    "ListDelays",
-    "LookUpHead",
-    "LookUpRequest",
-    "Member",
-    "Nack",
-    "Notice",
-    "NoticeKind",
-    "ObserveReply",
-    "OffsetAtTimeReply",
-    "OffsetAtTimeRequest",
-    "OffsetCommitReply",
-    "OffsetCommitRequest",
-    "OffsetOutOfRange",
-    "OffsetResetReply",
-    "OffsetResetRequest",
-    "OffsetsChangedReply",
-    "OffsetsChangedRequest",
-    "OutcomeUnknown",
-    "PullHead",
-    "PullRequest",
-    "PullStatus",
-    "PurgeReply",
-    "PurgeRequest",
-    "PutOncePlace",
-    "PutResult",
-    "QueueNotFound",
-    "QueueReset",
-    "QueueStats",
-    "ReceiveHead",
-    "ReceiveRequest",
-    "Received",
-    "Record",
-    "RecordRefused",
-    "RedriveOutcome",
-    "RedriveReply",
-    "RedriveRequest",
-    "ResetTo",
-    "RetryPolicy",
-    "ScheduledCancelRequest",
-    "ScheduledListHead",
-    "ScheduledListRequest",
-    "ScheduledOutcome",
-    "ScheduledReply",
-    "ScheduledSendRequest",
-    "SessionAbsentRequest",
-    "SessionKeepRequest",
-    "SessionTakeReply",
-    "SessionTakeRequest",
-    "SettleFailure",
-    "SettleReply",
-    "SettleRequest",
-    "ShuttingDown",
-    "SnapshotRelease",
-    "SnapshotReleaseReply",
-    "SnapshotReply",
-    "SnapshotRequest",
-    "StartFrom",
-    "StatsReply",
-    "Store",
-    "StoreBusy",
-    "StoreClient",
-    "StoreError",
-    "StoreMessage",
-    "StoreUnavailable",
-    "Strategy",
-    "SubscribeReply",
-    "SubscribeRequest",
-    "SubscriptionConflict",
-    "SyncFailed",
-    "TopicConfig",
-    "TopicMembers",
-    "TopicNotFound",
-    "TopicRef",
-    "TopicStats",
-    "TraceHop",
-    "TraceReply",
-    "TraceRequest",
-    "TraceState",
-    "TracedGroup",
-    "UseReply",
-    "UseRequest",
-    "Wait",
-    "blocking_client",
-    "client_id_fault",
-    "close_store",
-    "dedup_value",
-    "dlq_topic_of",
-    "encode_record",
-    "error_from_code",
-    "find_dead_letter",
-    "get_store",
-    "is_store_connected",
-    "known_filter",
-    "new_message_id",
-    "retry_topic_of",
-    "scheduled",
-    "shown_record",
+    "ASSIGNMENT_NAMES_MAX", "DELAY_MS_MAX", "PROPERTY_DEDUP", "RETRY_DELAY_COUNT_MAX",
+    "SCHEDULE_TOPIC", "SYSTEM_PROPERTIES", "AckUpTo", "AssignmentPolicy", "AsyncStoreClient",
+    "BadFrame", "BadRequest", "BatchUnknown", "ChangedOffset", "ClientConfig", "ClientLimit",
+    "ClientStats", "CommitRefused", "CursorInvalid", "DeadLetter", "DeadLetterCount",
+    "DeadLettersRequest", "DiskFull", "Dispatch", "Durability", "ExponentialDelays", "Extend",
+    "FilterInvalid", "FilterKind", "GoneLease", "GroupClients", "GroupClientsRequest",
+    "GroupConfig", "GroupMembers", "GroupNotFound", "GroupQueueStats", "GroupRef", "GroupStats",
+    "GroupStatsRequest", "HeldLeases", "KeyReused", "LeaseExpired", "LeaseRef", "LeaveRequest",
+    "LevelDelays", "ListDelays", "LookUpHead", "LookUpRequest", "Member", "Nack", "Notice",
+    "NoticeKind", "ObserveReply", "OffsetAtTimeReply", "OffsetAtTimeRequest", "OffsetCommitReply",
+    "OffsetCommitRequest", "OffsetOutOfRange", "OffsetResetReply", "OffsetResetRequest",
+    "OffsetsChangedReply", "OffsetsChangedRequest", "OutcomeUnknown", "PullHead", "PullRequest",
+    "PullStatus", "PurgeReply", "PurgeRequest", "PutOncePlace", "PutResult", "QueueNotFound",
+    "QueueReset", "QueueStats", "ReceiveHead", "ReceiveRequest", "Received", "Record",
+    "RecordRefused", "RedriveOutcome", "RedriveReply", "RedriveRequest", "ResetTo", "RetryPolicy",
+    "ScheduledCancelRequest", "ScheduledListHead", "ScheduledListRequest", "ScheduledOutcome",
+    "ScheduledReply", "ScheduledSendRequest", "SessionAbsentRequest", "SessionKeepRequest",
+    "SessionTakeReply", "SessionTakeRequest", "SettleFailure", "SettleReply", "SettleRequest",
+    "ShuttingDown", "SnapshotRelease", "SnapshotReleaseReply", "SnapshotReply", "SnapshotRequest",
+    "StartFrom", "StatsReply", "Store", "StoreBusy", "StoreClient", "StoreError", "StoreMessage",
+    "StoreUnavailable", "Strategy", "SubscribeReply", "SubscribeRequest", "SubscriptionConflict",
+    "SyncFailed", "TopicConfig", "TopicMembers", "TopicNotFound", "TopicRef", "TopicStats",
+    "TraceHop", "TraceReply", "TraceRequest", "TraceState", "TracedGroup", "UseReply", "UseRequest",
+    "Wait", "blocking_client", "client_id_fault", "close_store", "dedup_value", "dlq_topic_of",
+    "encode_record", "error_from_code", "find_dead_letter", "get_store", "is_store_connected",
+    "keep_client", "known_filter", "new_message_id", "retry_topic_of", "scheduled", "shown_record",
     "use_store",
-]
+]  # fmt: skip
 
 
 class Store(Protocol):
@@ -373,18 +260,46 @@ def is_store_connected() -> bool | None:
 
 
 async def close_store() -> None:
-    """End this process's client; what is in flight fails with ``OutcomeUnknown``."""
+    """End this process's clients; what is in flight fails with ``OutcomeUnknown``."""
     global _client
+    while _kept:
+        _kept.pop().close()
     client, _client = _client, None
     if client is not None:
         await client.aclose()
 
 
+class _KeptClient(StoreClient):
+    """Stays connected beyond a ``with``, for the next one of its thread."""
+
+    def __exit__(self, *of_error: object) -> None:
+        pass
+
+
+class _OfThread(threading.local):
+    client: _KeptClient | None = None
+
+
+_of_thread = _OfThread()
+_kept: list[_KeptClient] = []
+
+
+def keep_client() -> None:
+    """Let this thread, which stays, have one client until ``close_store``."""
+    _of_thread.client = _KeptClient(settings.MQ_ENGINE_SOCKET, client_name=_client_name())
+    _kept.append(_of_thread.client)
+
+
 def blocking_client() -> StoreClient:
-    """A client for code that runs outside the event loop. The caller closes it."""
-    return StoreClient(
-        settings.MQ_ENGINE_SOCKET, client_name=f"mqservice-{settings.MQ_PROCESS}/{os.getpid()}"
-    )
+    """A client for code that runs outside the event loop. The caller closes it, by ``with``."""
+    kept = _of_thread.client
+    if kept is not None:
+        return kept
+    return StoreClient(settings.MQ_ENGINE_SOCKET, client_name=_client_name())
+
+
+def _client_name() -> str:
+    return f"mqservice-{settings.MQ_PROCESS}/{os.getpid()}"
 
 
 @contextlib.contextmanager

@@ -10,9 +10,10 @@ from collections.abc import Callable
 from typing import cast
 
 from storage_engine.clock import measured_ns
-from storage_engine.namespace_uses import NamespaceUses
+from storage_engine.namespace_uses import NamespaceUses, namespace_of
 from storage_engine.observation import observe
 from storage_engine.offset_feed import OffsetFeed
+from storage_engine.schedule.pending_bytes import PendingBytes
 from storage_engine.store import Store
 from storage_engine.wire.observing import OffsetsChangedRequest
 from storage_engine.wire.protocol import Op
@@ -24,7 +25,12 @@ def observers(store: Store) -> dict[int, Callable[[Wire], Wire]]:
     """What answers each of them, for all connections of a store that is open."""
     feed = OffsetFeed(store.consumption.delivery, store.epoch)
     watched = store.watched()
-    uses = NamespaceUses(watched.queues, watched.delivery, measured_ns)
+    pending = PendingBytes(
+        watched.commit_log,
+        watched.schedule.sources,
+        lambda topic: namespace_of(topic.decode(errors="replace")),
+    )
+    uses = NamespaceUses(watched.queues, watched.delivery, measured_ns, pending=pending)
     return {
         Op.OFFSETS_CHANGED: lambda request: feed.changed(cast("OffsetsChangedRequest", request)),
         Op.OBSERVE: lambda request: observe(store.config, store.disk, store.watched(), store.epoch),

@@ -18,6 +18,7 @@ from django.db import DatabaseError, models
 from mqservice.accounts.access import Principal
 from mqservice.accounts.models import USER_AGENT_CHARS_MAX, AuditEntry, Namespace, Tenant
 from mqservice.lib.json_logs import client_address_var, request_id_var, user_agent_var
+from mqservice.lib.rows import insert
 
 log = logging.getLogger(__name__)
 
@@ -56,7 +57,7 @@ def record(
         actor = principal or SERVICE_ACTOR
     is_everywhere = isinstance(namespace, Tenant)
     try:
-        return AuditEntry.objects.create(
+        entry = AuditEntry(
             tenant_id=namespace.pk if isinstance(namespace, Tenant) else namespace.tenant_id,
             actor=actor,
             address=client_address_var.get(),
@@ -70,6 +71,7 @@ def record(
             after=None if after is None else dict(after),
             request_id=request_id_var.get() or "",
         )
+        insert(entry)
     except DatabaseError:
         log.error(
             "Not audited",
@@ -86,6 +88,7 @@ def record(
             },
         )
         raise
+    return entry
 
 
 def _printable(text: str) -> str:

@@ -42,6 +42,7 @@ from mqservice.delivery.settle import settle_messages
 from mqservice.errors import problem_from_store
 from mqservice.lib.problem import Problem
 from mqservice.quotas.meter import TenantMeter
+from mqservice.quotas.refusals import body_bytes_of
 from mqservice.store import StoreError
 from mqservice.usage.counts import usage_counts
 
@@ -246,7 +247,8 @@ class DataPlane:
         meter = request.meter
         if meter is None:
             return True
-        return await meter.refusals.turn(self._context.clock.monotonic_ms(), asyncio.sleep)
+        now_ms = self._context.clock.monotonic_ms()
+        return await meter.refusals.turn(now_ms, asyncio.sleep, body_bytes_of(request.headers))
 
 
 def _topic_of(request: Request) -> str:

@@ -14,8 +14,8 @@ def groups_of(
     namespace: Namespace, *, after: str = "", limit: int = GROUPS_PAGE_MAX
 ) -> list[ConsumerGroup]:
     """Groups whose name comes after ``after``, by name, at most ``limit``. One query."""
-    rows = ConsumerGroup.objects.filter(namespace=namespace, name__gt=after)
-    return list(rows.select_related("namespace").order_by("name")[: min(limit, GROUPS_PAGE_MAX)])
+    rows = namespace.groups.filter(name__gt=after).order_by("name")
+    return list(rows[: min(limit, GROUPS_PAGE_MAX)])
 
 
 def group_names_of(namespace: Namespace, *, limit: int = GROUPS_PAGE_MAX) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ninja import Schema
+from pydantic import BaseModel
 
 from mqservice.groups.assignment import assignment_of, read_assignment, shown_assignment
 from mqservice.groups.models import (
@@ -69,7 +69,7 @@ def _read_reconsume_times(fields: Fields) -> int | None:
     return None if attempts is None else attempts - 1
 
 
-class QueueLagOut(Schema):
+class QueueLagOut(BaseModel):
     """Progress on one queue; ``lag`` is max_offset - consumer_offset."""
 
     topic: str
@@ -91,14 +91,14 @@ class QueueLagOut(Schema):
         )
 
 
-class LagOut(Schema):
+class LagOut(BaseModel):
     """Of the topics the group has read."""
 
     total: int | None  # None before the group has read a topic: unknown is never 0
     queues: list[QueueLagOut]
 
 
-class GroupOut(Schema):
+class GroupOut(BaseModel):
     """``lag`` is null in lists, and when the engine cannot tell; ``max_attempts`` for no limit."""
 
     name: str
@@ -153,7 +153,7 @@ class GroupOut(Schema):
         )
 
 
-class GroupListOut(Schema):
+class GroupListOut(BaseModel):
     """A page, by name; ``next`` is the ``after`` of the following page, null on the last one."""
 
     groups: list[GroupOut]

@@ -17,8 +17,7 @@ import redis
 from redis.exceptions import RedisError
 
 from mqservice.lib.clock import Clock, SystemClock
-from mqservice.quotas.limits import QuotaLimits
-from mqservice.quotas.queries import limits_of
+from mqservice.quotas.queries import limit_of
 
 BURST_SECONDS: Final = 2  # a bucket holds what its tenant may use in so long
 _KEY: Final = "mq:control:"
@@ -82,12 +81,12 @@ class ControlRate:
         self._script = self._client.register_script(_TAKE)
         self._clock = clock or SystemClock()
         self._lock = threading.Lock()
-        self._limits: dict[int, tuple[int, QuotaLimits]] = {}
+        self._limits: dict[int, tuple[int, int]] = {}
         self._away_until_ms = 0
 
     def take(self, tenant_id: int) -> Taken:
         """One request of a tenant. A query each second for its limit; never fails for Valkey."""
-        limit = self._limits_of(tenant_id).control_requests_per_second
+        limit = self._limit_of(tenant_id)
         now_ms = self._clock.monotonic_ms()
         if now_ms < self._away_until_ms:
             return Taken(True, limit)
@@ -103,15 +102,15 @@ class ControlRate:
     def close(self) -> None:
         self._client.close()
 
-    def _limits_of(self, tenant_id: int) -> QuotaLimits:
+    def _limit_of(self, tenant_id: int) -> int:
         now_ms = self._clock.monotonic_ms()
         with self._lock:
             known = self._limits.get(tenant_id)
         if known is not None and now_ms < known[0]:
             return known[1]
-        limits = limits_of(tenant_id)
+        limit = limit_of(tenant_id, "control_requests_per_second")
         with self._lock:
             if len(self._limits) >= _TENANTS_MAX:
                 self._limits.clear()
-            self._limits[tenant_id] = (now_ms + _LIMITS_KEPT_MS, limits)
-        return limits
+            self._limits[tenant_id] = (now_ms + _LIMITS_KEPT_MS, limit)
+        return limit

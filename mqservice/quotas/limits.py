@@ -33,7 +33,8 @@ class QuotaLimits(msgspec.Struct, frozen=True, kw_only=True):
     group_count_max: int = 10_000
     connection_count_max: int = 5_000  # WebSockets open at a time
     parked_poll_count_max: int = 10_000  # receives over REST under way at a time
-    storage_bytes_max: int = TIB  # of records that can be read, retries and dead letters included
+    # Of records that can be read or are still to come, retries and dead letters included.
+    storage_bytes_max: int = TIB
     inflight_count_max: int = 1_000_000  # messages leased and not settled
     control_requests_per_second: int = 200
 

@@ -142,7 +142,7 @@ class TenantMeter:
             "QUOTA_EXCEEDED",
             f"the tenant's messages have {self.stored_bytes} bytes, "
             f"{self.limits.storage_bytes_max} are allowed: "
-            "delete topics, shorten their retention, or wait until it is over",
+            "delete topics, shorten their retention, cancel what is scheduled, or wait",
             stored=False,
         )
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from django.db import connection
 from django.db.models import Model, Q
 
@@ -22,8 +24,6 @@ def limits_of(tenant_id: int) -> QuotaLimits:
 
 def count_and_limit(tenant_id: int, limit_name: str, kind: type[Model]) -> tuple[int, int]:
     """How many rows of ``kind`` a tenant's namespaces have, and how many it may have. One query."""
-    assert limit_name in LIMIT_NAMES, "a column of the rows of limits"
-    said = f"(SELECT {limit_name} FROM quotas_quotarow WHERE source = %s AND tenant_id"
     count = (
         f"SELECT count(*) FROM {connection.ops.quote_name(kind._meta.db_table)} AS thing"
         " JOIN accounts_namespace AS namespace ON namespace.id = thing.namespace_id"
@@ -31,15 +31,35 @@ def count_and_limit(tenant_id: int, limit_name: str, kind: type[Model]) -> tuple
     )
     with connection.cursor() as cursor:
         cursor.execute(
-            f"SELECT ({count}), {said} IS NULL), {said} = %s), {said} = %s)",
-            [
-                tenant_id, Source.OPERATOR.value, Source.OPERATOR.value, tenant_id,
-                Source.TENANT.value, tenant_id,
-            ],
-        )  # fmt: skip
+            f"SELECT ({count}), {_words(limit_name)}", [tenant_id, *_of_words(tenant_id)]
+        )
         (counted, *words) = cursor.fetchone()
-    limits = effective(*({limit_name: word} for word in words))
-    return counted, getattr(limits, limit_name)
+    return counted, _limit_of_words(limit_name, words)
+
+
+def limit_of(tenant_id: int, limit_name: str) -> int:
+    """One of the limits that hold for a tenant. One query."""
+    with connection.cursor() as cursor:
+        cursor.execute(f"SELECT {_words(limit_name)}", _of_words(tenant_id))
+        return _limit_of_words(limit_name, cursor.fetchone())
+
+
+def _words(limit_name: str) -> str:
+    """What the three rows say of a limit, as columns; their parameters are ``_of_words``."""
+    assert limit_name in LIMIT_NAMES, "a column of the rows of limits"
+    said = f"(SELECT {limit_name} FROM quotas_quotarow WHERE source = %s AND tenant_id"
+    return f"{said} IS NULL), {said} = %s), {said} = %s)"
+
+
+def _of_words(tenant_id: int) -> list[int | str]:
+    return [
+        Source.OPERATOR.value, Source.OPERATOR.value, tenant_id, Source.TENANT.value, tenant_id
+    ]  # fmt: skip
+
+
+def _limit_of_words(limit_name: str, words: Sequence[int | None]) -> int:
+    limit: int = getattr(effective(*({limit_name: word} for word in words)), limit_name)
+    return limit
 
 
 def find_row(tenant_id: int | None, source: Source) -> QuotaRow | None:

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from mqservice.accounts.models import Namespace
 from mqservice.lib.problem import Problem
+from mqservice.lib.rows import RowFinder
 from mqservice.store import QueueStats, StoreClient, StoreError, TopicRef
 from mqservice.topics.models import Topic
 
 TOPICS_PAGE_MAX = 1_000
+TOPICS = RowFinder(Topic, "namespace_id", "name")
 
 
 def topics_of(
     namespace: Namespace, *, after: str = "", limit: int = TOPICS_PAGE_MAX
 ) -> list[Topic]:
     """Topics whose name comes after ``after``, by name, at most ``limit``. One query."""
-    rows = Topic.objects.filter(namespace=namespace, name__gt=after).select_related("namespace")
-    return list(rows.order_by("name")[: min(limit, TOPICS_PAGE_MAX)])
+    rows = namespace.topics.filter(name__gt=after).order_by("name")
+    return list(rows[: min(limit, TOPICS_PAGE_MAX)])
 
 
 def topic_names_of(namespace: Namespace, *, limit: int = TOPICS_PAGE_MAX) -> list[str]:
@@ -26,9 +28,10 @@ def topic_names_of(namespace: Namespace, *, limit: int = TOPICS_PAGE_MAX) -> lis
 
 def get_topic(namespace: Namespace, name: str) -> Topic:
     """Raises Problem TOPIC_NOT_FOUND. One query."""
-    topic = Topic.objects.select_related("namespace").filter(namespace=namespace, name=name).first()
+    topic = TOPICS.find(namespace.pk, name)
     if topic is None:
         raise Problem.of("TOPIC_NOT_FOUND", f"{name} does not exist in {namespace.name}")
+    topic.namespace = namespace
     return topic
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ninja import Schema
-from pydantic import ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field
 
 from mqservice.lib.durations import format_duration_ms
 from mqservice.lib.wire import moment, picked_duration_ms
@@ -35,7 +35,7 @@ class TopicIn(Schema):
         )
 
 
-class QueueOut(Schema):
+class QueueOut(BaseModel):
     """Readable range [min_offset, max_offset) of one queue."""
 
     queue: int
@@ -43,7 +43,7 @@ class QueueOut(Schema):
     max_offset: int
 
 
-class TopicOut(Schema):
+class TopicOut(BaseModel):
     """``queue_offsets`` is null in lists, and when the engine cannot tell."""
 
     name: str
@@ -82,7 +82,7 @@ class TopicOut(Schema):
         )
 
 
-class TopicListOut(Schema):
+class TopicListOut(BaseModel):
     """A page, by name; ``next`` is the ``after`` of the following page, null on the last one."""
 
     topics: list[TopicOut]

@@ -22,6 +22,7 @@ from mqservice.accounts.models import Namespace
 from mqservice.errors import problem_from_store
 from mqservice.lib.names import name_fault
 from mqservice.lib.problem import Problem, ProblemItem
+from mqservice.lib.rows import insert
 from mqservice.quotas.services import require_room
 from mqservice.store import Durability as EngineDurability
 from mqservice.store import StoreError, TopicConfig, TopicNotFound, TopicRef, blocking_client
@@ -35,7 +36,7 @@ from mqservice.topics.models import (
     MessageType,
     Topic,
 )
-from mqservice.topics.queries import get_topic
+from mqservice.topics.queries import TOPICS, get_topic
 
 _SETTINGS: Final = (
     "message_type", "queue_count", "durability", "retention_age_ms", "body_bytes_max",
@@ -76,7 +77,7 @@ def put_topic(
     if fault is not None:
         raise Problem.of("ILLEGAL_TOPIC", fault)
     lock_namespace(namespace, with_tenant=True)  # two creators of one name, or of one too many
-    topic = Topic.objects.filter(namespace=namespace, name=name).first()
+    topic = TOPICS.find(namespace.pk, name)
     is_new = topic is None
     if revision is not None and (topic is None or topic.revision != revision):
         raise Problem.of("PRECONDITION_FAILED", "the topic is not in the revision of If-Match")
@@ -88,7 +89,10 @@ def put_topic(
     is_changed = _apply(change, topic)
     if is_new or is_changed:
         topic.revision = 1 if is_new else topic.revision + 1
-        topic.save()
+        if is_new:
+            insert(topic)
+        else:
+            topic.save()
         old, new = difference(before, settings_of(topic, _SETTINGS))
         record(by, namespace, "topic.put", f"topics/{name}", before=old, after=new)
     topic.namespace = namespace

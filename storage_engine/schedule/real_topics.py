@@ -45,5 +45,11 @@ def real_topics(commit_log: CommitLog, physical_offsets: NDArray[np.int64]) -> l
     return found
 
 
+def real_topic(properties: bytes) -> bytes:
+    """The topic that a scheduled record is for; empty when it does not say so."""
+    _, head, rest = (b"\x02" + properties).partition(b"\x02" + _REAL_TOPIC + b"\x01")
+    return rest[: rest.find(b"\x02")] if head else b""
+
+
 def _base_offset(segment: MappedFile) -> int:
     return segment.base_offset

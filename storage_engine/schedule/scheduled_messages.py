@@ -25,10 +25,9 @@ from storage_engine.records.record import Record
 from storage_engine.records.record_run import decode_records
 from storage_engine.records.schedule_topic import (
     MOMENT_QUEUE,
-    REAL_TOPIC,
     SCHEDULE_TOPIC,
 )
-from storage_engine.schedule.real_topics import real_topics
+from storage_engine.schedule.real_topics import real_topic, real_topics
 from storage_engine.schedule.schedule import Schedule
 from storage_engine.schedule.source import Source
 from storage_engine.schedule.topic_blocks import BLOCK_UNITS, TopicBlocks
@@ -48,7 +47,6 @@ _TOGETHER_MAX: Final = 2_048
 _READ_COST: Final = 16  # of reading a message by itself, in messages looked at
 _KNOWN_COST: Final = 16  # of passing over a block, in messages looked at; about 1 µs
 _READ_BYTES_MAX: Final = 8 * MIB
-_REAL_TOPIC: Final = f"{REAL_TOPIC}\x01".encode()
 _SAME_ID_MAX: Final = 32  # records of one id; retention appends a message again and again
 
 
@@ -187,7 +185,7 @@ class ScheduledMessages:
             page.left -= _READ_COST
             physical_offset, record_bytes, due = source.queue.unit(place)
             unit = physical_offset, record_bytes
-            found = _real_topic(self._commit_log.properties(*unit) or b"")
+            found = real_topic(self._commit_log.properties(*unit) or b"")
             topics.add(found)
             if found != topic or not source.is_pending(place) or self._commit_log.damaged([unit]):
                 continue
@@ -302,9 +300,3 @@ class ScheduledMessages:
         if not found and not head.is_complete:
             raise StoreBusy("the index of keys is behind; ask again")
         return found
-
-
-def _real_topic(properties: bytes) -> bytes:
-    """The topic that a scheduled record is for; empty when it does not say so."""
-    _, head, rest = (b"\x02" + properties).partition(b"\x02" + _REAL_TOPIC)
-    return rest[: rest.find(b"\x02")] if head else b""

@@ -20,7 +20,8 @@ class UseRequest(Wire, frozen=True, kw_only=True):
 
 class NamespaceUse(msgspec.Struct, frozen=True, array_like=True):
     """``stored_bytes``: of all records that can be read in the namespace's topics, its groups'
-    retry and dead-letter topics included; not what is scheduled and still to come.
+    retry and dead-letter topics included, and of those that are scheduled and still to come; such
+    a one counts for a while after it was delivered, too.
     ``inflight_count``: messages that are leased and not settled.
     """
 

@@ -14,7 +14,12 @@ import pytest
 
 from mqservice.delivery.http import Match
 from mqservice.delivery.plane import find_match
-from mqservice.quotas.refusals import REFUSALS_AT_ONCE, REFUSALS_WAITING_MAX, RefusalPaces
+from mqservice.quotas.refusals import (
+    CONNECTION_BYTES,
+    REFUSALS_AT_ONCE,
+    WAITING_BYTES_MAX,
+    RefusalPaces,
+)
 from mqservice.web import AddressRefused, ConfigRefused, address_from, bind_socket
 from mqservice.web_transport import CORK_BYTES_MAX, HEAD_BYTES_MAX, CorkedHttpProtocol
 from tests.mqservice.delivery.serving import Server, serving
@@ -74,7 +79,7 @@ def test_who_is_refused_by_the_control_plane_again_and_again_waits_too(
         late = client.get("/v1/quotas")
         assert len(slept_s) == 1
         refusals = server.application._refusals._by_key["127.0.0.1"]
-        for _ in range(REFUSALS_WAITING_MAX):
+        for _ in range(WAITING_BYTES_MAX // CONNECTION_BYTES):
             assert refusals.begin(ManualClock().ms)
         last = client.get("/v1/quotas")
         assert last.headers["connection"] == "close"

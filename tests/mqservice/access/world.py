@@ -17,6 +17,7 @@ import httpx
 from asgiref.sync import sync_to_async
 from django.core.signals import request_finished, request_started
 from django.db import close_old_connections, transaction
+from django.http.response import HttpResponseBase
 from django.utils import timezone
 
 from mqservice.accounts.access import Principal, find_principal
@@ -32,6 +33,8 @@ from mqservice.accounts.services import (
 )
 from mqservice.asgi import Application
 from mqservice.caches import Caches
+from mqservice.control_plane import ControlPlane
+from mqservice.delivery import http
 from mqservice.delivery.context import process_context
 from mqservice.groups.services import GroupChange, put_group
 from mqservice.lib.api_keys import generate_api_key, parse_api_key
@@ -46,6 +49,13 @@ CONNECT_MS_MAX = 20_000
 ACME, RIVAL, ABSENT = "acme", "rival", "absent"
 Names = dict[str, str]
 _numbers = itertools.count()
+
+
+class _InTransaction(ControlPlane):
+    """Answers on the thread that the test's transaction is of."""
+
+    def start(self, scope: http.Scope, body: bytes) -> asyncio.Future[HttpResponseBase]:
+        return asyncio.ensure_future(sync_to_async(self.answer)(scope, body))
 
 
 class World:
@@ -68,7 +78,9 @@ class World:
         await context.store.wait_connected(CONNECT_MS_MAX)
         # Thousands are refused here, one after the other: no turn is waited for.
         self.application = Application(
-            lambda: context, RefusalPaces(SystemClock(), lambda _: asyncio.sleep(0))
+            lambda: context,
+            RefusalPaces(SystemClock(), lambda _: asyncio.sleep(0)),
+            _InTransaction(),
         )
         transport = httpx.ASGITransport(app=self.application)
         # As Django's own test client does: the transaction of the test outlives each request.

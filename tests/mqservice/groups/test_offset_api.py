@@ -362,10 +362,10 @@ def test_a_seek_that_cannot_be_written_down_is_told_in_the_log(
 ) -> None:
     told: list[Json] = []
 
-    def fail(**_: object) -> None:
+    def fail(_: AuditEntry) -> None:
         raise DatabaseError("gone")
 
-    monkeypatch.setattr(AuditEntry.objects, "create", fail)
+    monkeypatch.setattr(audit, "insert", fail)
     monkeypatch.setattr(audit.log, "error", lambda _, extra: told.append(extra))
     status, _ = reader.post(":seek", to="latest")
     assert status == 500

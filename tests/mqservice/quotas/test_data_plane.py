@@ -12,7 +12,7 @@ import pytest
 
 from mqservice.accounts.scopes import Scope
 from mqservice.quotas.limits import QuotaLimits
-from mqservice.quotas.refusals import REFUSALS_AT_ONCE, REFUSALS_WAITING_MAX
+from mqservice.quotas.refusals import CONNECTION_BYTES, REFUSALS_AT_ONCE, WAITING_BYTES_MAX
 from tests.mqservice.delivery.peers import BOTH, Peer
 from tests.mqservice.delivery.serving import Server, serving
 from tests.mqservice.delivery.store_double import StoreDouble
@@ -151,13 +151,13 @@ def test_who_is_refused_again_and_again_waits_for_each_refusal(quotas: QuotaServ
     with quotas.client(other) as api:
         assert [put(api).status_code for _ in range(6)] == [201] * 5 + [429]
     meter = quotas.server.context.meters.known[quotas.tenant_id]
-    for _ in range(REFUSALS_WAITING_MAX):
+    for _ in range(WAITING_BYTES_MAX // CONNECTION_BYTES):
         assert meter.refusals.begin(quotas.clock.ms)
     refused = put(quotas.api)
     assert (refused.status_code, refused.headers["connection"]) == (429, "close")
-    for _ in range(REFUSALS_WAITING_MAX):
+    for _ in range(WAITING_BYTES_MAX // CONNECTION_BYTES):
         meter.refusals.end()
-    quotas.clock.ms += 3_000
+    quotas.clock.ms += 7_000
     assert [put(quotas.api).status_code for _ in range(6)] == [201] * 5 + [429]
 
 

@@ -125,25 +125,26 @@ def test_what_a_topic_held_is_free_again_once_it_is_deleted(tenant: Tenant) -> N
     assert tenant.put().status_code == 201
 
 
-def test_messages_to_come_count_once_they_are_delivered(tenant: Tenant) -> None:
+def test_messages_to_come_count_until_they_are_cancelled(tenant: Tenant) -> None:
     path, later = "/v1/-/topics/orders/messages", {"mq-delay": "1h"}
     handles = []
     for _ in range(3):
         answer = tenant.api.post(path, content=b"x" * 4_000, headers=later)
         assert answer.status_code == 201, answer.text
         handles.append(answer.json()["recall_handle"])
-    assert tenant.put(1).status_code == 403  # until the engine is asked
-    tenant.look()
-    assert tenant.put(1).status_code == 201
-    for handle in handles:
-        sent = tenant.api.post(f"/v1/-/scheduled/{handle}:send")
-        assert sent.status_code == 200, sent.text
+    refused = tenant.api.post(path, content=b"x", headers=later)
+    assert (refused.status_code, refused.json()["code"]) == (403, "QUOTA_EXCEEDED")
 
-    def is_full() -> bool:  # once the copies are on the disk
+    def is_full() -> bool:
         tenant.look()
         return tenant.put(1).status_code == 403
 
-    wait_until(is_full)
+    wait_until(is_full)  # the schedule takes up what is new with a tick
+    assert tenant.api.post(f"/v1/-/scheduled/{handles[0]}:send").status_code == 200
+    wait_until(is_full)  # it is in its topic now
+    for handle in handles[1:]:
+        assert tenant.api.delete(f"/v1/-/scheduled/{handle}").status_code == 200
+    wait_until(lambda: not is_full())
 
 
 def test_what_other_processes_stored_counts_from_the_next_look_on(

@@ -8,10 +8,14 @@ import pytest
 
 from mqservice.quotas import refusals
 from mqservice.quotas.refusals import (
+    BODY_BYTES_MAX,
+    CONNECTION_BYTES,
     REFUSALS_AT_ONCE,
     REFUSALS_PER_SECOND,
-    REFUSALS_WAITING_MAX,
+    WAITING_BYTES_MAX,
     RefusalPaces,
+    Refusals,
+    body_bytes_of,
 )
 from tests.mqservice.quotas.manual import ManualClock
 
@@ -52,15 +56,56 @@ async def test_when_too_many_wait_the_next_is_answered_at_once_and_told_to_go() 
     paces = RefusalPaces(ManualClock(), sleeper)
     for _ in range(REFUSALS_AT_ONCE):
         assert await paces.turn("a")
-    waiting = [asyncio.ensure_future(paces.turn("a")) for _ in range(REFUSALS_WAITING_MAX)]
+    waiting = [
+        asyncio.ensure_future(paces.turn("a")) for _ in range(WAITING_BYTES_MAX // CONNECTION_BYTES)
+    ]
     await asyncio.sleep(0)
     assert not await paces.turn("a")
-    assert max(sleeper.asked_s) <= 1
+    assert max(sleeper.asked_s) == 5
     waiting.pop().cancel()  # its client is gone
     await asyncio.sleep(0)
     sleeper.wake.set()
     assert await paces.turn("a")
     assert all(await asyncio.gather(*waiting))
+
+
+def test_who_waits_with_much_of_a_body_takes_the_room_of_many() -> None:
+    refused = Refusals(0)
+    for _ in range(REFUSALS_AT_ONCE):
+        assert refused.begin(0, 10 * BODY_BYTES_MAX) == 0
+    large = 0
+    while refused.begin(0, 10 * BODY_BYTES_MAX) is not None:
+        large += 1
+    assert large == WAITING_BYTES_MAX // (CONNECTION_BYTES + BODY_BYTES_MAX) > 100
+    for _ in range(large):
+        refused.end(10 * BODY_BYTES_MAX)
+    small = 0
+    while refused.begin(0, 1) is not None:
+        small += 1
+    assert small > 20 * large
+
+
+def test_what_was_owed_by_a_flood_is_over_in_five_seconds() -> None:
+    refused = Refusals(0)
+    for _ in range(2_000):
+        refused.begin(0)
+    assert refused.begin(5_001) == 0
+
+
+@pytest.mark.parametrize(
+    ("headers", "body_bytes"),
+    [
+        ({}, 0),
+        ({b"content-length": b"17"}, 17),
+        ({b"content-length": b"-1"}, BODY_BYTES_MAX),
+        ({b"content-length": b"9" * 5_000}, 10**19 - 1),
+        ({b"transfer-encoding": b"chunked"}, BODY_BYTES_MAX),
+    ],
+)
+def test_a_body_is_as_large_as_its_head_says_or_may_be(
+    headers: dict[bytes, bytes], body_bytes: int
+) -> None:
+    assert body_bytes_of(headers) == body_bytes
 
 
 async def test_no_more_are_remembered_than_there_is_room_for(

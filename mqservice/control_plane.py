@@ -1,0 +1,153 @@
+"""Django for programs: requests of the control plane that bring a key, each in one hop to a thread.
+
+    asgi ── /v1/…, Authorization, no cookie ──▶ [ControlPlane] ── FairTurns ──▶ a thread that stays:
+                          answer ◀───────────────────────────────── MQ_API_MIDDLEWARE, view
+
+Django's own ASGI handler makes a thread and a database connection for each request and crosses
+between thread and loop a dozen times, which costs more CPU than most views. What comes from
+browsers goes there: sessions, forms and files need its whole middleware, programs need none of it.
+Here each thread keeps its connections: the engine's, and for ``CONNECTION_SECONDS_MAX``
+PostgreSQL's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from concurrent.futures import ThreadPoolExecutor
+from io import BytesIO
+from typing import Any, Final
+
+from django.conf import settings
+from django.core.exceptions import RequestDataTooBig
+from django.core.handlers.asgi import ASGIRequest
+from django.core.handlers.base import BaseHandler
+from django.core.handlers.exception import convert_exception_to_response
+from django.db import connection
+from django.http import HttpResponse, HttpResponseBadRequest
+from django.http.response import HttpResponseBase
+from django.utils.module_loading import import_string
+
+from mqservice.delivery.http import Receive, Scope, Send, send_problem
+from mqservice.lib.fair_turns import FairTurns
+from mqservice.lib.middleware import API_PREFIX
+from mqservice.lib.problem import Problem
+from mqservice.store import keep_client
+
+THREADS: Final = 4  # they wait for PostgreSQL and the engine; one of them computes at a time
+EACH_MAX: Final = 3  # threads that one asker keeps
+CONNECTION_SECONDS_MAX: Final = 300
+
+
+def is_of_program(scope: Scope, headers: dict[bytes, bytes]) -> bool:
+    """Whether ``ControlPlane`` answers it: nothing of a browser's session can be needed."""
+    is_api: bool = scope["path"].startswith(API_PREFIX)
+    return is_api and b"authorization" in headers and b"cookie" not in headers
+
+
+class ControlPlane(BaseHandler):
+    """See the module's docstring. One per process, used on its loop."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._load()
+        self._pool: ThreadPoolExecutor | None = None
+        self._turns = FairTurns(at_once=THREADS, each_max=EACH_MAX)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request; nothing when its client is gone before all of it is here."""
+        body = await _read(receive)
+        if body is None:
+            return
+        asker: bytes = dict(scope["headers"])[b"authorization"]
+        if not await self._turns.begin(asker):
+            await _refuse(scope, send)
+            return
+        work = self.start(scope, body)
+        # Not when this task ends: a thread goes on although nobody waits for it any more.
+        work.add_done_callback(lambda _: self._turns.end(asker))
+        await _send(await asyncio.shield(work), send)
+
+    def start(self, scope: Scope, body: bytes) -> asyncio.Future[HttpResponseBase]:
+        """``answer`` on a thread of ours."""
+        if self._pool is None:
+            self._pool = ThreadPoolExecutor(THREADS, "control-plane", keep_client)
+        return asyncio.get_running_loop().run_in_executor(self._pool, self.answer, scope, body)
+
+    def answer(self, scope: Scope, body: bytes) -> HttpResponseBase:
+        """What the view answers. Blocks; the thread's connection is used, and kept."""
+        _drop_bad_connection()
+        is_new = connection.connection is None
+        try:
+            request = ASGIRequest(scope, BytesIO(body))
+        except UnicodeDecodeError:
+            return HttpResponseBadRequest()
+        except RequestDataTooBig:  # unreachable behind the guard of bodies, unless it is taken away
+            return HttpResponse(status=413)
+        try:
+            return self.get_response(request)
+        finally:
+            if is_new and connection.connection is not None and _is_pooled():
+                connection.close_at = time.monotonic() + CONNECTION_SECONDS_MAX
+            _drop_bad_connection()
+
+    def close(self) -> None:
+        """End the threads, once they have answered what they are at."""
+        pool, self._pool = self._pool, None
+        if pool is not None:
+            pool.shutdown(wait=False)
+
+    def _load(self) -> None:
+        """As ``BaseHandler.load_middleware``, of a shorter list."""
+        views: list[Any] = []  # Any: as Django keeps them
+        exceptions: list[Any] = []  # Any: as above
+        get_response: Any = self._get_response  # type: ignore[attr-defined] # stubs lack it
+        handler = convert_exception_to_response(get_response)
+        for path in reversed(settings.MQ_API_MIDDLEWARE):
+            middleware = import_string(path)(handler)
+            if hasattr(middleware, "process_view"):
+                views.insert(0, middleware.process_view)
+            if hasattr(middleware, "process_exception"):
+                exceptions.append(middleware.process_exception)
+            handler = convert_exception_to_response(middleware)
+        self._view_middleware, self._exception_middleware = views, exceptions
+        self._template_response_middleware = list[Any]()
+        self._middleware_chain = handler
+
+
+def _drop_bad_connection() -> None:
+    """Let go of one that is broken or has served its time."""
+    if not connection.in_atomic_block:  # a test's transaction has to live on
+        connection.close_if_unusable_or_obsolete()
+
+
+def _is_pooled() -> bool:
+    """Elsewhere, as in tests, a connection is not kept beyond a request."""
+    return "pool" in connection.settings_dict["OPTIONS"]
+
+
+async def _read(receive: Receive) -> bytes | None:
+    """The whole body, which ``BodyGuard`` bounds; None: the client is gone."""
+    parts = []
+    while True:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            return None
+        parts.append(message.get("body", b""))
+        if not message.get("more_body", False):
+            return b"".join(parts)
+
+
+async def _refuse(scope: Scope, send: Send) -> None:
+    problem = Problem.of(
+        "METADATA_UNAVAILABLE", "too many requests wait for the control plane", retry_after_ms=1_000
+    )
+    await send_problem(send, problem, path=scope["path"], request_id=scope["mq.request_id"])
+
+
+async def _send(response: HttpResponseBase, send: Send) -> None:
+    """Views for programs answer with whole bodies and set no cookies."""
+    assert isinstance(response, HttpResponse), "nothing of the API is streamed"
+    headers = [(name.encode("ascii"), value.encode("latin-1")) for name, value in response.items()]
+    await send({"type": "http.response.start", "status": response.status_code, "headers": headers})
+    await send({"type": "http.response.body", "body": response.content})
