@@ -143,9 +143,12 @@ from storage_engine.wire.snapshots import (
 from storage_engine.wire.sync_client import StoreClient
 from storage_engine.wire.topics import (
     Durability,
+    QueuePurge,
     QueueStats,
     TopicConfig,
     TopicList,
+    TopicPurgeReply,
+    TopicPurgeRequest,
     TopicRef,
     TopicStats,
 )
@@ -234,6 +237,7 @@ __all__ = [
     "PutOncePlace",
     "PutResult",
     "QueueNotFound",
+    "QueuePurge",
     "QueueReset",
     "QueueStats",
     "ReceiveHead",
@@ -281,6 +285,8 @@ __all__ = [
     "TopicList",
     "TopicMembers",
     "TopicNotFound",
+    "TopicPurgeReply",
+    "TopicPurgeRequest",
     "TopicRef",
     "TopicStats",
     "TraceHop",

@@ -79,7 +79,14 @@ from storage_engine.wire.snapshots import (
     SnapshotRequest,
 )
 from storage_engine.wire.struct import Wire
-from storage_engine.wire.topics import TopicConfig, TopicList, TopicRef, TopicStats
+from storage_engine.wire.topics import (
+    TopicConfig,
+    TopicList,
+    TopicPurgeReply,
+    TopicPurgeRequest,
+    TopicRef,
+    TopicStats,
+)
 from storage_engine.wire.traces import TraceReply, TraceRequest
 from storage_engine.wire.uses import UseReply, UseRequest
 
@@ -129,6 +136,9 @@ class AsyncCalls(abc.ABC):
 
     async def topic_delete(self, request: TopicRef) -> None:
         await self._ask(Op.TOPIC_DELETE, request, Empty)
+
+    async def topic_purge(self, request: TopicPurgeRequest) -> TopicPurgeReply:
+        return await self._ask(Op.TOPIC_PURGE, request, TopicPurgeReply)
 
     async def topic_stats(self, request: TopicRef) -> TopicStats:
         return await self._ask(Op.TOPIC_STATS, request, TopicStats)

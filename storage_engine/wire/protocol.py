@@ -102,7 +102,14 @@ from storage_engine.wire.snapshots import (
     SnapshotRequest,
 )
 from storage_engine.wire.struct import Wire
-from storage_engine.wire.topics import TopicConfig, TopicList, TopicRef, TopicStats
+from storage_engine.wire.topics import (
+    TopicConfig,
+    TopicList,
+    TopicPurgeReply,
+    TopicPurgeRequest,
+    TopicRef,
+    TopicStats,
+)
 from storage_engine.wire.traces import TraceReply, TraceRequest
 from storage_engine.wire.uses import UseReply, UseRequest
 
@@ -138,6 +145,7 @@ class Op(enum.IntEnum):
     TOPIC_LIST = 33
     TOPIC_STATS = 34
     TOPIC_DELETE = 35
+    TOPIC_PURGE = 36
     GROUP_PUT = 40
     GROUP_LIST = 41
     GROUP_STATS = 42
@@ -243,6 +251,7 @@ REQUEST_TYPES: Final[dict[Op, type[Wire]]] = {
     Op.TOPIC_LIST: Empty,
     Op.TOPIC_STATS: TopicRef,
     Op.TOPIC_DELETE: TopicRef,
+    Op.TOPIC_PURGE: TopicPurgeRequest,
     Op.GROUP_PUT: GroupConfig,
     Op.GROUP_LIST: Empty,
     Op.GROUP_STATS: GroupStatsRequest,
@@ -283,6 +292,7 @@ REPLY_TYPES: Final[dict[Op, type[Wire]]] = {
     Op.TOPIC_LIST: TopicList,
     Op.TOPIC_STATS: TopicStats,
     Op.TOPIC_DELETE: Empty,
+    Op.TOPIC_PURGE: TopicPurgeReply,
     Op.GROUP_PUT: Empty,
     Op.GROUP_LIST: GroupList,
     Op.GROUP_STATS: GroupStats,

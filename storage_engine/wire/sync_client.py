@@ -94,7 +94,14 @@ from storage_engine.wire.snapshots import (
     SnapshotRequest,
 )
 from storage_engine.wire.struct import Wire
-from storage_engine.wire.topics import TopicConfig, TopicList, TopicRef, TopicStats
+from storage_engine.wire.topics import (
+    TopicConfig,
+    TopicList,
+    TopicPurgeReply,
+    TopicPurgeRequest,
+    TopicRef,
+    TopicStats,
+)
 from storage_engine.wire.traces import TraceReply, TraceRequest
 from storage_engine.wire.uses import UseReply, UseRequest
 
@@ -174,6 +181,9 @@ class StoreClient:
 
     def topic_delete(self, request: TopicRef) -> None:
         self._ask(Op.TOPIC_DELETE, request, Empty)
+
+    def topic_purge(self, request: TopicPurgeRequest) -> TopicPurgeReply:
+        return self._ask(Op.TOPIC_PURGE, request, TopicPurgeReply)
 
     def topic_stats(self, request: TopicRef) -> TopicStats:
         return self._ask(Op.TOPIC_STATS, request, TopicStats)

@@ -67,6 +67,7 @@ def test_numbers_of_the_protocol_never_change() -> None:
             "LEAVE": 24, "SUBSCRIBE": 25, "GROUP_CLIENTS": 26, "NOTICE": 28,
         "SESSION_KEEP": 29, "SESSION_TAKE": 30, "SESSION_ABSENT": 31,
         "TOPIC_PUT": 32, "TOPIC_LIST": 33, "TOPIC_STATS": 34, "TOPIC_DELETE": 35,
+        "TOPIC_PURGE": 36,
         "GROUP_PUT": 40, "GROUP_LIST": 41, "GROUP_STATS": 42, "GROUP_DELETE": 43,
         "GROUP_MEMBERS": 45, "TRACE": 46, "OFFSETS_CHANGED": 44, "OBSERVE": 47,
         "CHECKPOINT": 48, "STATS": 49, "SNAPSHOT": 50, "SNAPSHOT_RELEASE": 51,
