@@ -128,6 +128,7 @@ CONTROL_ROWS: list[Row] = [
     _ns("GET", _TOPIC),
     _ns("PUT", _TOPIC, Need.MANAGE, absent=(201,), body={"retention": "2d"}),
     _ns("DELETE", _TOPIC, Need.MANAGE, done=(204,)),
+    _ns("POST", f"{_TOPIC}:purge", Need.MANAGE),
     _ns("GET", f"{_TOPIC}/rate/history", query=_SINCE),
     _ns("GET", "/groups"),
     _ns("GET", _GROUP),
