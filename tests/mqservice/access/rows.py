@@ -63,6 +63,11 @@ class Row:
     fresh: tuple[str, ...] = field(default=())  # names that the call uses up
 
     @property
+    def takes_away(self) -> bool:
+        """Whether others would miss what the call leaves nothing of; then it comes last."""
+        return self.method == "DELETE" or self.path.endswith("/topics/{topic}:purge")
+
+    @property
     def is_of_namespace(self) -> bool:
         return "{ns}" in self.path
 
@@ -156,6 +161,8 @@ CONTROL_ROWS: list[Row] = [
     _ns("GET", "/alerts"),
     _ns("GET", "/alerts/{alert}"),
     _ns("GET", "/alerts/{alert}/history"),
+    _ns("POST", "/alerts/{alert}:mute", Need.MANAGE_ALL, body={"for": "1h"}),
+    _ns("POST", "/alerts/{alert}:unmute", Need.MANAGE_ALL),
     _ns("PUT", "/alerts/{alert}", Need.MANAGE_ALL, absent=(201,), body=_LAG),
     _ns("DELETE", "/alerts/{alert}", Need.MANAGE_ALL, done=(204,)),
     _ns("GET", "/reports"),
