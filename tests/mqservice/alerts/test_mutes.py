@@ -1,4 +1,4 @@
-"""Mutes: who may, how long, that nobody is told meanwhile, and that nothing is missed afterwards."""
+"""Mutes: who may, how long, that nobody is told meanwhile, and that nothing is missed then."""
 
 from __future__ import annotations
 
