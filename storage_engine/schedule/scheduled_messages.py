@@ -1,8 +1,10 @@
-"""Scheduled messages, one by one: which there are for a topic, never one of them, or one at once.
+"""Scheduled messages, one by one: which there are for a topic, never one of them, one at once, or
+one at another time.
 
     page ◀── units and records of SCHEDULE_TOPIC_XXXX
     cancel ──▶ settled, and durable before the answer         both win only while it is to come;
     send ──▶ moved to its topic, and durable before the answer   so does the schedule itself
+    move ──▶ appended again with another time, likewise
 
 A message is found at the place where it was stored; after retention has appended it again, by its
 id in the key index. Loop thread only.
@@ -18,12 +20,16 @@ from storage_engine.clock import Clock
 from storage_engine.config import MIB, StoreConfig
 from storage_engine.delivery.consumer_offsets import ConsumerOffsets
 from storage_engine.errors import BadRequest, StoreBusy, TopicNotFound
+from storage_engine.groups.rescheduled_record import rescheduled_record
 from storage_engine.groups.retry_record import scheduled_queue_of
 from storage_engine.log.commit_log import CommitLog
+from storage_engine.moves import Move, settling
 from storage_engine.queries import Queries
+from storage_engine.records.delay_levels import DELAY_MS_MAX
 from storage_engine.records.record import Record
 from storage_engine.records.record_run import decode_records
 from storage_engine.records.schedule_topic import (
+    DELAY_QUEUE,
     MOMENT_QUEUE,
     REAL_TOPIC,
     SCHEDULE_TOPIC,
@@ -36,6 +42,8 @@ from storage_engine.wire.reads import LookUpRequest
 from storage_engine.wire.scheduled import (
     ScheduledListHead,
     ScheduledListRequest,
+    ScheduledMoveReply,
+    ScheduledMoveRequest,
     ScheduledOutcome,
     ScheduledRef,
     ScheduledReply,
@@ -234,6 +242,62 @@ class ScheduledMessages:
         move = self._schedule.due_move(source, queue_offset, self._commit_log.read_many([unit]))
         self._schedule.mover.move([move], partial(self._sent, found, answer))
         source.moving.add(queue_offset)
+
+    def move(
+        self, request: ScheduledMoveRequest, answer: Callable[[ScheduledMoveReply], None]
+    ) -> None:
+        """Deliver a message at another time; ``answer`` comes when that is durable. A time that is
+        over means at once.
+
+        One record takes the place of the other, so that a crash leaves one of the two times.
+
+        Raises ``BadRequest``: no such time; ``StoreBusy``, ``DiskFull``, ``StoreReadOnly``,
+        ``RecordRefused``: nothing was changed; and ``TopicNotFound`` as ``send``.
+        """
+        queue_id, due_ms = self._new_time(request)
+        found = self._find(request)
+        if isinstance(found, ScheduledOutcome):
+            answer(ScheduledMoveReply(outcome=found))
+            return
+        source, queue_offset = found
+        unit = source.queue.unit(queue_offset)[:2]
+        old = self._commit_log.read_many([unit])
+        # What was for a topic that is gone must not become younger than its deletion.
+        self._schedule.due_move(source, queue_offset, old)
+        record = rescheduled_record(
+            old,
+            due_ms=due_ms,
+            queue_id=queue_id,
+            settles=settling(source.progress, queue_offset),
+        )
+        self._schedule.mover.check(record)
+        move = Move(record, source.progress, queue_offset)
+
+        def moved() -> None:
+            source.moving.discard(queue_offset)
+            answer(
+                ScheduledMoveReply(
+                    outcome=ScheduledOutcome.DONE,
+                    queue_id=queue_id,
+                    queue_offset=place,
+                    due_ms=self._shown_ms(self._schedule.sources[queue_id], due_ms),
+                )
+            )
+
+        (place,) = self._schedule.mover.move([move], moved)
+        source.moving.add(queue_offset)
+
+    def _new_time(self, request: ScheduledMoveRequest) -> tuple[int, int]:
+        """The queue of the schedule, and the due time there. Raises ``BadRequest``."""
+        if (request.delay_ms == 0) == (request.deliver_at_ms == 0):
+            raise BadRequest("give either delay_ms or deliver_at_ms")
+        queue_id = DELAY_QUEUE if request.delay_ms else MOMENT_QUEUE
+        now_ms = self._schedule.now_ms(queue_id)
+        # What has begun of the millisecond counts in full: never early.
+        due_ms = now_ms + 1 + request.delay_ms if request.delay_ms else request.deliver_at_ms
+        if request.delay_ms < 0 or not 0 < due_ms <= now_ms + 1 + DELAY_MS_MAX:
+            raise BadRequest(f"a message waits up to {DELAY_MS_MAX} ms, found {request}")
+        return queue_id, due_ms
 
     def _sent(self, found: _Found, answer: Callable[[ScheduledReply], None]) -> None:
         found.source.moving.discard(found.queue_offset)

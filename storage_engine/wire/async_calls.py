@@ -63,6 +63,8 @@ from storage_engine.wire.scheduled import (
     ScheduledCancelRequest,
     ScheduledListHead,
     ScheduledListRequest,
+    ScheduledMoveReply,
+    ScheduledMoveRequest,
     ScheduledReply,
     ScheduledSendRequest,
 )
@@ -211,6 +213,10 @@ class AsyncCalls(abc.ABC):
     async def scheduled_cancel(self, request: ScheduledCancelRequest) -> ScheduledReply:
         """Deliver a message never; durable when it is answered."""
         return await self._ask(Op.SCHEDULED_CANCEL, request, ScheduledReply)
+
+    async def scheduled_move(self, request: ScheduledMoveRequest) -> ScheduledMoveReply:
+        """See ``scheduled_cancel``."""
+        return await self._ask(Op.SCHEDULED_MOVE, request, ScheduledMoveReply)
 
     async def scheduled_send_now(self, request: ScheduledSendRequest) -> ScheduledReply:
         """Deliver a message now; durable when it is answered."""

@@ -86,6 +86,8 @@ from storage_engine.wire.scheduled import (
     DeliverDueRequest,
     ScheduledCancelRequest,
     ScheduledListRequest,
+    ScheduledMoveReply,
+    ScheduledMoveRequest,
     ScheduledReply,
     ScheduledSendRequest,
 )
@@ -167,6 +169,7 @@ class Op(enum.IntEnum):
     SCHEDULED_LIST = 61
     SCHEDULED_CANCEL = 62
     SCHEDULED_SEND_NOW = 63
+    SCHEDULED_MOVE = 64
 
 
 class HelloRequest(Wire, frozen=True, kw_only=True):
@@ -277,6 +280,7 @@ REQUEST_TYPES: Final[dict[Op, type[Wire]]] = {
     Op.SCHEDULED_LIST: ScheduledListRequest,
     Op.SCHEDULED_CANCEL: ScheduledCancelRequest,
     Op.SCHEDULED_SEND_NOW: ScheduledSendRequest,
+    Op.SCHEDULED_MOVE: ScheduledMoveRequest,
     Op.SNAPSHOT: SnapshotRequest,
     Op.SNAPSHOT_RELEASE: SnapshotRelease,
 }
@@ -318,6 +322,7 @@ REPLY_TYPES: Final[dict[Op, type[Wire]]] = {
     Op.DELIVER_DUE: Empty,
     Op.SCHEDULED_CANCEL: ScheduledReply,
     Op.SCHEDULED_SEND_NOW: ScheduledReply,
+    Op.SCHEDULED_MOVE: ScheduledMoveReply,
     Op.SNAPSHOT: SnapshotReply,
     Op.SNAPSHOT_RELEASE: SnapshotReleaseReply,
 }

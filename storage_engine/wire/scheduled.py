@@ -62,8 +62,15 @@ class ScheduledSendRequest(ScheduledRef, frozen=True, kw_only=True):
     """Deliver it now."""
 
 
+class ScheduledMoveRequest(ScheduledRef, frozen=True, kw_only=True):
+    """Deliver it at another time: ``delay_ms`` from now, or at ``deliver_at_ms``; one is 0."""
+
+    delay_ms: int = 0
+    deliver_at_ms: int = 0
+
+
 class ScheduledOutcome(enum.StrEnum):
-    """DONE: it was still to come, and now it is cancelled, or delivered, for good.
+    """DONE: it was still to come, and now it is cancelled, delivered, or due at the other time.
     DELIVERED: it had been delivered before. GONE: nobody knows it, as when it was cancelled before.
     """
 
@@ -74,3 +81,12 @@ class ScheduledOutcome(enum.StrEnum):
 
 class ScheduledReply(Wire, frozen=True, kw_only=True):
     outcome: ScheduledOutcome
+
+
+class ScheduledMoveReply(Wire, frozen=True, kw_only=True):
+    """Where it waits now, and until when by the wall clock; both only when it is ``DONE``."""
+
+    outcome: ScheduledOutcome
+    queue_id: int = 0
+    queue_offset: int = 0
+    due_ms: int = 0

@@ -84,6 +84,8 @@ from storage_engine.wire.scheduled import (
     ScheduledCancelRequest,
     ScheduledListHead,
     ScheduledListRequest,
+    ScheduledMoveReply,
+    ScheduledMoveRequest,
     ScheduledReply,
     ScheduledSendRequest,
 )
@@ -233,6 +235,9 @@ class StoreClient:
 
     def scheduled_cancel(self, request: ScheduledCancelRequest) -> ScheduledReply:
         return self._ask(Op.SCHEDULED_CANCEL, request, ScheduledReply)
+
+    def scheduled_move(self, request: ScheduledMoveRequest) -> ScheduledMoveReply:
+        return self._ask(Op.SCHEDULED_MOVE, request, ScheduledMoveReply)
 
     def scheduled_send_now(self, request: ScheduledSendRequest) -> ScheduledReply:
         return self._ask(Op.SCHEDULED_SEND_NOW, request, ScheduledReply)

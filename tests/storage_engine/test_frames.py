@@ -73,6 +73,7 @@ def test_numbers_of_the_protocol_never_change() -> None:
         "CHECKPOINT": 48, "STATS": 49, "SNAPSHOT": 50, "SNAPSHOT_RELEASE": 51,
         "PUT_ONCE": 52, "USE": 53, "REDRIVE": 56, "PURGE": 57, "DEAD_LETTERS": 58,
         "DELIVER_DUE": 60, "SCHEDULED_LIST": 61, "SCHEDULED_CANCEL": 62, "SCHEDULED_SEND_NOW": 63,
+        "SCHEDULED_MOVE": 64,
     }  # fmt: skip
     assert {cls.code: cls.__name__ for cls in ERRORS_BY_CODE.values()}.items() >= {
         1: "StoreUnavailable", 2: "OutcomeUnknown", 3: "BadFrame", 4: "BadRequest",
