@@ -30,7 +30,6 @@ from storage_engine.client import (
     BadRequest,
     BatchUnknown,
     ChangedOffset,
-    ClientConfig,
     ClientLimit,
     ClientStats,
     CommitRefused,
@@ -49,7 +48,6 @@ from storage_engine.client import (
     GroupClients,
     GroupClientsRequest,
     GroupConfig,
-    GroupMembers,
     GroupNotFound,
     GroupQueueStats,
     GroupRef,
@@ -76,7 +74,6 @@ from storage_engine.client import (
     OffsetOutOfRange,
     OffsetResetReply,
     OffsetResetRequest,
-    OffsetsChangedReply,
     OffsetsChangedRequest,
     OutcomeUnknown,
     PullHead,
@@ -101,6 +98,7 @@ from storage_engine.client import (
     ScheduledCancelRequest,
     ScheduledListHead,
     ScheduledListRequest,
+    ScheduledMoveRequest,
     ScheduledOutcome,
     ScheduledReply,
     ScheduledSendRequest,
@@ -113,7 +111,6 @@ from storage_engine.client import (
     SettleRequest,
     ShuttingDown,
     SnapshotRelease,
-    SnapshotReply,
     SnapshotRequest,
     StartFrom,
     StatsReply,
@@ -169,7 +166,6 @@ __all__ = [
     "BadRequest",
     "BatchUnknown",
     "ChangedOffset",
-    "ClientConfig",
     "ClientLimit",
     "ClientStats",
     "CommitRefused",
@@ -188,7 +184,6 @@ __all__ = [
     "GroupClients",
     "GroupClientsRequest",
     "GroupConfig",
-    "GroupMembers",
     "GroupNotFound",
     "GroupQueueStats",
     "GroupRef",
@@ -215,7 +210,6 @@ __all__ = [
     "OffsetOutOfRange",
     "OffsetResetReply",
     "OffsetResetRequest",
-    "OffsetsChangedReply",
     "OffsetsChangedRequest",
     "OutcomeUnknown",
     "PullHead",
@@ -240,6 +234,7 @@ __all__ = [
     "ScheduledCancelRequest",
     "ScheduledListHead",
     "ScheduledListRequest",
+    "ScheduledMoveRequest",
     "ScheduledOutcome",
     "ScheduledReply",
     "ScheduledSendRequest",
@@ -252,7 +247,6 @@ __all__ = [
     "SettleRequest",
     "ShuttingDown",
     "SnapshotRelease",
-    "SnapshotReply",
     "SnapshotRequest",
     "StartFrom",
     "StatsReply",
@@ -332,6 +326,8 @@ class Store(Protocol):
     ) -> tuple[ScheduledListHead, list[Record]]: ...
 
     async def scheduled_cancel(self, request: ScheduledCancelRequest) -> ScheduledReply: ...
+
+    async def scheduled_move(self, request: ScheduledMoveRequest) -> ScheduledReply: ...
 
     async def scheduled_send_now(self, request: ScheduledSendRequest) -> ScheduledReply: ...
 

@@ -118,6 +118,7 @@ urlpatterns = [
     path("<str:ns>/tasks/<str:task_id>", views_redrive.task, name="task"),
     path("<str:ns>/tasks/<str:task_id>/cancel", views_redrive.cancel, name="cancel-task"),
     path("<str:ns>/scheduled", views_scheduled.scheduled, name="scheduled"),
+    path("<str:ns>/scheduled-by-time", views_scheduled.all_scheduled, name="all-scheduled"),
     path("<str:ns>/scheduled/<str:topic>", views_scheduled.topic_scheduled,
          name="topic-scheduled"),
     path("<str:ns>/traces", views_traces.traces, name="traces"),

@@ -42,7 +42,6 @@ from storage_engine.wire.reads import LookUpRequest
 from storage_engine.wire.scheduled import (
     ScheduledListHead,
     ScheduledListRequest,
-    ScheduledMoveReply,
     ScheduledMoveRequest,
     ScheduledOutcome,
     ScheduledRef,
@@ -63,6 +62,20 @@ _SAME_ID_MAX: Final = 32  # records of one id; retention appends a message again
 class _Found(NamedTuple):
     source: Source
     queue_offset: int
+
+
+class _Wanted(NamedTuple):
+    """Messages for a topic, or for all topics of the namespace of that name."""
+
+    name: bytes
+    is_namespace: bool
+
+    @property
+    def block_name(self) -> bytes:
+        return self.name + b"%" if self.is_namespace else self.name
+
+    def matches(self, topic: bytes) -> bool:
+        return topic.startswith(self.name + b"%") if self.is_namespace else topic == self.name
 
 
 class _Page:
@@ -126,7 +139,8 @@ class ScheduledMessages:
 
     def page(self, request: ScheduledListRequest) -> tuple[ScheduledListHead, bytes]:
         """A page, and its records back to back. Raises ``TopicNotFound``, ``BadRequest``."""
-        self._queries.queues_of(request.topic)
+        if not request.is_namespace:
+            self._queries.queues_of(request.topic)
         if not 1 <= request.messages_max <= self._config.receive_messages_max:
             raise BadRequest(
                 f"messages_max is {request.messages_max}, "
@@ -135,17 +149,17 @@ class ScheduledMessages:
         if request.queue_id < 0 or request.queue_offset < 0:
             raise BadRequest(f"there is no place {request.queue_offset} of {request.queue_id}")
         self._schedule.follow()
-        topic = request.topic.encode()
+        wanted = _Wanted(request.topic.encode(), request.is_namespace)
         page = _Page(min(request.bytes_max, self._config.receive_bytes_max), request.messages_max)
         place = request.queue_offset
         for source in self._schedule.sources[request.queue_id :]:
-            place = self._fill(page, source, max(place, source.start), topic)
+            place = self._fill(page, source, max(place, source.start), wanted)
             if place < source.end:
                 return page.until(source.queue.queue_id, place)
             place = 0
         return page.until(0, 0, is_end=True)
 
-    def _fill(self, page: _Page, source: Source, place: int, topic: bytes) -> int:
+    def _fill(self, page: _Page, source: Source, place: int, wanted: _Wanted) -> int:
         """Add messages from ``place`` on, a block of the queue after the other.
 
         Where to go on, which is the end of the queue when it has no more.
@@ -154,7 +168,7 @@ class ScheduledMessages:
         while place < source.end and page.left > 0 and not page.is_full:
             block = place // BLOCK_UNITS
             stop = min((block + 1) * BLOCK_UNITS, source.end)
-            if not self._blocks.may_hold(queue_id, block, topic):
+            if not self._blocks.may_hold(queue_id, block, wanted.block_name):
                 page.left -= _KNOWN_COST
                 place = stop
                 continue
@@ -165,7 +179,7 @@ class ScheduledMessages:
             while place < stop and page.left > 0 and not page.is_full:
                 places = range(place, min(place + page.together, stop))
                 page.together = min(4 * page.together, _TOGETHER_MAX)
-                place = self._look(page, source, places, topic, topics)
+                place = self._look(page, source, places, wanted, topics)
                 if place < places.stop:
                     return place
             if is_whole and place == stop:
@@ -173,7 +187,7 @@ class ScheduledMessages:
         return place
 
     def _look(
-        self, page: _Page, source: Source, places: range, topic: bytes, topics: set[bytes]
+        self, page: _Page, source: Source, places: range, wanted: _Wanted, topics: set[bytes]
     ) -> int:
         """Add messages of these places as far as they fit; the first place that is left.
 
@@ -186,7 +200,7 @@ class ScheduledMessages:
             likely = real_topics(self._commit_log, physical_offsets)
             topics.update(filter(None, likely))
         for place, found in zip(places, likely, strict=True):
-            if found is not None and found != topic:
+            if found is not None and not wanted.matches(found):
                 continue
             if page.left < 0:
                 return place
@@ -197,7 +211,9 @@ class ScheduledMessages:
             unit = physical_offset, record_bytes
             found = _real_topic(self._commit_log.properties(*unit) or b"")
             topics.add(found)
-            if found != topic or not source.is_pending(place) or self._commit_log.damaged([unit]):
+            if not (wanted.matches(found) and source.is_pending(place)):
+                continue
+            if self._commit_log.damaged([unit]):
                 continue
             if not page.has_room(record_bytes):
                 return place
@@ -243,9 +259,7 @@ class ScheduledMessages:
         self._schedule.mover.move([move], partial(self._sent, found, answer))
         source.moving.add(queue_offset)
 
-    def move(
-        self, request: ScheduledMoveRequest, answer: Callable[[ScheduledMoveReply], None]
-    ) -> None:
+    def move(self, request: ScheduledMoveRequest, answer: Callable[[ScheduledReply], None]) -> None:
         """Deliver a message at another time; ``answer`` comes when that is durable. A time that is
         over means at once.
 
@@ -257,7 +271,7 @@ class ScheduledMessages:
         queue_id, due_ms = self._new_time(request)
         found = self._find(request)
         if isinstance(found, ScheduledOutcome):
-            answer(ScheduledMoveReply(outcome=found))
+            answer(ScheduledReply(outcome=found))
             return
         source, queue_offset = found
         unit = source.queue.unit(queue_offset)[:2]
@@ -276,7 +290,7 @@ class ScheduledMessages:
         def moved() -> None:
             source.moving.discard(queue_offset)
             answer(
-                ScheduledMoveReply(
+                ScheduledReply(
                     outcome=ScheduledOutcome.DONE,
                     queue_id=queue_id,
                     queue_offset=place,

@@ -63,7 +63,6 @@ from storage_engine.wire.scheduled import (
     ScheduledCancelRequest,
     ScheduledListHead,
     ScheduledListRequest,
-    ScheduledMoveReply,
     ScheduledMoveRequest,
     ScheduledReply,
     ScheduledSendRequest,
@@ -214,9 +213,9 @@ class AsyncCalls(abc.ABC):
         """Deliver a message never; durable when it is answered."""
         return await self._ask(Op.SCHEDULED_CANCEL, request, ScheduledReply)
 
-    async def scheduled_move(self, request: ScheduledMoveRequest) -> ScheduledMoveReply:
+    async def scheduled_move(self, request: ScheduledMoveRequest) -> ScheduledReply:
         """See ``scheduled_cancel``."""
-        return await self._ask(Op.SCHEDULED_MOVE, request, ScheduledMoveReply)
+        return await self._ask(Op.SCHEDULED_MOVE, request, ScheduledReply)
 
     async def scheduled_send_now(self, request: ScheduledSendRequest) -> ScheduledReply:
         """Deliver a message now; durable when it is answered."""

@@ -86,7 +86,6 @@ from storage_engine.wire.scheduled import (
     DeliverDueRequest,
     ScheduledCancelRequest,
     ScheduledListRequest,
-    ScheduledMoveReply,
     ScheduledMoveRequest,
     ScheduledReply,
     ScheduledSendRequest,
@@ -322,7 +321,7 @@ REPLY_TYPES: Final[dict[Op, type[Wire]]] = {
     Op.DELIVER_DUE: Empty,
     Op.SCHEDULED_CANCEL: ScheduledReply,
     Op.SCHEDULED_SEND_NOW: ScheduledReply,
-    Op.SCHEDULED_MOVE: ScheduledMoveReply,
+    Op.SCHEDULED_MOVE: ScheduledReply,
     Op.SNAPSHOT: SnapshotReply,
     Op.SNAPSHOT_RELEASE: SnapshotReleaseReply,
 }

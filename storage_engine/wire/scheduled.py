@@ -22,9 +22,11 @@ class ScheduledListRequest(Wire, frozen=True, kw_only=True):
     """Messages of a topic that are still to come, from a place of the schedule on.
 
     They come in the order of the schedule's queues, and in each as they were stored.
+    ``is_namespace``: ``topic`` is a namespace's name, and those of all its topics are asked for.
     """
 
     topic: str
+    is_namespace: bool = False
     queue_id: int = 0
     queue_offset: int = 0
     messages_max: int
@@ -80,11 +82,9 @@ class ScheduledOutcome(enum.StrEnum):
 
 
 class ScheduledReply(Wire, frozen=True, kw_only=True):
-    outcome: ScheduledOutcome
-
-
-class ScheduledMoveReply(Wire, frozen=True, kw_only=True):
-    """Where it waits now, and until when by the wall clock; both only when it is ``DONE``."""
+    """Of one that was to be moved, and is ``DONE``, also where it waits now, and until when by the
+    wall clock.
+    """
 
     outcome: ScheduledOutcome
     queue_id: int = 0

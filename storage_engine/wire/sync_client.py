@@ -84,7 +84,6 @@ from storage_engine.wire.scheduled import (
     ScheduledCancelRequest,
     ScheduledListHead,
     ScheduledListRequest,
-    ScheduledMoveReply,
     ScheduledMoveRequest,
     ScheduledReply,
     ScheduledSendRequest,
@@ -236,8 +235,8 @@ class StoreClient:
     def scheduled_cancel(self, request: ScheduledCancelRequest) -> ScheduledReply:
         return self._ask(Op.SCHEDULED_CANCEL, request, ScheduledReply)
 
-    def scheduled_move(self, request: ScheduledMoveRequest) -> ScheduledMoveReply:
-        return self._ask(Op.SCHEDULED_MOVE, request, ScheduledMoveReply)
+    def scheduled_move(self, request: ScheduledMoveRequest) -> ScheduledReply:
+        return self._ask(Op.SCHEDULED_MOVE, request, ScheduledReply)
 
     def scheduled_send_now(self, request: ScheduledSendRequest) -> ScheduledReply:
         return self._ask(Op.SCHEDULED_SEND_NOW, request, ScheduledReply)

@@ -9,12 +9,13 @@ import pytest
 
 from storage_engine.errors import BadRequest, DiskFull, StoreBusy, TopicNotFound
 from storage_engine.records.delay_levels import DELAY_MS_MAX
+from storage_engine.records.record import StoreMessage
 from storage_engine.records.record_run import decode_records
 from storage_engine.wire.scheduled import (
     ScheduledCancelRequest,
-    ScheduledMoveReply,
     ScheduledMoveRequest,
     ScheduledOutcome,
+    ScheduledReply,
 )
 from tests.storage_engine.delaying import delayed, numbered, put_delayed
 from tests.storage_engine.deleting import killed
@@ -26,26 +27,36 @@ HOUR_MS = 3_600_000
 DAY_MS = 24 * HOUR_MS
 
 
-def begin_move(store: OpenStore, number: int = 1, **when: int) -> list[ScheduledMoveReply]:
+def begin_move(store: OpenStore, number: int = 1, **when: int) -> list[ScheduledReply]:
     """Ask; the list gets the answer."""
-    replies: list[ScheduledMoveReply] = []
+    replies: list[ScheduledReply] = []
     request = ScheduledMoveRequest(topic="t", message_id=numbered(number), **when)
     store.store.scheduled.move(request, replies.append)
     return replies
 
 
-async def moved(store: OpenStore, number: int = 1, **when: int) -> ScheduledMoveReply:
+async def moved(store: OpenStore, number: int = 1, **when: int) -> ScheduledReply:
     replies = begin_move(store, number, **when)
     await store.settled()
     (reply,) = replies
     return reply
 
 
+def waiting_message(when: dict[str, int]) -> StoreMessage:
+    return delayed(
+        b"m",
+        1,
+        level=when.get("level", 0),
+        delay_ms=when.get("delay_ms", 0),
+        deliver_at_ms=when.get("deliver_at_ms", 0),
+    )
+
+
 async def waiting(tmp_path: Path, **when: int) -> OpenStore:
     """A store with message 1 for topic ``t``, which is to come in a day unless it is said when."""
     store = OpenStore(tmp_path / "s").open()
     store.topic()
-    await put_delayed(store, delayed(b"m", 1, **(when or {"delay_ms": DAY_MS})))
+    await put_delayed(store, waiting_message(when or {"delay_ms": DAY_MS}))
     return store
 
 
@@ -59,7 +70,7 @@ async def test_it_comes_once_at_the_new_time_whatever_the_old_one_was(
     store.topic()
     now_ms = store.clock.now_ms()
     first = {name: value or now_ms + DAY_MS for name, value in first.items()}
-    await put_delayed(store, delayed(b"m", 1, **first))
+    await put_delayed(store, waiting_message(first))
     when = {"delay_ms": HOUR_MS} if is_delay else {"deliver_at_ms": now_ms + HOUR_MS + 1}
     reply = await moved(store, **when)
     assert reply.outcome is ScheduledOutcome.DONE

@@ -123,6 +123,16 @@ DATA_ROWS: dict[tuple[str, str], Row] = {
     ("scheduled_one", "DELETE"): _data(
         "DELETE", "/scheduled/{handle}", Need.PRODUCE, fresh=("handle",)
     ),
+    ("scheduled_all", "GET"): Row(
+        method="GET", path="/v1/ns/{ns}/scheduled", need=Need.CONSUME, is_asked_first=True
+    ),
+    ("scheduled_move", "POST"): _data(
+        "POST",
+        "/scheduled/{handle}:reschedule",
+        Need.PRODUCE,
+        body={"delay": "2h"},
+        fresh=("handle",),
+    ),
     ("scheduled_send", "POST"): _data(
         "POST", "/scheduled/{handle}:send", Need.PRODUCE, fresh=("handle",)
     ),

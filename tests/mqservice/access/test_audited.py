@@ -18,6 +18,7 @@ CHANGING = ("POST", "PUT", "PATCH", "DELETE")
 UNAUDITED = {
     ("messages", "POST"), ("messages_batch", "POST"), ("receive", "POST"), ("settle", "POST"),
     ("scheduled_one", "DELETE"), ("scheduled_send", "POST"),
+    ("scheduled_move", "POST"),
 }  # fmt: skip
 # Settles messages, as an ack does; lets in whoever could come in anyway, for half a minute.
 UNAUDITED_PATHS = {"/v1/ns/{ns}/groups/{group}/offsets:commit", "/v1/ws-tickets"}
