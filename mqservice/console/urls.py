@@ -78,6 +78,8 @@ urlpatterns = [
          name="purge-topic"),
     path("<str:ns>/topics/<str:topic>/publish", views_publish.publish, name="publish"),
     path("<str:ns>/topics/<str:topic>/messages", views_messages.messages, name="messages"),
+    path("<str:ns>/topics/<str:topic>/filters", views_messages.saved_filters,
+         name="saved-filters"),
     path("<str:ns>/topics/<str:topic>/messages/<str:message_id>", views_messages.message,
          name="message"),
     path("<str:ns>/topics/<str:topic>/messages/<str:message_id>/body", views_messages.download,
