@@ -166,7 +166,7 @@ class MuteForm(RefusableForm):
     }
 
     length = forms.ChoiceField(
-        label=gettext_lazy("For"),
+        label=gettext_lazy("How long"),
         choices=[
             ("1h", gettext_lazy("1 hour")),
             ("4h", gettext_lazy("4 hours")),

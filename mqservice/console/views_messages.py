@@ -76,13 +76,13 @@ def messages(frame: Frame, topic: str) -> HttpResponse:
 def saved_filters(frame: Frame, topic: str) -> HttpResponse:
     """``name`` with the fields of a search keeps it; ``delete`` with an id drops one."""
     row, posted = found_topic(frame, topic), frame.request.POST
-    given = {name: posted.get(name, "").strip() for name in _FIELDS}
+    given = {name: value for name in _FIELDS if (value := posted.get(name, "").strip())}
     back = reverse("console:messages", args=(frame.namespace.name, row.name))
     if "delete" in posted:
         number = number_of(posted["delete"])
         if number is not None and delete_filter(frame.user, frame.namespace, number):
             notes.success(frame.request, _("The filter was deleted."))
-        return redirect(f"{back}?{urlencode(given)}" if any(given.values()) else back)
+        return redirect(f"{back}?{urlencode(given)}" if given else back)
     try:
         saved = save_filter(frame.user, frame.namespace, row.name, posted.get("name", ""), given)
     except NotSaved as refused:
