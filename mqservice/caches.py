@@ -35,6 +35,7 @@ from mqservice.accounts.access import (
     find_principal,
     metadata_unavailable,
 )
+from mqservice.accounts.models import Namespace
 from mqservice.accounts.ticket_holders import find_holder, session_id_of
 from mqservice.groups.routes import GroupRoute, find_group_route
 from mqservice.lib.clock import Clock
@@ -90,6 +91,21 @@ class RouteCache:
         if route is None:
             raise Problem.of("TOPIC_NOT_FOUND", f"{name} does not exist in {ns}", stored=False)
         return route
+
+    async def load_namespace(self, principal: Principal, ns: str) -> str:
+        """The name of a namespace that is there. One query, none for a key's own.
+
+        Raises Problem: 404 for absent and foreign alike, 503 when nobody can know.
+        """
+        namespace = principal.namespace_named(ns)
+        if namespace is not None and namespace != principal.namespace:
+            try:
+                namespace = await _query(_find_namespace)((principal.tenant_id, namespace))
+            except LookupUnavailable as exc:
+                raise metadata_unavailable() from exc
+        if namespace is None:
+            raise Problem.of("NAMESPACE_NOT_FOUND", f"{ns} does not exist")
+        return namespace
 
     def group(self, principal: Principal, ns: str, name: str) -> GroupRoute | None:
         """The group if it is known and the principal's; None means: ask ``load_group``."""
@@ -240,6 +256,11 @@ async def listen(
             )
         await asyncio.sleep(delay_ms / 1000)
         delay_ms = min(delay_ms * 2, RECONNECT_MS_MAX)
+
+
+def _find_namespace(key: tuple[int, str]) -> str | None:
+    tenant_id, name = key
+    return name if Namespace.objects.filter(tenant_id=tenant_id, name=name).exists() else None
 
 
 async def _load(cache: LookupCache[RouteKey, V], key: RouteKey) -> V | None:

@@ -26,7 +26,7 @@ from storage_engine.wire.reads import OffsetAtTimeRequest
 from storage_engine.wire.scheduled import DeliverDueRequest, ScheduledCancelRequest
 from storage_engine.wire.snapshots import SnapshotRelease, SnapshotReleaseReply, SnapshotRequest
 from storage_engine.wire.struct import Wire
-from storage_engine.wire.topics import TopicList, TopicRef
+from storage_engine.wire.topics import TopicList, TopicPurgeRequest, TopicRef
 
 
 def calls_of(store: Store) -> dict[int, Callable[[Wire], Wire]]:
@@ -70,6 +70,9 @@ def calls_of(store: Store) -> dict[int, Callable[[Wire], Wire]]:
         Op.TOPIC_STATS: lambda request: store.topic_stats(cast("TopicRef", request).topic),
         Op.TOPIC_DELETE: done(
             lambda request: consumption.deletions.topic_delete(cast("TopicRef", request).topic)
+        ),
+        Op.TOPIC_PURGE: lambda request: consumption.topic_purge.run(
+            cast("TopicPurgeRequest", request)
         ),
         Op.GROUP_LIST: lambda _: GroupList(groups=catalog.group_list()),
         Op.GROUP_STATS: group_stats,

@@ -48,6 +48,7 @@ from storage_engine.retries import Retries
 from storage_engine.schedule.level_offsets import LevelOffsets
 from storage_engine.schedule.schedule import Schedule
 from storage_engine.topic_names import retry_topic_of
+from storage_engine.topic_purge import TopicPurge
 from storage_engine.wire.deliveries import (
     LeaveRequest,
     ReceiveRequest,
@@ -179,6 +180,9 @@ class Consumption:
             self._progress,
             at_time,
             self.notices.tell,
+        )
+        self.topic_purge = TopicPurge(
+            catalog, commit_log, queues, min_offsets, self.delivery, self._offset_changes.go_on
         )
         self.kept_sessions = KeptSessions(
             config, clock, self.notices, self.settle, self.delivery.find_queue

@@ -125,14 +125,18 @@ class Deletions:
         return self._queues.by_topic.get(topic.encode(), [])
 
     def is_orphan(self, record: bytes) -> bool:
-        """Whether a scheduled record was stored for a topic or group that was deleted since."""
-        deleted = self._min_offsets.deleted
-        if not deleted:
+        """Whether a scheduled record was stored for a topic or group that was deleted since, or is
+        a retry of a topic that was purged since.
+        """
+        deleted, purged = self._min_offsets.deleted, self._min_offsets.purged
+        if not deleted and not purged:
             return False
         properties = read_draft(record).properties
-        meant_for = [properties.get(name.encode(), b"") for name in (REAL_TOPIC, RETRY_TOPIC)]
-        stored_at = parse_head(record, 0).physical_offset
-        return any(stored_at < deleted.get(topic.decode(), 0) for topic in meant_for)
+        real, retried = (
+            properties.get(name.encode(), b"").decode() for name in (REAL_TOPIC, RETRY_TOPIC)
+        )
+        gone_below = max(deleted.get(real, 0), deleted.get(retried, 0), purged.get(retried, 0))
+        return parse_head(record, 0).physical_offset < gone_below
 
     def deleted_below(self, topic: str) -> int:
         """Physical offset below which records were stored for a topic of that name that was
@@ -141,7 +145,7 @@ class Deletions:
         return self._min_offsets.deleted.get(topic, 0)
 
     def purge(self, start_offset: int) -> None:
-        """Forget what was deleted before the log's first byte was written.
+        """Forget what was deleted or purged before the log's first byte was written.
 
         Raises ``DiskFull``. One replaced file when there is something to forget.
         """
@@ -149,6 +153,8 @@ class Deletions:
         gone = [
             topic for topic in old if topic in self._catalog.topics or self._queues.forget(topic)
         ]
-        if gone:
+        kept = self._min_offsets.purged.items()
+        purged = {name: at for name, at in kept if at > start_offset}
+        if gone or purged != self._min_offsets.purged:
             left = {name: at for name, at in self._min_offsets.deleted.items() if name not in gone}
-            self._min_offsets.save(self._queues, deleted=left)
+            self._min_offsets.save(self._queues, deleted=left, purged=purged)

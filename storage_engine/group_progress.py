@@ -137,4 +137,5 @@ def unsettled_count(process_queue: ProcessQueue) -> int:
     first = max(progress.consumer_offset, queue.min_offset)
     settled_count = progress.settled.count_in(first, queue.max_offset)
     skipped_count = progress.skipped.count - progress.skipped.count_below(first)
-    return queue.max_offset - first - settled_count - skipped_count
+    # A queue that was emptied may begin behind what is visible of it.
+    return max(queue.max_offset - first - settled_count - skipped_count, 0)

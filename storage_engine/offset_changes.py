@@ -139,10 +139,16 @@ class OffsetChanges:
                 subscription = self._delivery.subscribe(reader, request.topic, queues, targets)
                 old = [queue.queue_id for queue in chosen if queue.queue_id < count]
                 positions += [(subscription.queues[at], targets[at]) for at in old]
-            self._reset(positions)
+            self.go_on(positions)
         return reply
 
-    def _reset(self, positions: list[tuple[ProcessQueue, int]]) -> None:
+    def go_on(self, positions: list[tuple[ProcessQueue, int]]) -> None:
+        """Let groups go on from there, and make void what they were given before; all or none.
+
+        Durable on return (one fdatasync). Raises ``DiskFull``: nothing has changed; ``SyncFailed``.
+        """
+        if not positions:
+            return
         lease_floor = self._delivery.new_floor()
         try:
             self._consumer_offsets.reset(
@@ -155,17 +161,19 @@ class OffsetChanges:
             for process_queue in moved:
                 process_queue.begin_again()
             self._retries.forget(moved)
-            queue_ids: dict[Subscription, list[int]] = {}
+            by_owner: dict[Subscription, list[ProcessQueue]] = {}
             for process_queue in moved:
-                queue_ids.setdefault(process_queue.owner, []).append(process_queue.queue.queue_id)
-            for owner, its in queue_ids.items():
+                by_owner.setdefault(process_queue.owner, []).append(process_queue)
+            for owner, its in by_owner.items():
+                queue_ids = [each.queue.queue_id for each in its if each is not owner.retry]
                 self._tell(
                     Notice(
                         kind=NoticeKind.RESET,
                         group=owner.group,
                         topic=owner.topic,
-                        queue_ids=tuple(sorted(its)),
+                        queue_ids=tuple(sorted(queue_ids)),
                         lease_floor=lease_floor,
+                        has_retries=owner.retry in its,
                     )
                 )
             for owner in {process_queue.owner for process_queue, _ in positions}:

@@ -47,7 +47,11 @@ from storage_engine.wire.groups import GroupConfig
 from storage_engine.wire.once import PutOnceReply, PutOnceRequest
 from storage_engine.wire.protocol import CancelRequest, Empty, HelloRequest, Op
 from storage_engine.wire.reads import LookUpRequest, PullRequest
-from storage_engine.wire.scheduled import ScheduledListRequest, ScheduledSendRequest
+from storage_engine.wire.scheduled import (
+    ScheduledListRequest,
+    ScheduledMoveRequest,
+    ScheduledSendRequest,
+)
 from storage_engine.wire.sessions import SessionTakeRequest
 from storage_engine.wire.struct import Wire
 from storage_engine.wire.topics import TopicConfig
@@ -263,6 +267,8 @@ class _Connection(asyncio.BufferedProtocol):
             self._reply_records(op, request_id, *self._store.scheduled.page(request))
         elif isinstance(request, ScheduledSendRequest):
             self._store.scheduled.send(request, partial(self._answered, op, request_id))
+        elif isinstance(request, ScheduledMoveRequest):
+            self._store.scheduled.move(request, partial(self._answered, op, request_id))
         elif isinstance(request, PutOnceRequest):
             self._store.once_puts.put(request, partial(self._put_once, request_id))
         elif isinstance(request, TopicConfig):

@@ -1,4 +1,4 @@
-"""Alerts over REST: ``/v1/ns/{ns}/alerts``, ``alerts/{name}`` and ``alerts/{name}/history``."""
+"""Alerts over REST: ``/v1/ns/{ns}/alerts``, ``alerts/{name}``, its ``:mute`` and ``/history``."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from mqservice.accounts.queries import get_namespace
 from mqservice.accounts.rest import AuthedRequest
 from mqservice.accounts.scopes import Scope
 from mqservice.alerts.limits import PAGE_MAX
+from mqservice.alerts.mutes import mute_rule, unmute_rule
 from mqservice.alerts.queries import events_of, get_rule, rules_of
 from mqservice.alerts.schemas import (
     AlertEventOut,
@@ -19,6 +20,7 @@ from mqservice.alerts.schemas import (
     AlertListOut,
     AlertOut,
     read_change,
+    read_mute,
 )
 from mqservice.alerts.services import delete_rule, put_rule
 from mqservice.lib.clock import SystemClock
@@ -32,6 +34,34 @@ def list_alerts(request: AuthedRequest, ns: str) -> AlertListOut:
     """All alerts by name; there are a hundred at most. Two queries."""
     namespace = get_namespace(request.auth, ns)
     return AlertListOut(alerts=[AlertOut.of(rule, namespace.name) for rule in rules_of(namespace)])
+
+
+@router.post("/ns/{ns}/alerts/{name}:mute", response=AlertOut, by_alias=True)
+def mute_alert(request: AuthedRequest, ns: str, name: str) -> AlertOut:
+    """Tell nobody of an alert for a time (``for``) or until one (``until``), in place of a mute
+    that there is. It is looked at all the same; what was missed is told at the end.
+    """
+    namespace = get_namespace(request.auth, ns)
+    request.auth.require(Scope.MANAGE)
+    mute = read_mute(request.body)
+    rule = mute_rule(
+        request.auth,
+        namespace,
+        name,
+        SystemClock(),
+        for_ms=mute.for_ms,
+        until_ms=mute.until_ms,
+        reason=mute.reason,
+    )
+    return AlertOut.of(rule, namespace.name)
+
+
+@router.post("/ns/{ns}/alerts/{name}:unmute", response=AlertOut, by_alias=True)
+def unmute_alert(request: AuthedRequest, ns: str, name: str) -> AlertOut:
+    """End the mute of an alert, if there is one; what was missed is told with the next look."""
+    namespace = get_namespace(request.auth, ns)
+    request.auth.require(Scope.MANAGE)
+    return AlertOut.of(unmute_rule(request.auth, namespace, name), namespace.name)
 
 
 @router.get("/ns/{ns}/alerts/{name}", response=AlertOut, by_alias=True)

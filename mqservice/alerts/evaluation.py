@@ -2,6 +2,8 @@
 
     rules (locked) ── values ──▶ next_standing ──▶ rule, event, notifications: one transaction
 
+Of a rule that is muted nobody is told; once it is not, whoever was told another state last.
+
 Another worker at the same time passes over locked rules, and after it finds the new state: a change
 is written once.
 """
@@ -13,8 +15,9 @@ from collections.abc import Iterator
 from typing import Final
 
 from django.db import transaction
+from django.db.models import Q
 
-from mqservice.alerts.limits import EVALUATED_MAX
+from mqservice.alerts.limits import EVALUATED_MAX, MUTE_MS_MAX
 from mqservice.alerts.models import (
     AlertEvent,
     AlertRule,
@@ -29,6 +32,7 @@ log = logging.getLogger(__name__)
 
 CHUNK_RULES: Final = 200
 _LOOKED: Final = ("breached_since_ms", "evaluated_ms", "value")
+_MUTED: Final = ("told_state", "muted_until_ms", "muted_by", "mute_reason")
 _CHANGED: Final = ("state", "changed_ms", "change_count")
 
 
@@ -50,15 +54,19 @@ def _evaluate_some(now_ms: int) -> tuple[int, int]:
     rules = list(waiting.order_by("evaluated_ms", "id")[:CHUNK_RULES])
     values = read_values(rules, now_ms)
     events: list[AlertEvent] = []
+    untold: dict[int, AlertRule] = {}
     for rule in rules:
         events += _look(rule, values[rule.pk], now_ms)
-    AlertRule.objects.bulk_update(rules, [*_LOOKED, *_CHANGED])
+        _end_mute(rule, now_ms)
+        if not rule.muted_until_ms and rule.told_state != rule.state:
+            rule.told_state = rule.state
+            untold[rule.pk] = rule
+    AlertRule.objects.bulk_update(rules, [*_LOOKED, *_CHANGED, *_MUTED])
     AlertEvent.objects.bulk_create(events)
-    by_id = {rule.pk: rule for rule in rules}
     Notification.objects.bulk_create(
         notification
-        for event in events
-        for notification in _notifications(by_id[event.rule_id], event)
+        for event in _newest_of(untold)
+        for notification in _notifications(untold[event.rule_id], event, now_ms)
     )
     for event in events:
         log.info(
@@ -97,12 +105,25 @@ def _look(rule: AlertRule, value: int | None, now_ms: int) -> list[AlertEvent]:
     ]
 
 
-def _notifications(rule: AlertRule, event: AlertEvent) -> Iterator[Notification]:
+def _end_mute(rule: AlertRule, now_ms: int) -> None:
+    is_over = rule.muted_until_ms <= now_ms
+    is_absurd = rule.muted_until_ms > now_ms + MUTE_MS_MAX  # the clock was set back
+    if rule.muted_until_ms and (is_over or is_absurd):
+        rule.muted_until_ms, rule.muted_by, rule.mute_reason = 0, "", ""
+
+
+def _newest_of(rules: dict[int, AlertRule]) -> list[AlertEvent]:
+    """The event of each rule's last change, which may be of an earlier look. One query."""
+    newest = Q()
+    for pk, rule in rules.items():
+        newest |= Q(rule_id=pk, number=rule.change_count)
+    return list(AlertEvent.objects.filter(newest)) if rules else []
+
+
+def _notifications(rule: AlertRule, event: AlertEvent, now_ms: int) -> Iterator[Notification]:
     for email in rule.emails:
-        yield Notification(
-            event=event, channel=Channel.EMAIL.value, target=email, due_ms=event.at_ms
-        )
+        yield Notification(event=event, channel=Channel.EMAIL.value, target=email, due_ms=now_ms)
     if rule.webhook_url:
         yield Notification(
-            event=event, channel=Channel.WEBHOOK.value, target=rule.webhook_url, due_ms=event.at_ms
+            event=event, channel=Channel.WEBHOOK.value, target=rule.webhook_url, due_ms=now_ms
         )

@@ -16,6 +16,10 @@ WINDOW_MS_DEFAULT: Final = 5 * MINUTE_MS
 WINDOW_MS_MIN: Final = MINUTE_MS
 WINDOW_MS_MAX: Final = 60 * MINUTE_MS  # as long as the finest samples are kept
 
+MUTE_MS_MIN: Final = MINUTE_MS
+MUTE_MS_MAX: Final = 30 * DAY_MS
+MUTE_REASON_CHARS_MAX: Final = 200
+
 # A sample that is older says nothing of now.
 SAMPLE_MS_MAX: Final = 60 * SECOND_MS
 EVALUATED_MAX: Final = 10_000  # rules in one round, those that wait longest first

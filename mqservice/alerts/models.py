@@ -9,6 +9,9 @@
 
 ``breached_since_ms`` is 0 while the rule is not breached. What nobody knows changes nothing. Times
 that decide anything are epoch ms of the worker's clock.
+
+While a rule is muted it is looked at and its changes are written down, but nobody is told; at the
+end of that whoever does not know how it stands is. ``told_state`` is what was told last.
 """
 
 from __future__ import annotations
@@ -20,7 +23,12 @@ from typing import Final
 from django.db import models
 
 from mqservice.accounts.models import Namespace
-from mqservice.alerts.limits import ERROR_CHARS_MAX, URL_CHARS_MAX, WINDOW_MS_DEFAULT
+from mqservice.alerts.limits import (
+    ERROR_CHARS_MAX,
+    MUTE_REASON_CHARS_MAX,
+    URL_CHARS_MAX,
+    WINDOW_MS_DEFAULT,
+)
 from mqservice.lib.names import NAME_CHARS_MAX
 
 SECRET_PREFIX: Final = "whs_"
@@ -102,6 +110,11 @@ class AlertRule(models.Model):
     evaluated_ms = models.BigIntegerField(default=0)
     value = models.BigIntegerField(null=True)
     change_count = models.PositiveIntegerField(default=0)
+
+    told_state = models.CharField(max_length=16, default=AlertState.OK.value)
+    muted_until_ms = models.BigIntegerField(default=0)  # 0: not muted
+    muted_by = models.CharField(max_length=200, blank=True)
+    mute_reason = models.CharField(max_length=MUTE_REASON_CHARS_MAX, blank=True)
 
     class Meta:
         constraints = (

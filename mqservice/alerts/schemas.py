@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from django.conf import settings
 from django.core.exceptions import ValidationError
 from django.core.validators import validate_email
@@ -13,6 +15,9 @@ from mqservice.alerts.limits import (
     EMAIL_CHARS_MAX,
     EMAILS_MAX,
     FOR_MS_MAX,
+    MUTE_MS_MAX,
+    MUTE_MS_MIN,
+    MUTE_REASON_CHARS_MAX,
     THRESHOLD_MAX,
     WINDOW_MS_MAX,
     WINDOW_MS_MIN,
@@ -47,6 +52,38 @@ def read_change(body: bytes) -> RuleChange:
     fields.refuse_unknown()
     fields.refuse()
     return change
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mute:
+    """How long a rule is to be muted, by one of both."""
+
+    for_ms: int | None
+    until_ms: int | None
+    reason: str
+
+
+def read_mute(body: bytes) -> Mute:
+    """The same of ``:mute``. Raises Problem that names every fault."""
+    fields = read_object(body)
+    mute = Mute(
+        for_ms=fields.duration_ms("for", MUTE_MS_MIN, MUTE_MS_MAX),
+        until_ms=fields.time_ms("until"),
+        reason=_reason(fields),
+    )
+    fields.refuse_unknown()
+    fields.refuse()
+    return mute
+
+
+def _reason(fields: Fields) -> str:
+    value = fields.find("reason")
+    if value is None:
+        return ""
+    if not isinstance(value, str) or len(value) > MUTE_REASON_CHARS_MAX or "\0" in value:
+        fields.fault("reason", f"must be a text of at most {MUTE_REASON_CHARS_MAX} characters")
+        return ""
+    return value
 
 
 def _name(fields: Fields, field: str, *, is_nullable: bool = False) -> str | None:
@@ -103,7 +140,7 @@ def _webhook(fields: Fields) -> str | None:
 
 class AlertOut(Schema):
     """``value``: of the last look, null when nobody knew. ``webhook_secret`` is there only in the
-    answer to the request that made it.
+    answer to the request that made it. While ``muted_until`` is there nobody is told.
     """
 
     name: str
@@ -123,6 +160,9 @@ class AlertOut(Schema):
     state: AlertState
     pending: bool
     value: int | None
+    muted_until: str | None
+    muted_by: str | None
+    mute_reason: str | None
     changed_at: str | None
     evaluated_at: str | None
     created_at: str
@@ -148,6 +188,9 @@ class AlertOut(Schema):
             state=AlertState(rule.state),
             pending=rule.state == AlertState.OK and bool(rule.breached_since_ms),
             value=rule.value,
+            muted_until=rfc3339(rule.muted_until_ms) if rule.muted_until_ms else None,
+            muted_by=rule.muted_by or None,
+            mute_reason=rule.mute_reason or None,
             changed_at=rfc3339(rule.changed_ms) if rule.changed_ms else None,
             evaluated_at=rfc3339(rule.evaluated_ms) if rule.evaluated_ms else None,
             created_at=moment(rule.created_at),

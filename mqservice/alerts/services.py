@@ -187,10 +187,10 @@ def _refuse_unfit(rule: AlertRule) -> None:
 
 
 def _end(rule: AlertRule, now_ms: int) -> None:
-    rule.state = AlertState.OK.value
+    rule.state = rule.told_state = AlertState.OK.value
     rule.changed_ms = now_ms
     rule.change_count += 1
-    rule.save(update_fields=["state", "changed_ms", "change_count"])
+    rule.save(update_fields=["state", "told_state", "changed_ms", "change_count"])
     AlertEvent.objects.create(
         rule=rule,
         number=rule.change_count,

@@ -1,7 +1,8 @@
 """``mqservice alert``: rules that watch groups and the disk, how they stand, and what they did.
 
-list, show, history  GET …/alerts… ─▶ stdout: a table, or NDJSON
-set, delete          PUT or DELETE …/alerts/{name}
+list, show, history   GET …/alerts… ─▶ stdout: a table, or NDJSON
+set, delete           PUT or DELETE …/alerts/{name}
+mute, unmute          POST …/alerts/{name}:mute, :unmute
 """
 
 from __future__ import annotations
@@ -50,12 +51,15 @@ class _Rule(msgspec.Struct, kw_only=True):
     value: int | None = None
     changed_at: str | None = None
     webhook_secret: str | None = None
+    muted_until: str | None = None
+    muted_by: str | None = None
 
     @property
     def state_text(self) -> str:
         if not self.enabled:
             return "silenced"
-        return "pending" if self.pending else self.state
+        state = "pending" if self.pending else self.state
+        return state if self.muted_until is None else f"{state}, muted until {self.muted_until}"
 
 
 class _Rules(msgspec.Struct):
@@ -133,6 +137,36 @@ def set_alert(
     screen.run(_set(screen.target_of(base_url, key, namespace), name, change))
 
 
+@app.command("mute")
+def mute(
+    name: NameArgument,
+    for_: Annotated[str | None, typer.Option("--for", help="How long, such as 1h.")] = None,
+    until: Annotated[
+        str | None, typer.Option("--until", metavar="TIME", help="Until when, in RFC 3339.")
+    ] = None,
+    reason: Annotated[str | None, typer.Option("--reason", help="Shown to others.")] = None,
+    base_url: BaseUrlOption = None,
+    key: KeyOption = None,
+    namespace: NamespaceOption = None,
+) -> None:
+    """Tell nobody of a rule for a time; it is looked at all the same."""
+    given = {"for": for_, "until": until, "reason": reason}
+    content = msgspec.json.encode({field: value for field, value in given.items() if value})
+    target = screen.target_of(base_url, key, namespace)
+    screen.run(_mute(target, name, "mute", content))
+
+
+@app.command("unmute")
+def unmute(
+    name: NameArgument,
+    base_url: BaseUrlOption = None,
+    key: KeyOption = None,
+    namespace: NamespaceOption = None,
+) -> None:
+    """End a mute; what was missed is told with the next look."""
+    screen.run(_mute(screen.target_of(base_url, key, namespace), name, "unmute", b""))
+
+
 @app.command("delete")
 def delete(
     name: NameArgument,
@@ -194,6 +228,14 @@ async def _set(target: Target, name: str, change: dict[str, object | None]) -> i
     if rule.webhook_secret is not None:
         screen.notice("the webhook's secret, which is shown this once:")
         typer.echo(rule.webhook_secret)
+    return 0
+
+
+async def _mute(target: Target, name: str, verb: str, content: bytes) -> int:
+    path = f"alerts/{quote(name, safe='')}:{verb}"
+    async with RestClient(target) as client:
+        rule = await client.call("POST", path, _Rule, content=content)
+    screen.notice(f"alert {rule.name}: {rule.state_text}")
     return 0
 
 

@@ -1,7 +1,8 @@
-"""``mqservice scheduled``: look at messages that are to come, cancel them, or send them at once.
+"""``mqservice scheduled``: look at messages that are to come, cancel them, send them at once, or
+at another time.
 
-list          GET …/scheduled, page by page ─▶ stdout: a line a message, or NDJSON
-cancel, send  DELETE or POST …/scheduled/{recall handle} ─▶ whether it won
+list                GET …/scheduled, page by page ─▶ stdout: a line a message, or NDJSON
+cancel, send, move  DELETE or POST …/scheduled/{recall handle} ─▶ whether it won
 """
 
 from __future__ import annotations
@@ -18,7 +19,9 @@ from mqservice.cli.client import RestClient
 from mqservice.cli.errors import ClientError
 from mqservice.cli.target import BaseUrlOption, KeyOption, NamespaceOption, Target, find_target
 
-app = typer.Typer(no_args_is_help=True, help="Look at scheduled messages, cancel or send them.")
+app = typer.Typer(
+    no_args_is_help=True, help="Look at scheduled messages, cancel, send or move them."
+)
 
 LIMIT_DEFAULT: Final = 32
 PAGE_MESSAGES_MAX: Final = 256
@@ -38,6 +41,7 @@ class _Scheduled(msgspec.Struct, kw_only=True):
     id: str
     deliver_at: str
     recall_handle: str
+    topic: str | None = None
     body: str | None = None
     body_json: msgspec.Raw = msgspec.Raw()
     body_b64: str | None = None
@@ -46,11 +50,20 @@ class _Scheduled(msgspec.Struct, kw_only=True):
 class _Done(msgspec.Struct):
     id: str
     state: str
+    deliver_at: str | None = None
+    recall_handle: str | None = None
+
+    @property
+    def line(self) -> str:
+        parts = (self.id, self.state, self.deliver_at, self.recall_handle)
+        return " ".join(filter(None, parts))
 
 
 @app.command("list")
 def list_scheduled(
-    topic: Annotated[str, typer.Argument(help="Topic that they go to.")],
+    topic: Annotated[
+        str | None, typer.Argument(help="Topic that they go to; all of them by default.")
+    ] = None,
     limit: Annotated[
         int, typer.Option("--limit", "-c", min=1, help="Stop after so many messages.")
     ] = LIMIT_DEFAULT,
@@ -85,6 +98,24 @@ def send(
     screen.run(_each(_target(base_url, key, namespace), handles, "POST", ":send"))
 
 
+@app.command("move")
+def move(
+    handles: HandlesArgument,
+    delay: Annotated[str | None, typer.Option("--delay", help="From now, such as 2h.")] = None,
+    deliver_at: Annotated[
+        str | None, typer.Option("--deliver-at", metavar="TIME", help="When, in RFC 3339.")
+    ] = None,
+    base_url: BaseUrlOption = None,
+    key: KeyOption = None,
+    namespace: NamespaceOption = None,
+) -> None:
+    """Deliver messages at another time; those that were delivered before are told."""
+    given = {"delay": delay, "deliver_at": deliver_at}
+    content = msgspec.json.encode({name: value for name, value in given.items() if value})
+    target = _target(base_url, key, namespace)
+    screen.run(_each(target, handles, "POST", ":reschedule", content))
+
+
 def _target(base_url: str | None, key: str | None, namespace: str | None) -> Target:
     try:
         return find_target(base_url, key, namespace)
@@ -92,15 +123,14 @@ def _target(base_url: str | None, key: str | None, namespace: str | None) -> Tar
         screen.fail(exc)
 
 
-async def _list(target: Target, topic: str, limit: int, *, as_json: bool) -> int:
+async def _list(target: Target, topic: str | None, limit: int, *, as_json: bool) -> int:
     left = limit
     query: dict[str, str] = {}
+    path = "scheduled" if topic is None else f"topics/{quote(topic, safe='')}/scheduled"
     async with RestClient(target) as client:
         while True:
             asked = urlencode({**query, "limit": str(min(left, PAGE_MESSAGES_MAX))})
-            page = await client.call(
-                "GET", f"topics/{quote(topic, safe='')}/scheduled?{asked}", _Page
-            )
+            page = await client.call("GET", f"{path}?{asked}", _Page)
             for message in page.messages:
                 line = bytes(message) if as_json else _line(bytes(message))
                 sys.stdout.buffer.write(line + b"\n")
@@ -117,20 +147,22 @@ async def _list(target: Target, topic: str, limit: int, *, as_json: bool) -> int
     return 0
 
 
-async def _each(target: Target, handles: list[str], method: str, verb: str) -> int:
+async def _each(
+    target: Target, handles: list[str], method: str, verb: str, content: bytes | None = None
+) -> int:
     failed = 0
     async with RestClient(target) as client:
         for handle in handles:
             path = f"scheduled/{quote(handle, safe='')}{verb}"
             try:
-                done = await client.call(method, path, _Done)
+                done = await client.call(method, path, _Done, content=content)
             except ClientError as exc:
                 if len(handles) == 1:
                     raise
                 screen.warn(f"{handle}: {exc}")
                 failed += 1
             else:
-                typer.echo(screen.harmless(f"{done.id} {done.state}"))
+                typer.echo(screen.harmless(done.line))
     return 1 if failed else 0
 
 
@@ -138,5 +170,6 @@ def _line(document: bytes) -> bytes:
     message = msgspec.json.decode(document, type=_Scheduled)
     body = message.body or bytes(message.body_json).decode() or message.body_b64 or ""
     shown = body if len(body) <= BODY_CHARS_MAX else body[: BODY_CHARS_MAX - 1] + "…"
-    parts = (message.deliver_at, message.id, message.recall_handle, screen.harmless(shown))
-    return "  ".join(parts).encode("utf-8", "backslashreplace")
+    topic = screen.harmless(message.topic or "")
+    parts = (message.deliver_at, topic, message.id, message.recall_handle, screen.harmless(shown))
+    return "  ".join(filter(None, parts)).encode("utf-8", "backslashreplace")

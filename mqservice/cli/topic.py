@@ -1,9 +1,10 @@
-"""``mqservice topic``: create, list and delete topics of a namespace."""
+"""``mqservice topic``: create, list, purge and delete topics of a namespace."""
 
 from __future__ import annotations
 
 import enum
 from typing import Annotated
+from urllib.parse import quote
 
 import msgspec
 import typer
@@ -13,7 +14,7 @@ from mqservice.cli import screen
 from mqservice.cli.client import RestClient
 from mqservice.cli.target import BaseUrlOption, KeyOption, NamespaceOption, Target
 
-app = typer.Typer(no_args_is_help=True, help="Create, list and delete topics.")
+app = typer.Typer(no_args_is_help=True, help="Create, list, purge and delete topics.")
 
 
 class Durability(enum.StrEnum):
@@ -61,6 +62,52 @@ def delete(
     if not is_sure:
         typer.confirm(f"Delete topic {name} with its messages?", abort=True, err=True)
     screen.run(_delete(target, name))
+
+
+class _Purged(msgspec.Struct):
+    messages: int
+    inflight: int
+    retries: int
+
+    @property
+    def text(self) -> str:
+        return (
+            f"{self.messages:,} messages and {self.retries:,} retries, "
+            f"{self.inflight:,} of them in flight"
+        )
+
+
+@app.command("purge")
+def purge(
+    name: Annotated[str, typer.Argument(help="The topic.")],
+    is_sure: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    is_dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only show what would be dropped.")
+    ] = False,
+    base_url: BaseUrlOption = None,
+    key: KeyOption = None,
+    namespace: NamespaceOption = None,
+) -> None:
+    """Drop all messages of a topic. Shows how many those are, and asks first.
+
+    The topic, its groups, dead letters and scheduled messages stay.
+    """
+    target = screen.target_of(base_url, key, namespace)
+    screen.run(_purge(target, name, is_sure=is_sure, is_dry_run=is_dry_run))
+
+
+async def _purge(target: Target, name: str, *, is_sure: bool, is_dry_run: bool) -> int:
+    path = f"topics/{quote(name, safe='')}:purge"
+    async with RestClient(target) as client:
+        found = await client.call("POST", path, _Purged, content=b'{"dry_run":true}')
+        screen.notice(f"topic {name} has {found.text}")
+        if is_dry_run:
+            return 0
+        if not is_sure:
+            typer.confirm("Drop them all, for every group?", abort=True, err=True)
+        done = await client.call("POST", path, _Purged)
+    screen.notice(f"topic {name} is empty: {done.text} were dropped")
+    return 0
 
 
 async def _create(target: Target, name: str, queues: int, durability: Durability) -> int:

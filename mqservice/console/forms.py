@@ -27,6 +27,7 @@ from mqservice.topics.models import (
 )
 from mqservice.topics.services import TopicChange
 
+REPEAT_MAX: Final = 100  # of one message from the form
 _KIND_TEXTS: Final = {
     MessageType.MIXED: gettext_lazy("Any message"),
     MessageType.NORMAL: gettext_lazy("Normal messages only"),
@@ -179,4 +180,12 @@ class PublishForm(RefusableForm):
         widget=forms.Textarea(attrs={"rows": 3, "spellcheck": "false"}),
         label=gettext_lazy("Properties"),
         help_text=gettext_lazy("One a line, name=value."),
+    )
+    repeat = forms.IntegerField(
+        required=False,
+        min_value=1,
+        max_value=REPEAT_MAX,
+        label=gettext_lazy("How often"),
+        help_text=gettext_lazy("The same message up to 100 times, each with an id of its own."),
+        widget=forms.NumberInput(attrs={"placeholder": "1"}),
     )

@@ -1,4 +1,4 @@
-"""The form of an alert rule. Its texts become the JSON of the API, and its reader checks them."""
+"""The forms of an alert rule. Their texts become JSON of the API, and its reader checks them."""
 
 from __future__ import annotations
 
@@ -10,11 +10,17 @@ from django import forms
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
-from mqservice.alerts.limits import EMAILS_MAX, THRESHOLD_MAX, URL_CHARS_MAX
+from mqservice.alerts.limits import (
+    EMAILS_MAX,
+    MUTE_REASON_CHARS_MAX,
+    THRESHOLD_MAX,
+    URL_CHARS_MAX,
+)
 from mqservice.alerts.models import AlertKind, AlertRule
-from mqservice.alerts.schemas import read_change
+from mqservice.alerts.schemas import Mute, read_change, read_mute
 from mqservice.alerts.services import RuleChange
 from mqservice.console.forms import DurationField, RefusableForm
+from mqservice.console.moments import utc_of
 from mqservice.lib.durations import format_duration_ms
 from mqservice.lib.names import NAME_CHARS_MAX
 
@@ -148,3 +154,46 @@ class AlertForm(RefusableForm):
             if value is not None:
                 body[field] = format_duration_ms(value)
         return read_change(msgspec.json.encode(body))
+
+
+class MuteForm(RefusableForm):
+    """How long a rule is muted: one of the lengths, or until a time, which then counts."""
+
+    POINTERS: ClassVar[Mapping[str, str]] = {
+        "/for": "length",
+        "/until": "until",
+        "/reason": "reason",
+    }
+
+    length = forms.ChoiceField(
+        label=gettext_lazy("How long"),
+        choices=[
+            ("1h", gettext_lazy("1 hour")),
+            ("4h", gettext_lazy("4 hours")),
+            ("1d", gettext_lazy("1 day")),
+            ("7d", gettext_lazy("7 days")),
+        ],
+    )
+    until = forms.CharField(
+        required=False,
+        max_length=40,
+        label=gettext_lazy("Or until, UTC"),
+        help_text=gettext_lazy("At most 30 days from now."),
+        widget=forms.DateTimeInput(attrs={"type": "datetime-local"}),
+    )
+    reason = forms.CharField(
+        required=False,
+        max_length=MUTE_REASON_CHARS_MAX,
+        label=gettext_lazy("Reason"),
+        help_text=gettext_lazy("Shown to everybody who looks at the rule."),
+    )
+
+    def mute(self) -> Mute:
+        """Of a valid form. Raises Problem that names every fault."""
+        given = self.cleaned_data
+        body = {"reason": given["reason"]}
+        if given["until"]:
+            body["until"] = utc_of(given["until"])
+        else:
+            body["for"] = given["length"]
+        return read_mute(msgspec.json.encode(body))

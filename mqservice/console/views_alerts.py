@@ -16,11 +16,12 @@ from django.utils.translation import gettext as _
 
 from mqservice.accounts.roles import Permission
 from mqservice.alerts.models import AlertKind, AlertRule
+from mqservice.alerts.mutes import mute_rule, unmute_rule
 from mqservice.alerts.queries import events_of, get_rule, rules_of
 from mqservice.alerts.services import RuleChange, delete_rule, put_rule
 from mqservice.console.curls import curl_of
 from mqservice.console.form_views import FORM_METHODS, ConfirmForm, form_status, number_of
-from mqservice.console.forms_alerts import KIND_TEXTS, AlertForm
+from mqservice.console.forms_alerts import KIND_TEXTS, AlertForm, MuteForm
 from mqservice.console.frame import Crumb, Frame, page
 from mqservice.lib.clock import SystemClock
 from mqservice.lib.names import NAME_CHARS_MAX
@@ -76,8 +77,48 @@ def edit_alert(frame: Frame, alert: str) -> HttpResponse:
     return _form_page(frame, form, rule)
 
 
-@page("alerts", needs=Permission.SETTINGS_MANAGE, methods=("POST",))
+@page("alerts", needs=Permission.SETTINGS_MANAGE, methods=FORM_METHODS)
 def mute(frame: Frame, alert: str) -> HttpResponse:
+    """A form; POST mutes the rule for a time or until one, ``unmute`` in it ends that."""
+    rule = _found(frame, alert)
+    form = MuteForm(frame.request.POST or None)
+    back = redirect("console:alert", frame.namespace.name, rule.name)
+    told = {"name": rule.name}
+    if "unmute" in frame.request.POST:
+        unmute_rule(frame.principal, frame.namespace, rule.name)
+        messages.success(frame.request, _("%(name)s is muted no more.") % told)
+        return back
+    if frame.request.method == "POST" and form.is_valid():
+        try:
+            mute = form.mute()
+            mute_rule(
+                frame.principal,
+                frame.namespace,
+                rule.name,
+                SystemClock(),
+                for_ms=mute.for_ms,
+                until_ms=mute.until_ms,
+                reason=mute.reason,
+            )
+        except Problem as problem:
+            form.add_problem(problem)
+        else:
+            messages.success(frame.request, _("%(name)s is muted.") % told)
+            return back
+    return frame.render(
+        "console/alert_mute.html",
+        status=form_status(form),
+        rule=rule,
+        form=form,
+        crumbs=_crumbs(frame, rule, _("Mute")),
+        curl=curl_of(
+            "POST", f"/v1/ns/{frame.namespace.name}/alerts/{rule.name}:mute", {"for": "1h"}
+        ),
+    )
+
+
+@page("alerts", needs=Permission.SETTINGS_MANAGE, methods=("POST",))
+def switch(frame: Frame, alert: str) -> HttpResponse:
     """``is_enabled=1`` or ``0``: a rule that is off is not looked at, and tells nobody."""
     rule = _found(frame, alert)
     is_enabled = frame.request.POST.get("is_enabled") == "1"
@@ -92,7 +133,7 @@ def mute(frame: Frame, alert: str) -> HttpResponse:
     except Problem as problem:
         messages.error(frame.request, problem.detail or problem.title)
     else:
-        said = _("%(name)s is on again.") if is_enabled else _("%(name)s is muted.")
+        said = _("%(name)s is on again.") if is_enabled else _("%(name)s is off.")
         messages.success(frame.request, said % {"name": rule.name})
     return redirect("console:alert", frame.namespace.name, rule.name)
 

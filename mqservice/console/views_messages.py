@@ -1,4 +1,4 @@
-"""Messages of a topic: search and browse, one message as tree, text and bytes, its download.
+"""Messages of a topic: search and browse, filters kept for later, one message, its download.
 
     ?key= | ?id= | ?tag=&from=&to=&queue=&offset=&filter=&contains= ──▶ browse ──▶ rows, cursor
 
@@ -10,21 +10,26 @@ from __future__ import annotations
 from typing import Final
 from urllib.parse import urlencode
 
+from django.contrib import messages as notes
 from django.http import Http404, HttpResponse
 from django.shortcuts import redirect
+from django.urls import reverse
 from django.utils.translation import gettext as _
 
 from mqservice.accounts.roles import Permission
 from mqservice.console.asking import ask
 from mqservice.console.bodies import Stored, body_of, preview, shown_body
 from mqservice.console.curls import curl_of
+from mqservice.console.form_views import number_of
 from mqservice.console.frame import Frame, page
 from mqservice.console.moments import ago, utc_of
+from mqservice.console.saved_filters import NotSaved, delete_filter, filters_of, save_filter
 from mqservice.console.views_topics import found_topic, topic_crumbs
 from mqservice.lib.durations import HOUR_MS, MINUTE_MS
 
 PAGE_ROWS: Final = 50
 _FIELDS: Final = ("key", "tag", "from", "to", "queue", "offset", "filter", "contains")
+_MORE_FIELDS: Final = _FIELDS[2:]  # folded on a narrow screen until one of them is used
 
 
 @page("topics", needs=Permission.CONSUME)
@@ -56,6 +61,8 @@ def messages(frame: Frame, topic: str) -> HttpResponse:
         minutes_5=ago(5 * MINUTE_MS),
         hour=ago(HOUR_MS),
         is_filtered=any(given.values()),
+        more_count=sum(bool(given[name]) for name in _MORE_FIELDS),
+        saved=filters_of(frame.user, frame.namespace, row.name),
         problem=answer.problem,
         rows=[(message, preview(message)) for message in found],
         next_cursor=None if answer.problem else answer.data["next_cursor"],
@@ -63,6 +70,26 @@ def messages(frame: Frame, topic: str) -> HttpResponse:
         scanned_count=None if answer.problem else answer.data.get("scanned"),
         curl=curl_of("GET", f"{path}?{asked}"),
     )
+
+
+@page("topics", needs=Permission.CONSUME, methods=("POST",))
+def saved_filters(frame: Frame, topic: str) -> HttpResponse:
+    """``name`` with the fields of a search keeps it; ``delete`` with an id drops one."""
+    row, posted = found_topic(frame, topic), frame.request.POST
+    given = {name: value for name in _FIELDS if (value := posted.get(name, "").strip())}
+    back = reverse("console:messages", args=(frame.namespace.name, row.name))
+    if "delete" in posted:
+        number = number_of(posted["delete"])
+        if number is not None and delete_filter(frame.user, frame.namespace, number):
+            notes.success(frame.request, _("The filter was deleted."))
+        return redirect(f"{back}?{urlencode(given)}" if given else back)
+    try:
+        saved = save_filter(frame.user, frame.namespace, row.name, posted.get("name", ""), given)
+    except NotSaved as refused:
+        notes.error(frame.request, str(refused))
+        return redirect(f"{back}?{urlencode(given)}")
+    notes.success(frame.request, _("The filter %(name)s was saved.") % {"name": saved.name})
+    return redirect(f"{back}?{saved.query}")
 
 
 @page("topics", needs=Permission.CONSUME)

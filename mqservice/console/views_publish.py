@@ -1,4 +1,4 @@
-"""Sending a message from a form, with the curl command that does the same.
+"""Sending a message from a form, once or several times, with the curl command that does the same.
 
 ?from=id, ?from=id&group= ──▶ the form, filled from a message or a dead letter ──▶ a new message
 """
@@ -6,7 +6,8 @@
 from __future__ import annotations
 
 import json
-from typing import Final
+import re
+from typing import Any, Final
 
 import msgspec
 from django.contrib import messages
@@ -14,6 +15,7 @@ from django.core.exceptions import PermissionDenied
 from django.http import HttpResponse
 from django.shortcuts import redirect
 from django.utils.translation import gettext as _
+from django.utils.translation import ngettext
 
 from mqservice.accounts.roles import Permission
 from mqservice.console.asking import ask
@@ -24,9 +26,10 @@ from mqservice.console.frame import Frame, page
 from mqservice.console.views_dead_letters import found_group, stored_letter
 from mqservice.console.views_messages import stored_message
 from mqservice.console.views_topics import found_topic, topic_crumbs
-from mqservice.lib.problem import Problem
+from mqservice.lib.problem import Problem, ProblemItem
 
-REPEAT_MAX: Final = 100
+_FIRST: Final = re.compile(r"^/0(?=/|$)")
+_LATER: Final = re.compile(r"^/[1-9]")
 
 
 class BadForm(Exception):
@@ -48,18 +51,14 @@ def publish(frame: Frame, topic: str) -> HttpResponse:
     if frame.request.method == "POST" and form.is_valid():
         try:
             body = message_of(form.cleaned_data)
-            answer = ask(
-                frame.request, frame.principal, "POST", path, body=msgspec.json.encode(body)
-            )
-            if answer.problem is not None:
-                raise answer.problem
+            told = _send(frame, path, body, form.cleaned_data["repeat"] or 1)
         except BadForm as bad:
             form.add_error(bad.field, bad.text)
         except Problem as problem:
             form.add_problem(problem)
         else:
-            told = {"id": answer.data["id"], "queue": answer.data["queue"]}
-            messages.success(frame.request, _("Stored in queue %(queue)s as %(id)s.") % told)
+            if told:
+                messages.success(frame.request, told)
             if "again" not in frame.request.POST:
                 return redirect("console:messages", frame.namespace.name, row.name)
             return redirect("console:publish", frame.namespace.name, row.name)
@@ -75,6 +74,38 @@ def publish(frame: Frame, topic: str) -> HttpResponse:
         crumbs=topic_crumbs(frame, row, _("Publish")),
         curl=curl_of("POST", path, body),
     )
+
+
+def _send(frame: Frame, path: str, body: dict[str, object], count: int) -> str:
+    """Store a message so many times; what is told of it, if any was stored. Raises Problem.
+
+    What of several was not stored is told as an error, beside what was.
+    """
+    if count == 1:
+        data = _asked(frame, path, msgspec.json.encode(body))
+        told = {"id": data["id"], "queue": data["queue"]}
+        return _("Stored in queue %(queue)s as %(id)s.") % told
+    results = _asked(frame, f"{path}:batch", msgspec.json.encode([body] * count))["results"]
+    refused = [each for each in results if "id" not in each]
+    if refused:
+        told = {"n": len(refused), "why": refused[0]["detail"]}
+        messages.error(frame.request, _("%(n)s were not stored: %(why)s") % told)
+    stored = len(results) - len(refused)
+    told_text = ngettext("%(n)s message was stored.", "%(n)s messages were stored.", stored)
+    return told_text % {"n": stored} if stored else ""
+
+
+def _asked(frame: Frame, path: str, body: bytes) -> Any:  # Any: see Answer
+    """Raises Problem, whose pointers are of one message: of several all have the same fault."""
+    answer = ask(frame.request, frame.principal, "POST", path, body=body)
+    problem = answer.problem
+    if problem is None:
+        return answer.data
+    first = [item for item in problem.errors if not _LATER.match(item.pointer)]
+    problem.errors = [
+        ProblemItem(_FIRST.sub("", item.pointer), item.code, item.detail) for item in first
+    ]
+    raise problem
 
 
 def _filled(frame: Frame, topic: str) -> dict[str, object]:

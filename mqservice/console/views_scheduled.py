@@ -1,11 +1,12 @@
-"""Messages that are to come: of which topics, when, and one of them never or at once.
+"""Messages that are to come: of which topics, when, and some of them never, at once, or later.
 
     topics of a page ──▶ engine, a few calls each ──▶ how many wait, as far as was counted
-    one topic ──▶ the data plane's list, up to LISTED_MAX ──▶ in order of time
-    form ──▶ cancel or send of the data plane, one by one ──▶ how many won
+    one topic, or all ──▶ the data plane's list, up to LISTED_MAX ──▶ in order of time
+    form ──▶ cancel, send or reschedule of the data plane, one by one ──▶ how many won
 
 The store keeps what waits by kind of delay. A topic with no more than ``LISTED_MAX`` is shown by
-time; of one with more, pages come in the order of the store, and the page says so.
+time, and so are all of a namespace; of more, pages come in the order of the store, and the page
+says so.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import re
 from dataclasses import dataclass
 from typing import Any, Final
 
+import msgspec
 from django.contrib import messages
 from django.core.exceptions import PermissionDenied
 from django.http import HttpResponse, QueryDict
@@ -25,10 +27,13 @@ from mqservice.accounts.roles import Permission
 from mqservice.console.asking import ask
 from mqservice.console.bodies import Stored, preview
 from mqservice.console.curls import curl_of
+from mqservice.console.form_views import FORM_METHODS
 from mqservice.console.frame import Crumb, Frame, page
 from mqservice.console.moments import utc_of
 from mqservice.console.views_topics import found_topic
 from mqservice.delivery.limits import BROWSE_COUNT_MAX
+from mqservice.delivery.waits import CODE as TIME_CODE
+from mqservice.lib.durations import parse_duration_ms
 from mqservice.lib.names import NAME_CHARS_MAX
 from mqservice.lib.problem import Problem
 from mqservice.lib.timestamps import parse_rfc3339
@@ -85,35 +90,46 @@ def scheduled(frame: Frame) -> HttpResponse:
     )
 
 
-@page("scheduled", needs=Permission.CONSUME, methods=("GET", "HEAD", "POST"))
+@page("scheduled", needs=Permission.CONSUME, methods=FORM_METHODS)
 def topic_scheduled(frame: Frame, topic: str) -> HttpResponse:
-    """``?from=&to=&page=&cursor=``; POST with ``cancel`` or ``send`` and handles does it."""
-    row = found_topic(frame, topic)
+    """``?from=&to=&page=&cursor=``; POST with handles cancels, sends or moves those."""
+    return _list_page(frame, found_topic(frame, topic).name)
+
+
+@page("scheduled", needs=Permission.CONSUME, methods=FORM_METHODS)
+def all_scheduled(frame: Frame) -> HttpResponse:
+    """The same over all topics of the namespace."""
+    return _list_page(frame, "")
+
+
+def _list_page(frame: Frame, topic: str) -> HttpResponse:
     if frame.request.method == "POST":
         if not frame.can_produce:
             raise PermissionDenied(f"this needs the permission {Permission.PRODUCE.value}")
         _settle(frame, frame.request.POST)
         return redirect(frame.request.get_full_path())
+    path = f"/v1/ns/{frame.namespace.name}" + (f"/topics/{topic}" if topic else "") + "/scheduled"
     given = {name: frame.request.GET.get(name, "").strip() for name in ("from", "to")}
     cursor = frame.request.GET.get("cursor", "")
     problem: Problem | None = None
     found: list[Stored] = []
     next_cursor: str | None = None
     try:
-        found, next_cursor = _listed(frame, row.name, cursor)
+        found, next_cursor = _listed(frame, path, cursor)
         is_by_time = not cursor and next_cursor is None
         if not is_by_time:
-            found, next_cursor = _store_page(frame, row.name, cursor)
+            found, next_cursor = _asked(frame, path, cursor, ROWS)
         found = _between(found, given)
     except Problem as refused:
         problem, is_by_time = refused, True
     number = _page_number(frame.request.GET.get("page", ""))
     first = (number - 1) * ROWS if is_by_time else 0
     shown = found[first : first + ROWS]
+    title = topic or _("By time")
     return frame.render(
         "console/topic_scheduled.html",
         status=422 if problem is not None else 200,
-        topic=row,
+        topic=topic,
         given=given,
         is_filtered=any(given.values()),
         problem=problem,
@@ -126,21 +142,18 @@ def topic_scheduled(frame: Frame, topic: str) -> HttpResponse:
         previous_page=number - 1 if is_by_time and number > 1 else None,
         next_page=number + 1 if is_by_time and first + ROWS < len(found) else None,
         next_cursor=next_cursor,
-        crumbs=[
-            Crumb(title=_("Scheduled"), url=frame.url("scheduled")),
-            Crumb(title=row.name),
-        ],
-        curl=curl_of("GET", f"/v1/ns/{frame.namespace.name}/topics/{row.name}/scheduled"),
+        crumbs=[Crumb(title=_("Scheduled"), url=frame.url("scheduled")), Crumb(title=title)],
+        curl=curl_of("GET", path),
     )
 
 
-def _listed(frame: Frame, topic: str, cursor: str) -> tuple[list[Stored], str | None]:
-    """All of a topic in order of time, unless there are more than ``LISTED_MAX``."""
+def _listed(frame: Frame, path: str, cursor: str) -> tuple[list[Stored], str | None]:
+    """All of a list in order of time, unless there are more than ``LISTED_MAX``."""
     found: list[Stored] = []
     if cursor:
         return found, cursor
     for _call in range(LIST_CALLS_MAX):
-        some, following = _asked(frame, topic, cursor, BROWSE_COUNT_MAX)
+        some, following = _asked(frame, path, cursor, BROWSE_COUNT_MAX)
         found += some
         if following is None:
             found.sort(key=lambda message: (message["deliver_at"], message["id"]))
@@ -151,14 +164,8 @@ def _listed(frame: Frame, topic: str, cursor: str) -> tuple[list[Stored], str | 
     return found, cursor
 
 
-def _store_page(frame: Frame, topic: str, cursor: str) -> tuple[list[Stored], str | None]:
-    """A page in the order of the store; it may be short before the last one."""
-    return _asked(frame, topic, cursor, ROWS)
-
-
-def _asked(frame: Frame, topic: str, cursor: str, limit: int) -> tuple[list[Stored], str | None]:
-    """Raises Problem."""
-    path = f"/v1/ns/{frame.namespace.name}/topics/{topic}/scheduled"
+def _asked(frame: Frame, path: str, cursor: str, limit: int) -> tuple[list[Stored], str | None]:
+    """A page in the order of the store; it may be short before the last one. Raises Problem."""
     query = {"limit": str(limit), "cursor": cursor}
     answer = ask(frame.request, frame.principal, "GET", path, query=query)
     if answer.problem is not None:
@@ -191,37 +198,57 @@ def _moment_ms(text: str) -> int | None:
 
 
 def _settle(frame: Frame, given: QueryDict) -> None:
-    """Cancel or send what was chosen, one by one: each may be delivered meanwhile."""
+    """Cancel, send or move what was chosen, one by one: each may be delivered meanwhile."""
     handles = given.getlist("handle")[:CHOSEN_MAX]
-    is_sent = "send" in given
     if not handles:
         messages.error(frame.request, _("No message is chosen: mark some in the list."))
         return
+    method, verb, body = "DELETE", "", b""
+    if "send" in given:
+        method, verb = "POST", ":send"
+    elif "move" in given:
+        method, verb, body = "POST", ":reschedule", _new_time(given.get("when", "").strip())
     done = 0
     refusals: dict[str, int] = {}
     for handle in handles:
-        path = f"/v1/ns/{frame.namespace.name}/scheduled/{handle}" + (":send" if is_sent else "")
         if _HANDLE.fullmatch(handle) is None:
             continue  # nobody was given such a one
-        answer = ask(frame.request, frame.principal, "POST" if is_sent else "DELETE", path)
-        problem = answer.problem
+        path = f"/v1/ns/{frame.namespace.name}/scheduled/{handle}{verb}"
+        problem = ask(frame.request, frame.principal, method, path, body=body).problem
         if problem is None:
             done += 1
         else:
-            text = str(problem.title)
+            text = str(problem.detail if problem.code == TIME_CODE else problem.title)
             refusals[text] = refusals.get(text, 0) + 1
-    if done and is_sent:
-        told = ngettext("%(n)s message was sent.", "%(n)s messages were sent.", done)
-        messages.success(frame.request, told % {"n": done})
-    elif done:
-        told = ngettext(
-            "%(n)s message was cancelled; it is never delivered.",
-            "%(n)s messages were cancelled; they are never delivered.",
-            done,
-        )
-        messages.success(frame.request, told % {"n": done})
+    if done:
+        messages.success(frame.request, _told(verb, done) % {"n": done})
     for text, count in refusals.items():
         messages.error(frame.request, f"{count} × {text}")
+
+
+def _new_time(text: str) -> bytes:
+    """The body that says so: a duration from now, or a time in UTC."""
+    try:
+        parse_duration_ms(text)
+    except ValueError:
+        return msgspec.json.encode({"deliver_at": utc_of(text)})
+    return msgspec.json.encode({"delay": text})
+
+
+def _told(verb: str, done: int) -> str:
+    if verb == ":send":
+        return ngettext("%(n)s message was sent.", "%(n)s messages were sent.", done)
+    if verb == ":reschedule":
+        return ngettext(
+            "%(n)s message comes at the other time.",
+            "%(n)s messages come at the other time.",
+            done,
+        )
+    return ngettext(
+        "%(n)s message was cancelled; it is never delivered.",
+        "%(n)s messages were cancelled; they are never delivered.",
+        done,
+    )
 
 
 def _counted(client: StoreClient, topic: Topic) -> TopicRow:

@@ -34,7 +34,9 @@ from mqservice.delivery.reading.dead_letters import browse_dead_letters, read_de
 from mqservice.delivery.reading.pull import pull_messages, read_offset_at_time
 from mqservice.delivery.reading.scheduled import (
     cancel_scheduled,
+    list_all_scheduled,
     list_scheduled,
+    reschedule,
     send_scheduled,
 )
 from mqservice.delivery.receive import receive_messages
@@ -55,7 +57,7 @@ _PATH: Final = re.compile(
     r"|groups/(?P<reader>[^/:]+):(?P<receive>receive)"
     r"|(?P<waiting>scheduled)"
     r"|queues/(?P<queue>[^/:]+)/(?P<what>messages|offset))"
-    r"|scheduled/(?P<handle>[^/:]+)(?P<send>:send)?"
+    r"|scheduled(?:/(?P<handle>[^/:]+)(?P<verb>:send|:reschedule)?)?"
     r"|groups/(?P<group>[^/:]+)(?::(?P<settle>settle)|/(?P<dlq>dlq)(?:/(?P<dead_id>[^/:]+))?))"
 )
 _MATCHES_MAX: Final = 10_000
@@ -71,6 +73,8 @@ DEAD_LETTER: Final = "dead_letter"
 SCHEDULED: Final = "scheduled"
 SCHEDULED_ONE: Final = "scheduled_one"
 SCHEDULED_SEND: Final = "scheduled_send"
+SCHEDULED_MOVE: Final = "scheduled_move"
+SCHEDULED_ALL: Final = "scheduled_all"
 
 Handler = Callable[[DeliveryContext, Request], Awaitable[None]]
 HANDLERS: Final[dict[str, dict[str, Handler]]] = {
@@ -86,10 +90,13 @@ HANDLERS: Final[dict[str, dict[str, Handler]]] = {
     SCHEDULED: {"GET": list_scheduled},
     SCHEDULED_ONE: {"DELETE": cancel_scheduled},
     SCHEDULED_SEND: {"POST": send_scheduled},
+    SCHEDULED_MOVE: {"POST": reschedule},
+    SCHEDULED_ALL: {"GET": list_all_scheduled},
 }
 _PRODUCES: Final = frozenset({MESSAGES, MESSAGES_BATCH})
 # Settling, cancelling and sending now free what is held: they are never refused for a rate.
 _FREES: Final = frozenset({SETTLE, SCHEDULED_ONE, SCHEDULED_SEND})
+_OF_HANDLES: Final = {None: SCHEDULED_ONE, ":send": SCHEDULED_SEND, ":reschedule": SCHEDULED_MOVE}
 
 # Refusals that are made of what a tenant asks for, not of a single request.
 _PACED: Final = frozenset({"RATE_LIMITED", "INFLIGHT_LIMIT", "QUOTA_EXCEEDED"})
@@ -115,11 +122,13 @@ def find_match(path: str) -> Match | None:
     elif found["queue"]:
         operation = QUEUE_MESSAGES if found["what"] == "messages" else QUEUE_OFFSET
     elif found["handle"]:
-        operation = SCHEDULED_SEND if found["send"] else SCHEDULED_ONE
+        operation = _OF_HANDLES[found["verb"]]
     elif found["waiting"]:
         operation = SCHEDULED
     elif found["message_id"]:
         operation = MESSAGE
+    elif not found["topic"]:
+        operation = SCHEDULED_ALL
     else:
         operation = MESSAGES_BATCH if found["batch"] else MESSAGES
     match = Match(
@@ -130,7 +139,7 @@ def find_match(path: str) -> Match | None:
         found["message_id"] or found["dead_id"] or found["handle"] or "",
         found["queue"] or "",
     )
-    if operation in (MESSAGE, DEAD_LETTER, SCHEDULED_ONE, SCHEDULED_SEND):
+    if operation in (MESSAGE, DEAD_LETTER, *_OF_HANDLES.values()):
         return match  # seldom asked for twice; it would only push out the others
     if len(_matches) >= _MATCHES_MAX:
         _matches.clear()

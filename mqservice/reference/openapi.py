@@ -41,6 +41,9 @@ _STRUCTS: Final = (
     pull.OffsetAnswer,
     scheduled.ScheduledAnswer,
     scheduled.ScheduledDone,
+    scheduled.NamespaceScheduledAnswer,
+    scheduled.NewTime,
+    scheduled.Rescheduled,
     ProblemItem,
 )
 TAGS: Final = {

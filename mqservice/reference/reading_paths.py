@@ -249,4 +249,48 @@ OPERATIONS: Final = [
         },
         codes=_HANDLE_CODES,
     ),
+    Operation(
+        handler=plane.SCHEDULED_MOVE,
+        method="POST",
+        path=NAMESPACE + "/scheduled/{recall_handle}:reschedule",
+        operation_id="reschedule",
+        tag="schedule",
+        summary="Let a message come at another time",
+        description=(
+            "Sooner or later, by `delay`, `delay_ms` or `deliver_at`; a time that is over means at "
+            "once. The old time is over with the answer, and a crash leaves one of the two."
+        ),
+        scope=Scope.PRODUCE,
+        body={"required": True, "content": json_content(ref("NewTime"), {"delay": "2h"})},
+        answers={
+            "200": answer(
+                "It comes then.",
+                json_content(
+                    ref("Rescheduled"),
+                    {
+                        **_DONE,
+                        "state": "rescheduled",
+                        "deliver_at": _WAITING["deliver_at"],
+                        "recall_handle": _WAITING["recall_handle"],
+                    },
+                ),
+            )
+        },
+        codes=(*_HANDLE_CODES, "ILLEGAL_DELIVERY_TIME"),
+    ),
+    Operation(
+        handler=plane.SCHEDULED_ALL,
+        method="GET",
+        path=NAMESPACE + "/scheduled",
+        operation_id="listAllScheduled",
+        tag="schedule",
+        summary="List messages of all topics that are to come",
+        description="Delayed messages of a namespace, by kind of delay and then as they came.",
+        scope=Scope.CONSUME,
+        parameters=[_LIMIT, cursor_parameter()],
+        answers=_page(
+            "NamespaceScheduledAnswer", {**_WAITING, "topic": "orders"}, has_completeness=False
+        ),
+        codes=(*NAMESPACE_CODES, "CURSOR_INVALID"),
+    ),
 ]

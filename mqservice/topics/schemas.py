@@ -7,8 +7,9 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from mqservice.lib.durations import format_duration_ms
 from mqservice.lib.wire import moment, picked_duration_ms
-from mqservice.store import QueueStats
+from mqservice.store import QueueStats, TopicPurgeReply
 from mqservice.topics.models import Durability, MessageType, Topic
+from mqservice.topics.purging import message_count
 from mqservice.topics.services import TopicChange
 
 
@@ -87,3 +88,53 @@ class TopicListOut(BaseModel):
 
     topics: list[TopicOut]
     next: str | None
+
+
+class PurgeIn(Schema):
+    """``dry_run``: only say what would go."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    dry_run: bool = Field(default=False, strict=True)
+
+
+class PurgedQueueOut(Schema):
+    """Messages in [from_offset, to_offset) of one queue; it begins at ``to_offset`` then."""
+
+    queue: int
+    from_offset: int
+    to_offset: int
+
+
+class PurgeOut(Schema):
+    """What a purge dropped, or would drop.
+
+    ``inflight``: deliveries to groups that were not settled, whose receipts end; ``retries``:
+    failed messages that were to be delivered again now. Those that wait for their retry go as well,
+    and are not counted.
+    """
+
+    topic: str
+    dry_run: bool
+    messages: int
+    inflight: int
+    retries: int
+    queues: list[PurgedQueueOut]
+
+    @classmethod
+    def of(cls, topic: Topic, reply: TopicPurgeReply, *, is_dry_run: bool) -> PurgeOut:
+        return cls(
+            topic=topic.name,
+            dry_run=is_dry_run,
+            messages=message_count(reply),
+            inflight=reply.inflight_count,
+            retries=reply.retry_count,
+            queues=[
+                PurgedQueueOut(
+                    queue=queue.queue_id,
+                    from_offset=queue.from_offset,
+                    to_offset=queue.to_offset,
+                )
+                for queue in reply.queues
+            ],
+        )

@@ -58,12 +58,14 @@ def events_of(hops: Iterable[TraceHop]) -> list[Event]:
     in_order = sorted(hops, key=lambda hop: hop.physical_offset)
     events: list[Event] = []
     told: set[tuple[str, str, int]] = set()  # group, topic, attempt
+    due_ms = 0  # of the message's last place in the schedule
     if in_order:
         events.append(Event(kind=EventKind.BORN, at_ms=in_order[0].born_ms))
     for hop in in_order:
         group = _group_of(hop)
         if not group:
-            events += _of_topic(hop)
+            events += _of_topic(hop, due_ms)
+            due_ms = hop.due_ms if hop.topic == SCHEDULE_TOPIC else 0
             told = {each for each in told if each[1] != hop.topic}  # it begins anew
         elif hop.topic.startswith(_DLQ):
             events.append(_failure(hop, EventKind.DEAD_LETTERED, group))
@@ -91,10 +93,10 @@ def _group_of(hop: TraceHop) -> str:
     return ""
 
 
-def _of_topic(hop: TraceHop) -> list[Event]:
+def _of_topic(hop: TraceHop, due_before_ms: int) -> list[Event]:
     if hop.topic == SCHEDULE_TOPIC:
-        if hop.from_topic == SCHEDULE_TOPIC:
-            return []  # moved to the end of the log
+        if hop.from_topic == SCHEDULE_TOPIC and due_before_ms in (0, hop.due_ms):
+            return []  # moved to the end of the log, and not to another time
         event = Event(
             kind=EventKind.SCHEDULED, at_ms=hop.stored_ms, topic=hop.target_topic, due_ms=hop.due_ms
         )

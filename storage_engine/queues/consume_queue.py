@@ -252,12 +252,16 @@ class ConsumeQueue:
             self.min_offset = min_offset
         return is_higher
 
-    def empty(self) -> None:
-        """Let nothing of what is appended be readable any more, not even what is not visible yet.
-
-        Until that is, ``min_offset`` is ahead of ``max_offset``.
+    def begin_later(self, queue_offset: int) -> None:
+        """Let nothing below ``queue_offset`` be readable any more, which may be above what is
+        visible: then ``min_offset`` is ahead of ``max_offset`` until that is. Never goes back.
         """
-        self.min_offset = self.append_offset
+        assert queue_offset <= self.append_offset
+        self.min_offset = max(self.min_offset, queue_offset)
+
+    def empty(self) -> None:
+        """Let nothing of what is appended be readable any more, be it visible or not."""
+        self.begin_later(self.append_offset)
 
     def delete_files(self) -> None:
         """Delete all that the disk has of the queue, which must be forgotten then."""

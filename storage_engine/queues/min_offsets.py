@@ -7,13 +7,13 @@ is left of the log would else begin at 0 again and use queue offsets twice. Writ
 segments are deleted.
 
 A topic that was deleted is here as long as the log may hold records from before: with the ends of
-its queues, which a new topic of its name goes on from, and with the log offset of its deletion.
-Loop thread only.
+its queues, which a new topic of its name goes on from, and with the log offset of its deletion. So
+is one that was purged, with where the log ended then. Loop thread only.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
 import msgspec
@@ -29,16 +29,17 @@ _SPARE_PART: Final = 16  # of the reserve: 1 MiB, some 50,000 queues
 
 
 class _File(msgspec.Struct):
-    """Topic → min_offset by queue id; topic → where the log ended when it was deleted."""
+    """Topic → min_offset by queue id; topic → where the log ended when it went, or was purged."""
 
     offsetTable: dict[str, list[int]] = {}
     deletedTable: dict[str, int] = {}
+    purgedTable: dict[str, int] = {}
 
 
 class MinOffsets:
     """See the module's docstring. ``table``: topic → min_offset by queue id; ``deleted``: topic →
-    log offset above which all its records belong to a new topic of that name; ``spare``: see
-    ``save``.
+    log offset above which all its records belong to a new topic of that name; ``purged``: topic →
+    log offset below which nothing is to be retried; ``spare``: see ``save``.
     """
 
     def __init__(self, config: StoreConfig, files: Files) -> None:
@@ -48,6 +49,7 @@ class MinOffsets:
         self.spare = SpareFile(files, config.store_path / SPARE_FILE, spare_bytes)
         self.table: dict[str, list[int]] = {}
         self.deleted: dict[str, int] = {}
+        self.purged: dict[str, int] = {}
 
     def load(self) -> None:
         """Raises ``StoreCorrupt`` when the file is there and cannot be read."""
@@ -58,43 +60,51 @@ class MinOffsets:
         except msgspec.MsgspecError as exc:
             raise StoreCorrupt(f"{self._path}: {exc}") from exc
         self.table, self.deleted = file.offsetTable, file.deletedTable
+        self.purged = file.purgedTable
 
     def clamp(self, end_offset: int, queues: Iterable[ConsumeQueue]) -> None:
-        """Let no deletion lie behind the end that the log has after a start.
+        """Let no deletion and no purge lie behind the end that the log has after a start.
 
         A power cut may take records that were not durable when a topic was deleted; what comes in
         their place is of a new topic. Raises ``DiskFull``.
         """
-        clamped = {topic: min(at, end_offset) for topic, at in self.deleted.items()}
-        if clamped != self.deleted:
-            self.save(queues, deleted=clamped)
+        deleted = {topic: min(at, end_offset) for topic, at in self.deleted.items()}
+        purged = {topic: min(at, end_offset) for topic, at in self.purged.items()}
+        if deleted != self.deleted or purged != self.purged:
+            self.save(queues, deleted=deleted, purged=purged)
 
     def save(
         self,
         queues: Iterable[ConsumeQueue],
         *,
         emptied: Collection[ConsumeQueue] = (),
+        begins: Mapping[ConsumeQueue, int] | None = None,
         deleted: dict[str, int] | None = None,
+        purged: dict[str, int] | None = None,
         frees_disk: bool = False,
     ) -> None:
         """Write where the queues begin now; durable on return. Raises ``DiskFull``.
 
-        ``emptied``: those that are to begin at their ends; ``deleted``: instead of what is known;
-        ``frees_disk``: so that segments can be deleted, for which the spare file is there.
+        ``emptied``: those that are to begin at their ends; ``begins``: where others are to begin;
+        ``deleted``, ``purged``: instead of what is known; ``frees_disk``: so that segments can be
+        deleted, for which the spare file is there.
         """
         deleted = self.deleted if deleted is None else deleted
+        purged = self.purged if purged is None else purged
+        begins = dict(begins or {})
+        begins |= {queue: queue.append_offset for queue in emptied}
         table: dict[str, list[int]] = {}
         for queue in queues:
             of_topic = table.setdefault(queue.topic, [])
             assert len(of_topic) == queue.queue_id
-            of_topic.append(queue.append_offset if queue in emptied else queue.min_offset)
+            of_topic.append(max(queue.min_offset, begins.get(queue, 0)))
         table = {topic: offsets for topic, offsets in table.items() if any(offsets)}
-        if table != self.table or deleted != self.deleted:
-            content = msgspec.json.encode(_File(table, deleted))
+        if (table, deleted, purged) != (self.table, self.deleted, self.purged):
+            content = msgspec.json.encode(_File(table, deleted, purged))
             try:
                 self._files.replace(self._path, content)
             except DiskFull:
                 if not frees_disk:
                     raise
                 self.spare.replace(self._path, content)
-            self.table, self.deleted = table, deleted
+            self.table, self.deleted, self.purged = table, deleted, purged

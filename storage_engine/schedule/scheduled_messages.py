@@ -1,8 +1,10 @@
-"""Scheduled messages, one by one: which there are for a topic, never one of them, or one at once.
+"""Scheduled messages, one by one: which there are for a topic, never one of them, one at once, or
+one at another time.
 
     page ◀── units and records of SCHEDULE_TOPIC_XXXX
     cancel ──▶ settled, and durable before the answer         both win only while it is to come;
     send ──▶ moved to its topic, and durable before the answer   so does the schedule itself
+    move ──▶ appended again with another time, likewise
 
 A message is found at the place where it was stored; after retention has appended it again, by its
 id in the key index. Loop thread only.
@@ -18,12 +20,16 @@ from storage_engine.clock import Clock
 from storage_engine.config import MIB, StoreConfig
 from storage_engine.delivery.consumer_offsets import ConsumerOffsets
 from storage_engine.errors import BadRequest, StoreBusy, TopicNotFound
+from storage_engine.groups.rescheduled_record import rescheduled_record
 from storage_engine.groups.retry_record import scheduled_queue_of
 from storage_engine.log.commit_log import CommitLog
+from storage_engine.moves import Move, settling
 from storage_engine.queries import Queries
+from storage_engine.records.delay_levels import DELAY_MS_MAX
 from storage_engine.records.record import Record
 from storage_engine.records.record_run import decode_records
 from storage_engine.records.schedule_topic import (
+    DELAY_QUEUE,
     MOMENT_QUEUE,
     SCHEDULE_TOPIC,
 )
@@ -35,6 +41,7 @@ from storage_engine.wire.reads import LookUpRequest
 from storage_engine.wire.scheduled import (
     ScheduledListHead,
     ScheduledListRequest,
+    ScheduledMoveRequest,
     ScheduledOutcome,
     ScheduledRef,
     ScheduledReply,
@@ -53,6 +60,20 @@ _SAME_ID_MAX: Final = 32  # records of one id; retention appends a message again
 class _Found(NamedTuple):
     source: Source
     queue_offset: int
+
+
+class _Wanted(NamedTuple):
+    """Messages for a topic, or for all topics of the namespace of that name."""
+
+    name: bytes
+    is_namespace: bool
+
+    @property
+    def block_name(self) -> bytes:
+        return self.name + b"%" if self.is_namespace else self.name
+
+    def matches(self, topic: bytes) -> bool:
+        return topic.startswith(self.name + b"%") if self.is_namespace else topic == self.name
 
 
 class _Page:
@@ -116,7 +137,8 @@ class ScheduledMessages:
 
     def page(self, request: ScheduledListRequest) -> tuple[ScheduledListHead, bytes]:
         """A page, and its records back to back. Raises ``TopicNotFound``, ``BadRequest``."""
-        self._queries.queues_of(request.topic)
+        if not request.is_namespace:
+            self._queries.queues_of(request.topic)
         if not 1 <= request.messages_max <= self._config.receive_messages_max:
             raise BadRequest(
                 f"messages_max is {request.messages_max}, "
@@ -125,17 +147,17 @@ class ScheduledMessages:
         if request.queue_id < 0 or request.queue_offset < 0:
             raise BadRequest(f"there is no place {request.queue_offset} of {request.queue_id}")
         self._schedule.follow()
-        topic = request.topic.encode()
+        wanted = _Wanted(request.topic.encode(), request.is_namespace)
         page = _Page(min(request.bytes_max, self._config.receive_bytes_max), request.messages_max)
         place = request.queue_offset
         for source in self._schedule.sources[request.queue_id :]:
-            place = self._fill(page, source, max(place, source.start), topic)
+            place = self._fill(page, source, max(place, source.start), wanted)
             if place < source.end:
                 return page.until(source.queue.queue_id, place)
             place = 0
         return page.until(0, 0, is_end=True)
 
-    def _fill(self, page: _Page, source: Source, place: int, topic: bytes) -> int:
+    def _fill(self, page: _Page, source: Source, place: int, wanted: _Wanted) -> int:
         """Add messages from ``place`` on, a block of the queue after the other.
 
         Where to go on, which is the end of the queue when it has no more.
@@ -144,7 +166,7 @@ class ScheduledMessages:
         while place < source.end and page.left > 0 and not page.is_full:
             block = place // BLOCK_UNITS
             stop = min((block + 1) * BLOCK_UNITS, source.end)
-            if not self._blocks.may_hold(queue_id, block, topic):
+            if not self._blocks.may_hold(queue_id, block, wanted.block_name):
                 page.left -= _KNOWN_COST
                 place = stop
                 continue
@@ -155,7 +177,7 @@ class ScheduledMessages:
             while place < stop and page.left > 0 and not page.is_full:
                 places = range(place, min(place + page.together, stop))
                 page.together = min(4 * page.together, _TOGETHER_MAX)
-                place = self._look(page, source, places, topic, topics)
+                place = self._look(page, source, places, wanted, topics)
                 if place < places.stop:
                     return place
             if is_whole and place == stop:
@@ -163,7 +185,7 @@ class ScheduledMessages:
         return place
 
     def _look(
-        self, page: _Page, source: Source, places: range, topic: bytes, topics: set[bytes]
+        self, page: _Page, source: Source, places: range, wanted: _Wanted, topics: set[bytes]
     ) -> int:
         """Add messages of these places as far as they fit; the first place that is left.
 
@@ -176,7 +198,7 @@ class ScheduledMessages:
             likely = real_topics(self._commit_log, physical_offsets)
             topics.update(filter(None, likely))
         for place, found in zip(places, likely, strict=True):
-            if found is not None and found != topic:
+            if found is not None and not wanted.matches(found):
                 continue
             if page.left < 0:
                 return place
@@ -187,7 +209,9 @@ class ScheduledMessages:
             unit = physical_offset, record_bytes
             found = real_topic(self._commit_log.properties(*unit) or b"")
             topics.add(found)
-            if found != topic or not source.is_pending(place) or self._commit_log.damaged([unit]):
+            if not (wanted.matches(found) and source.is_pending(place)):
+                continue
+            if self._commit_log.damaged([unit]):
                 continue
             if not page.has_room(record_bytes):
                 return place
@@ -232,6 +256,60 @@ class ScheduledMessages:
         move = self._schedule.due_move(source, queue_offset, self._commit_log.read_many([unit]))
         self._schedule.mover.move([move], partial(self._sent, found, answer))
         source.moving.add(queue_offset)
+
+    def move(self, request: ScheduledMoveRequest, answer: Callable[[ScheduledReply], None]) -> None:
+        """Deliver a message at another time; ``answer`` comes when that is durable. A time that is
+        over means at once.
+
+        One record takes the place of the other, so that a crash leaves one of the two times.
+
+        Raises ``BadRequest``: no such time; ``StoreBusy``, ``DiskFull``, ``StoreReadOnly``,
+        ``RecordRefused``: nothing was changed; and ``TopicNotFound`` as ``send``.
+        """
+        queue_id, due_ms = self._new_time(request)
+        found = self._find(request)
+        if isinstance(found, ScheduledOutcome):
+            answer(ScheduledReply(outcome=found))
+            return
+        source, queue_offset = found
+        unit = source.queue.unit(queue_offset)[:2]
+        old = self._commit_log.read_many([unit])
+        # What was for a topic that is gone must not become younger than its deletion.
+        self._schedule.due_move(source, queue_offset, old)
+        record = rescheduled_record(
+            old,
+            due_ms=due_ms,
+            queue_id=queue_id,
+            settles=settling(source.progress, queue_offset),
+        )
+        self._schedule.mover.check(record)
+        move = Move(record, source.progress, queue_offset)
+
+        def moved() -> None:
+            source.moving.discard(queue_offset)
+            answer(
+                ScheduledReply(
+                    outcome=ScheduledOutcome.DONE,
+                    queue_id=queue_id,
+                    queue_offset=place,
+                    due_ms=self._shown_ms(self._schedule.sources[queue_id], due_ms),
+                )
+            )
+
+        (place,) = self._schedule.mover.move([move], moved)
+        source.moving.add(queue_offset)
+
+    def _new_time(self, request: ScheduledMoveRequest) -> tuple[int, int]:
+        """The queue of the schedule, and the due time there. Raises ``BadRequest``."""
+        if (request.delay_ms == 0) == (request.deliver_at_ms == 0):
+            raise BadRequest("give either delay_ms or deliver_at_ms")
+        queue_id = DELAY_QUEUE if request.delay_ms else MOMENT_QUEUE
+        now_ms = self._schedule.now_ms(queue_id)
+        # What has begun of the millisecond counts in full: never early.
+        due_ms = now_ms + 1 + request.delay_ms if request.delay_ms else request.deliver_at_ms
+        if request.delay_ms < 0 or not 0 < due_ms <= now_ms + 1 + DELAY_MS_MAX:
+            raise BadRequest(f"a message waits up to {DELAY_MS_MAX} ms, found {request}")
+        return queue_id, due_ms
 
     def _sent(self, found: _Found, answer: Callable[[ScheduledReply], None]) -> None:
         found.source.moving.discard(found.queue_offset)

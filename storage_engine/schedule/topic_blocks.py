@@ -6,8 +6,9 @@ read again.
 
 A consume queue of the schedule does not know where its messages go; the records do. Blocks that are
 full change no more, but for messages that are done with, so what was found once stays true. Each
-costs 512 bytes in memory, whatever it holds: a bit for each of 4,096 hashes of topics. Two topics
-may share one, then a block is read for nothing. Nothing is written down. Loop thread only.
+costs 512 bytes in memory, whatever it holds: a bit for each of 4,096 hashes of topics, and of their
+namespaces. Two topics may share one, then a block is read for nothing. Nothing is written down.
+Loop thread only.
 """
 
 from __future__ import annotations
@@ -34,13 +35,19 @@ class TopicBlocks:
             del self._bits[next(iter(self._bits))]  # the one known longest
         bits = 0
         for topic in topics:
-            bits |= _bit(topic)
+            bits |= _bit(topic) | _bit(namespace_of(topic))
         self._bits[queue_id, block] = bits
 
     def may_hold(self, queue_id: int, block: int, topic: bytes) -> bool:
-        """False when it is certain that nothing there is for the topic."""
+        """False when it is certain that nothing there is for the topic, or the namespace."""
         bits = self._bits.get((queue_id, block))
         return bits is None or bits & _bit(topic) != 0
+
+
+def namespace_of(topic: bytes) -> bytes:
+    """The name before the separator, and the separator; empty where there is none."""
+    head, separator, _ = topic.partition(b"%")
+    return head + separator if separator else b""
 
 
 def _bit(topic: bytes) -> int:

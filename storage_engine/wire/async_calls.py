@@ -63,6 +63,7 @@ from storage_engine.wire.scheduled import (
     ScheduledCancelRequest,
     ScheduledListHead,
     ScheduledListRequest,
+    ScheduledMoveRequest,
     ScheduledReply,
     ScheduledSendRequest,
 )
@@ -79,7 +80,14 @@ from storage_engine.wire.snapshots import (
     SnapshotRequest,
 )
 from storage_engine.wire.struct import Wire
-from storage_engine.wire.topics import TopicConfig, TopicList, TopicRef, TopicStats
+from storage_engine.wire.topics import (
+    TopicConfig,
+    TopicList,
+    TopicPurgeReply,
+    TopicPurgeRequest,
+    TopicRef,
+    TopicStats,
+)
 from storage_engine.wire.traces import TraceReply, TraceRequest
 from storage_engine.wire.uses import UseReply, UseRequest
 
@@ -129,6 +137,9 @@ class AsyncCalls(abc.ABC):
 
     async def topic_delete(self, request: TopicRef) -> None:
         await self._ask(Op.TOPIC_DELETE, request, Empty)
+
+    async def topic_purge(self, request: TopicPurgeRequest) -> TopicPurgeReply:
+        return await self._ask(Op.TOPIC_PURGE, request, TopicPurgeReply)
 
     async def topic_stats(self, request: TopicRef) -> TopicStats:
         return await self._ask(Op.TOPIC_STATS, request, TopicStats)
@@ -201,6 +212,10 @@ class AsyncCalls(abc.ABC):
     async def scheduled_cancel(self, request: ScheduledCancelRequest) -> ScheduledReply:
         """Deliver a message never; durable when it is answered."""
         return await self._ask(Op.SCHEDULED_CANCEL, request, ScheduledReply)
+
+    async def scheduled_move(self, request: ScheduledMoveRequest) -> ScheduledReply:
+        """See ``scheduled_cancel``."""
+        return await self._ask(Op.SCHEDULED_MOVE, request, ScheduledReply)
 
     async def scheduled_send_now(self, request: ScheduledSendRequest) -> ScheduledReply:
         """Deliver a message now; durable when it is answered."""

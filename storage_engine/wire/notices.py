@@ -34,7 +34,8 @@ class Notice(Wire, frozen=True, kw_only=True, omit_defaults=True):
 
     ``client_id``: the one client of a broadcast group whom it concerns; empty: all of the group.
     ``assignment``: which assignment of the queues took them from ``member_id``. ``code``: of the
-    ``StoreError`` that says what was deleted.
+    ``StoreError`` that says what was deleted. ``has_retries``: what was delivered again from the
+    group's retry queue for the topic is void too.
     """
 
     kind: NoticeKind
@@ -47,3 +48,4 @@ class Notice(Wire, frozen=True, kw_only=True, omit_defaults=True):
     code: int = 0
     session_id: str = ""
     client_id: str = ""
+    has_retries: bool = False

@@ -86,6 +86,7 @@ from storage_engine.wire.scheduled import (
     DeliverDueRequest,
     ScheduledCancelRequest,
     ScheduledListRequest,
+    ScheduledMoveRequest,
     ScheduledReply,
     ScheduledSendRequest,
 )
@@ -102,7 +103,14 @@ from storage_engine.wire.snapshots import (
     SnapshotRequest,
 )
 from storage_engine.wire.struct import Wire
-from storage_engine.wire.topics import TopicConfig, TopicList, TopicRef, TopicStats
+from storage_engine.wire.topics import (
+    TopicConfig,
+    TopicList,
+    TopicPurgeReply,
+    TopicPurgeRequest,
+    TopicRef,
+    TopicStats,
+)
 from storage_engine.wire.traces import TraceReply, TraceRequest
 from storage_engine.wire.uses import UseReply, UseRequest
 
@@ -138,6 +146,7 @@ class Op(enum.IntEnum):
     TOPIC_LIST = 33
     TOPIC_STATS = 34
     TOPIC_DELETE = 35
+    TOPIC_PURGE = 36
     GROUP_PUT = 40
     GROUP_LIST = 41
     GROUP_STATS = 42
@@ -159,6 +168,7 @@ class Op(enum.IntEnum):
     SCHEDULED_LIST = 61
     SCHEDULED_CANCEL = 62
     SCHEDULED_SEND_NOW = 63
+    SCHEDULED_MOVE = 64
 
 
 class HelloRequest(Wire, frozen=True, kw_only=True):
@@ -243,6 +253,7 @@ REQUEST_TYPES: Final[dict[Op, type[Wire]]] = {
     Op.TOPIC_LIST: Empty,
     Op.TOPIC_STATS: TopicRef,
     Op.TOPIC_DELETE: TopicRef,
+    Op.TOPIC_PURGE: TopicPurgeRequest,
     Op.GROUP_PUT: GroupConfig,
     Op.GROUP_LIST: Empty,
     Op.GROUP_STATS: GroupStatsRequest,
@@ -268,6 +279,7 @@ REQUEST_TYPES: Final[dict[Op, type[Wire]]] = {
     Op.SCHEDULED_LIST: ScheduledListRequest,
     Op.SCHEDULED_CANCEL: ScheduledCancelRequest,
     Op.SCHEDULED_SEND_NOW: ScheduledSendRequest,
+    Op.SCHEDULED_MOVE: ScheduledMoveRequest,
     Op.SNAPSHOT: SnapshotRequest,
     Op.SNAPSHOT_RELEASE: SnapshotRelease,
 }
@@ -283,6 +295,7 @@ REPLY_TYPES: Final[dict[Op, type[Wire]]] = {
     Op.TOPIC_LIST: TopicList,
     Op.TOPIC_STATS: TopicStats,
     Op.TOPIC_DELETE: Empty,
+    Op.TOPIC_PURGE: TopicPurgeReply,
     Op.GROUP_PUT: Empty,
     Op.GROUP_LIST: GroupList,
     Op.GROUP_STATS: GroupStats,
@@ -308,6 +321,7 @@ REPLY_TYPES: Final[dict[Op, type[Wire]]] = {
     Op.DELIVER_DUE: Empty,
     Op.SCHEDULED_CANCEL: ScheduledReply,
     Op.SCHEDULED_SEND_NOW: ScheduledReply,
+    Op.SCHEDULED_MOVE: ScheduledReply,
     Op.SNAPSHOT: SnapshotReply,
     Op.SNAPSHOT_RELEASE: SnapshotReleaseReply,
 }

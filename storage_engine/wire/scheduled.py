@@ -22,9 +22,11 @@ class ScheduledListRequest(Wire, frozen=True, kw_only=True):
     """Messages of a topic that are still to come, from a place of the schedule on.
 
     They come in the order of the schedule's queues, and in each as they were stored.
+    ``is_namespace``: ``topic`` is a namespace's name, and those of all its topics are asked for.
     """
 
     topic: str
+    is_namespace: bool = False
     queue_id: int = 0
     queue_offset: int = 0
     messages_max: int
@@ -62,8 +64,15 @@ class ScheduledSendRequest(ScheduledRef, frozen=True, kw_only=True):
     """Deliver it now."""
 
 
+class ScheduledMoveRequest(ScheduledRef, frozen=True, kw_only=True):
+    """Deliver it at another time: ``delay_ms`` from now, or at ``deliver_at_ms``; one is 0."""
+
+    delay_ms: int = 0
+    deliver_at_ms: int = 0
+
+
 class ScheduledOutcome(enum.StrEnum):
-    """DONE: it was still to come, and now it is cancelled, or delivered, for good.
+    """DONE: it was still to come, and now it is cancelled, delivered, or due at the other time.
     DELIVERED: it had been delivered before. GONE: nobody knows it, as when it was cancelled before.
     """
 
@@ -73,4 +82,11 @@ class ScheduledOutcome(enum.StrEnum):
 
 
 class ScheduledReply(Wire, frozen=True, kw_only=True):
+    """Of one that was to be moved, and is ``DONE``, also where it waits now, and until when by the
+    wall clock.
+    """
+
     outcome: ScheduledOutcome
+    queue_id: int = 0
+    queue_offset: int = 0
+    due_ms: int = 0

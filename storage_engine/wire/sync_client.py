@@ -84,6 +84,7 @@ from storage_engine.wire.scheduled import (
     ScheduledCancelRequest,
     ScheduledListHead,
     ScheduledListRequest,
+    ScheduledMoveRequest,
     ScheduledReply,
     ScheduledSendRequest,
 )
@@ -94,7 +95,14 @@ from storage_engine.wire.snapshots import (
     SnapshotRequest,
 )
 from storage_engine.wire.struct import Wire
-from storage_engine.wire.topics import TopicConfig, TopicList, TopicRef, TopicStats
+from storage_engine.wire.topics import (
+    TopicConfig,
+    TopicList,
+    TopicPurgeReply,
+    TopicPurgeRequest,
+    TopicRef,
+    TopicStats,
+)
 from storage_engine.wire.traces import TraceReply, TraceRequest
 from storage_engine.wire.uses import UseReply, UseRequest
 
@@ -175,6 +183,9 @@ class StoreClient:
     def topic_delete(self, request: TopicRef) -> None:
         self._ask(Op.TOPIC_DELETE, request, Empty)
 
+    def topic_purge(self, request: TopicPurgeRequest) -> TopicPurgeReply:
+        return self._ask(Op.TOPIC_PURGE, request, TopicPurgeReply)
+
     def topic_stats(self, request: TopicRef) -> TopicStats:
         return self._ask(Op.TOPIC_STATS, request, TopicStats)
 
@@ -223,6 +234,9 @@ class StoreClient:
 
     def scheduled_cancel(self, request: ScheduledCancelRequest) -> ScheduledReply:
         return self._ask(Op.SCHEDULED_CANCEL, request, ScheduledReply)
+
+    def scheduled_move(self, request: ScheduledMoveRequest) -> ScheduledReply:
+        return self._ask(Op.SCHEDULED_MOVE, request, ScheduledReply)
 
     def scheduled_send_now(self, request: ScheduledSendRequest) -> ScheduledReply:
         return self._ask(Op.SCHEDULED_SEND_NOW, request, ScheduledReply)

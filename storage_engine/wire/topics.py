@@ -45,3 +45,29 @@ class QueueStats(Wire, frozen=True, kw_only=True):
 class TopicStats(Wire, frozen=True, kw_only=True):
     topic: str
     queues: list[QueueStats]
+
+
+class TopicPurgeRequest(Wire, frozen=True, kw_only=True):
+    """``is_dry_run``: answer what would be dropped, and change nothing."""
+
+    topic: str
+    is_dry_run: bool = False
+
+
+class QueuePurge(Wire, frozen=True, kw_only=True):
+    """Messages in [from_offset, to_offset) of one queue are gone."""
+
+    queue_id: int
+    from_offset: int
+    to_offset: int
+
+
+class TopicPurgeReply(Wire, frozen=True, kw_only=True):
+    """``inflight_count``: deliveries of groups that were not settled yet; ``retry_count``: messages
+    of the topic in the queues of their retry topics. Those that wait in the schedule for a retry
+    are not counted, and are gone as well.
+    """
+
+    queues: list[QueuePurge]
+    inflight_count: int
+    retry_count: int

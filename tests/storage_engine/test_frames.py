@@ -67,11 +67,13 @@ def test_numbers_of_the_protocol_never_change() -> None:
             "LEAVE": 24, "SUBSCRIBE": 25, "GROUP_CLIENTS": 26, "NOTICE": 28,
         "SESSION_KEEP": 29, "SESSION_TAKE": 30, "SESSION_ABSENT": 31,
         "TOPIC_PUT": 32, "TOPIC_LIST": 33, "TOPIC_STATS": 34, "TOPIC_DELETE": 35,
+        "TOPIC_PURGE": 36,
         "GROUP_PUT": 40, "GROUP_LIST": 41, "GROUP_STATS": 42, "GROUP_DELETE": 43,
         "GROUP_MEMBERS": 45, "TRACE": 46, "OFFSETS_CHANGED": 44, "OBSERVE": 47,
         "CHECKPOINT": 48, "STATS": 49, "SNAPSHOT": 50, "SNAPSHOT_RELEASE": 51,
         "PUT_ONCE": 52, "USE": 53, "REDRIVE": 56, "PURGE": 57, "DEAD_LETTERS": 58,
         "DELIVER_DUE": 60, "SCHEDULED_LIST": 61, "SCHEDULED_CANCEL": 62, "SCHEDULED_SEND_NOW": 63,
+        "SCHEDULED_MOVE": 64,
     }  # fmt: skip
     assert {cls.code: cls.__name__ for cls in ERRORS_BY_CODE.values()}.items() >= {
         1: "StoreUnavailable", 2: "OutcomeUnknown", 3: "BadFrame", 4: "BadRequest",

@@ -139,6 +139,28 @@ async def test_what_won_stays_so_over_a_power_cut_that_comes_with_the_answer(
         assert store.pull_bodies() == expected
 
 
+@pytest.mark.parametrize("block_units", [8, 4_096])
+async def test_those_of_all_topics_of_a_namespace_are_listed_and_no_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, block_units: int
+) -> None:
+    monkeypatch.setattr(scheduled_messages, "BLOCK_UNITS", block_units)
+    names = ("acme%a", "acme%b", "acme2%a", "ac%me", "%RETRY%acme%g")
+    async with OpenStore(tmp_path) as store:
+        for topic in names:
+            store.topic(topic)
+        for number in range(60):
+            topic = names[number % len(names)]
+            body = topic.encode() + b" %d" % number
+            await put_delayed(store, delayed(body, number, delay_ms=1_000, topic=topic))
+        for _ in range(2):  # the second time what full blocks hold is known
+            found, _count = pages_of(store, "acme", is_namespace=True)
+            assert len(found) == 24
+            assert all(body.startswith((b"acme%a", b"acme%b")) for body in found)
+            assert len(pages_of(store, "ac", is_namespace=True)[0]) == 12
+            assert pages_of(store, "acm", is_namespace=True)[0] == []
+            assert len(pages_of(store, "acme%a")[0]) == 12
+
+
 async def test_a_message_is_sent_at_once_and_only_once(tmp_path: Path) -> None:
     async with OpenStore(tmp_path) as store:
         store.topic()
@@ -194,14 +216,16 @@ async def test_a_deleted_topics_messages_are_not_delivered_to_its_successor(
         assert store.store.consumption.schedule.pending_count == 0
 
 
-def pages_of(store: OpenStore, topic: str) -> tuple[list[bytes], int]:
+def pages_of(
+    store: OpenStore, topic: str, *, is_namespace: bool = False
+) -> tuple[list[bytes], int]:
     """(bodies of all pages, how many pages it took)."""
     found: list[bytes] = []
     place = (0, 0)
     for count in range(1, 100):
         request = ScheduledListRequest(
             topic=topic, queue_id=place[0], queue_offset=place[1], messages_max=100,
-            bytes_max=1 << 20,
+            bytes_max=1 << 20, is_namespace=is_namespace,
         )  # fmt: skip
         head, content = store.store.scheduled.page(request)
         found += [record.body for record in decode_records(content)]

@@ -45,6 +45,33 @@ WORDS: Final[dict[str, Promise]] = {
     "purged": _("deleted"),
     "expired": _("expired"),
     "unknown": _("unknown"),
+    # Settings of topics and groups
+    "sync": _("sync"),
+    "async": _("async"),
+    "mixed": _("mixed"),
+    "normal": _("normal"),
+    "fifo": _("fifo"),
+    "delay": _("delay"),
+    "transaction": _("transaction"),
+    "shared": _("shared"),
+    "exclusive": _("exclusive"),
+    "broadcast": _("broadcast"),
+    "earliest": _("earliest"),
+    "latest": _("latest"),
+    "timestamp": _("at a time"),
+    # Parts of the service
+    "up": _("up"),
+    "down": _("down"),
+    "degraded": _("degraded"),
+    # Who is told of an alert, and whether that worked
+    "email": _("email"),
+    "webhook": _("webhook"),
+    "sent": _("sent"),
+    # Roles
+    "owner": _("owner"),
+    "admin": _("admin"),
+    "developer": _("developer"),
+    "viewer": _("viewer"),
 }
 
 _TONES: Final = {

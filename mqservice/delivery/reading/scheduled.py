@@ -1,24 +1,27 @@
-"""Scheduled messages over REST: which are to come, one of them never, or one of them at once.
+"""Scheduled messages over REST: which are to come, one of them never, at once, or at another time.
 
     GET    .../topics/{topic}/scheduled?limit=&cursor=   in the order in which the store keeps them
+    GET    .../scheduled?limit=&cursor=                  of all topics of the namespace, likewise
     DELETE .../scheduled/{recall_handle}                 200 won, 409 ALREADY_DELIVERED, 404
     POST   .../scheduled/{recall_handle}:send            likewise
+    POST   .../scheduled/{recall_handle}:reschedule      likewise, with the new time
 
-A cancel that was answered with 200 is durable: the message is never delivered. A page may be short,
-or even empty, before the last one: ``next_cursor`` alone says whether there is more.
+A cancel that was answered with 200 is durable: the message is never delivered. So is a new time. A
+page may be short, or even empty, before the last one: ``next_cursor`` alone says whether there is
+more.
 """
 
 from __future__ import annotations
 
 import struct
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
 from mqservice.accounts.scopes import Kind, Scope
 from mqservice.delivery.context import DeliveryContext
-from mqservice.delivery.decoding import Fault
-from mqservice.delivery.http import Request
+from mqservice.delivery.decoding import Fault, decode
+from mqservice.delivery.http import Request, read_body
 from mqservice.delivery.limits import (
     BROWSE_BYTES_MAX,
     BROWSE_COUNT_DEFAULT,
@@ -29,6 +32,7 @@ from mqservice.delivery.reading.stored_messages import StoredMessage, stored_mes
 from mqservice.delivery.recall_handles import RecallHandle
 from mqservice.delivery.receive import topic_route
 from mqservice.delivery.replies import answer_struct, takes_msgpack
+from mqservice.delivery.waits import CODE, check_far, told_as_time, wait_of
 from mqservice.lib.names import ENGINE_SEPARATOR
 from mqservice.lib.problem import Problem
 from mqservice.lib.timestamps import rfc3339
@@ -36,14 +40,17 @@ from mqservice.store import (
     Record,
     ScheduledCancelRequest,
     ScheduledListRequest,
+    ScheduledMoveRequest,
     ScheduledOutcome,
     ScheduledReply,
     ScheduledSendRequest,
 )
-from mqservice.topics.routes import TopicRoute
 
 _PLACE: Final = struct.Struct(">Iq")  # queue and offset of the schedule
 _QUESTION: Final = b"scheduled"
+_ALL_QUESTION: Final = b"scheduled of all"
+_REAL_TOPIC: Final = "REAL_TOPIC"
+_TIME_BYTES_MAX: Final = 4 * 1024
 _ASKED_MAX: Final = 8  # times that the engine is asked for one page, some 4,000 messages each
 
 
@@ -59,6 +66,35 @@ class ScheduledAnswer(msgspec.Struct, frozen=True):
     next_cursor: str | None
 
 
+class NamespaceScheduled(ScheduledMessage, frozen=True, gc=False, kw_only=True):
+    """One of a list over several topics."""
+
+    topic: str
+
+
+class NamespaceScheduledAnswer(msgspec.Struct, frozen=True):
+    messages: list[NamespaceScheduled]
+    next_cursor: str | None
+
+
+class NewTime(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """When it is to come instead; one of the three."""
+
+    delay: str | None = None
+    delay_ms: int | None = None
+    deliver_at: str | None = None
+
+
+class Rescheduled(msgspec.Struct, frozen=True):
+    """``recall_handle``: of where it waits now; the one of before is good as well."""
+
+    id: str
+    topic: str
+    state: str
+    deliver_at: str
+    recall_handle: str
+
+
 class ScheduledDone(msgspec.Struct, frozen=True):
     """``state``: ``cancelled`` or ``sent``."""
 
@@ -67,38 +103,83 @@ class ScheduledDone(msgspec.Struct, frozen=True):
     state: str
 
 
+_decode_time = msgspec.json.Decoder(NewTime).decode
+
+
 async def list_scheduled(context: DeliveryContext, request: Request) -> None:
     """``GET .../topics/{topic}/scheduled``"""
     request.principal.require(Scope.CONSUME, Kind.TOPIC, request.match.topic)
     route = await topic_route(context, request)
+    question = ScheduledListRequest(topic=route.engine_name, messages_max=1, bytes_max=1)
+    found, next_cursor = await _page(context, request, question)
+    as_bytes = takes_msgpack(request)
+    messages = [
+        ScheduledMessage(**_shown(context, route.engine_name, *each, as_bytes=as_bytes))
+        for each in found
+    ]
+    await answer_struct(request, ScheduledAnswer(messages, next_cursor))
+
+
+async def list_all_scheduled(context: DeliveryContext, request: Request) -> None:
+    """``GET .../scheduled``; of topics that are there, of which the messages will come."""
+    principal = request.principal
+    principal.require(Scope.CONSUME)
+    routes = context.caches.routes
+    namespace = await routes.load_namespace(principal, request.match.ns)
+    question = ScheduledListRequest(topic=namespace, is_namespace=True, messages_max=1, bytes_max=1)
+    found, next_cursor = await _page(context, request, question)
+    as_bytes = takes_msgpack(request)
+    messages: list[NamespaceScheduled] = []
+    known: dict[str, bool] = {}
+    for record, due_ms in found:
+        engine_topic = record.properties.get(_REAL_TOPIC, "")
+        topic = engine_topic.partition(ENGINE_SEPARATOR)[2]
+        if topic not in known:
+            known[topic] = await _is_there(context, request, topic)
+        if known[topic]:
+            shown = _shown(context, engine_topic, record, due_ms, as_bytes=as_bytes)
+            messages.append(NamespaceScheduled(**shown, topic=topic))
+    await answer_struct(request, NamespaceScheduledAnswer(messages, next_cursor))
+
+
+async def _is_there(context: DeliveryContext, request: Request, topic: str) -> bool:
+    routes, principal, ns = context.caches.routes, request.principal, request.match.ns
+    try:
+        return bool(
+            routes.topic(principal, ns, topic) or await routes.load_topic(principal, ns, topic)
+        )
+    except Problem as problem:
+        if problem.status == 404:
+            return False
+        raise
+
+
+async def _page(
+    context: DeliveryContext, request: Request, question: ScheduledListRequest
+) -> tuple[list[tuple[Record, int]], str | None]:
+    """Records with their due times, and the cursor of what follows; for the path's query."""
     query = Query(request.scope["query_string"], ("limit", "cursor"))
     limit = query.number("limit", low=1, high=BROWSE_COUNT_MAX) or BROWSE_COUNT_DEFAULT
-    queue_id, queue_offset = _place_of(context, query, route)
-    as_bytes = takes_msgpack(request)
-    messages: list[ScheduledMessage] = []
-    is_end = False
+    asked = _ALL_QUESTION if question.is_namespace else _QUESTION
+    queue_id, queue_offset = _place_of(context, query, question.topic, asked)
     for _ in range(_ASKED_MAX):
         head, records = await context.store.scheduled_list(
-            ScheduledListRequest(
-                topic=route.engine_name,
+            msgspec.structs.replace(
+                question,
                 queue_id=queue_id,
                 queue_offset=queue_offset,
                 messages_max=limit,
                 bytes_max=BROWSE_BYTES_MAX,
             )
         )
-        messages = [
-            _scheduled(context, route, record, due_ms, as_bytes=as_bytes)
-            for record, due_ms in zip(records, head.due_ms, strict=True)
-        ]
-        queue_id, queue_offset, is_end = head.queue_id, head.queue_offset, head.is_end
-        if messages or is_end:
+        found = list(zip(records, head.due_ms, strict=True))
+        queue_id, queue_offset = head.queue_id, head.queue_offset
+        if head.is_end:
+            return found, None
+        if found:
             break
-    next_cursor = None
-    if not is_end:
-        place = _PLACE.pack(queue_id, queue_offset)
-        next_cursor = context.cursors.write(place, topic=route.engine_name, question=_QUESTION)
-    await answer_struct(request, ScheduledAnswer(messages, next_cursor))
+    place = _PLACE.pack(queue_id, queue_offset)
+    return found, context.cursors.write(place, topic=question.topic, question=asked)
 
 
 async def cancel_scheduled(context: DeliveryContext, request: Request) -> None:
@@ -115,27 +196,52 @@ async def send_scheduled(context: DeliveryContext, request: Request) -> None:
     await _answer(request, handle, reply, "sent")
 
 
-def _place_of(context: DeliveryContext, query: Query, route: TopicRoute) -> tuple[int, int]:
+async def reschedule(context: DeliveryContext, request: Request) -> None:
+    """``POST .../scheduled/{recall_handle}:reschedule``"""
+    handle = await _handle(context, request)
+    try:
+        asked = decode(_decode_time, await read_body(request, _TIME_BYTES_MAX))
+    except Fault as fault:
+        raise told_as_time(fault) from None
+    wait = wait_of(None, asked.delay, asked.delay_ms, asked.deliver_at)
+    if wait is None:
+        raise Fault("", CODE, "give one of delay, delay_ms and deliver_at")
+    check_far(wait, context.clock.now_ms())
+    reply = await context.store.scheduled_move(
+        ScheduledMoveRequest(
+            **handle._asdict(), delay_ms=wait.delay_ms, deliver_at_ms=wait.deliver_at_ms
+        )
+    )
+    _refuse_lost(handle, reply.outcome)
+    place = RecallHandle(handle.topic, handle.message_id, reply.queue_id, reply.queue_offset)
+    topic = handle.topic.partition(ENGINE_SEPARATOR)[2]
+    text = context.recall_handles.write(place)
+    done = Rescheduled(handle.message_id, topic, "rescheduled", rfc3339(reply.due_ms), text)
+    await answer_struct(request, done)
+
+
+def _place_of(
+    context: DeliveryContext, query: Query, topic: str, question: bytes
+) -> tuple[int, int]:
     text = query.text("cursor")
     if text is None:
         return 0, 0
-    place = context.cursors.read(text, topic=route.engine_name, question=_QUESTION)
+    place = context.cursors.read(text, topic=topic, question=question)
     if place is None:
         raise Fault("?cursor", "CURSOR_INVALID", "the cursor is not one of this list")
     queue_id, queue_offset = _PLACE.unpack(place)
     return queue_id, queue_offset
 
 
-def _scheduled(
-    context: DeliveryContext, route: TopicRoute, record: Record, due_ms: int, *, as_bytes: bool
-) -> ScheduledMessage:
+def _shown(
+    context: DeliveryContext, topic: str, record: Record, due_ms: int, *, as_bytes: bool
+) -> dict[str, Any]:  # Any: fields of ScheduledMessage
     shown = msgspec.structs.asdict(stored_message(record, as_bytes=as_bytes))
-    place = record.queue_id, record.queue_offset
-    handle = RecallHandle(route.engine_name, record.message_id, *place)
+    handle = RecallHandle(topic, record.message_id, record.queue_id, record.queue_offset)
     shown["queue"] = int(record.properties.get("REAL_QID", "0"))
-    return ScheduledMessage(
-        **shown, deliver_at=rfc3339(due_ms), recall_handle=context.recall_handles.write(handle)
-    )
+    shown["deliver_at"] = rfc3339(due_ms)
+    shown["recall_handle"] = context.recall_handles.write(handle)
+    return shown
 
 
 async def _handle(context: DeliveryContext, request: Request) -> RecallHandle:
@@ -165,15 +271,20 @@ async def _handle(context: DeliveryContext, request: Request) -> RecallHandle:
 
 
 async def _answer(request: Request, handle: RecallHandle, reply: ScheduledReply, done: str) -> None:
-    if reply.outcome is ScheduledOutcome.DELIVERED:
+    _refuse_lost(handle, reply.outcome)
+    topic = handle.topic.partition(ENGINE_SEPARATOR)[2]
+    await answer_struct(request, ScheduledDone(handle.message_id, topic, done))
+
+
+def _refuse_lost(handle: RecallHandle, outcome: ScheduledOutcome) -> None:
+    """Raises Problem unless the message was still to come."""
+    if outcome is ScheduledOutcome.DELIVERED:
         raise Problem.of("ALREADY_DELIVERED", f"message {handle.message_id} was delivered before")
-    if reply.outcome is ScheduledOutcome.GONE:
+    if outcome is ScheduledOutcome.GONE:
         raise Problem.of(
             "MESSAGE_NOT_FOUND",
             f"message {handle.message_id} is not to come: it was cancelled, or has expired since",
         )
-    topic = handle.topic.partition(ENGINE_SEPARATOR)[2]
-    await answer_struct(request, ScheduledDone(handle.message_id, topic, done))
 
 
 def _unknown() -> Problem:

@@ -189,11 +189,15 @@ class Subscription:
             return
         is_deleted = notice.kind is NoticeKind.DELETED
         floor, queue_ids = notice.lease_floor, notice.queue_ids
+        has_retries = notice.has_retries
         lost = [
             tag
             for tag, each in self.held.outstanding.items()
             if each.lease_generation < floor
-            and (is_deleted or (each.topic == notice.topic and each.queue_id in queue_ids))
+            and (
+                is_deleted
+                or (each.queue_id in queue_ids if each.topic == notice.topic else has_retries)
+            )
         ]
         self.lose(lost, notice.kind.value, notice.assignment or None)
         if is_deleted and not self._is_refused:

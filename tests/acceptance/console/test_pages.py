@@ -34,6 +34,7 @@ PAGES: Final = {
     "topic": "topics/orders",
     "edit": "topics/orders/edit",
     "delete": "topics/orders/delete",
+    "purge": "topics/orders/purge",
     "publish": "topics/orders/publish",
     "messages": "topics/orders/messages",
     "new-topic": "new-topic",
@@ -63,6 +64,7 @@ PAGES: Final = {
     "redrive": "dead-letters/given-up/redrive?all=1",
     "scheduled": "scheduled",
     "topic-scheduled": "scheduled/orders",
+    "scheduled-by-time": "scheduled-by-time",
     "missing": "no/such/page",
 }
 New = Callable[..., Page]

@@ -63,6 +63,11 @@ class Row:
     fresh: tuple[str, ...] = field(default=())  # names that the call uses up
 
     @property
+    def takes_away(self) -> bool:
+        """Whether others would miss what the call leaves nothing of; then it comes last."""
+        return self.method == "DELETE" or self.path.endswith("/topics/{topic}:purge")
+
+    @property
     def is_of_namespace(self) -> bool:
         return "{ns}" in self.path
 
@@ -118,6 +123,16 @@ DATA_ROWS: dict[tuple[str, str], Row] = {
     ("scheduled_one", "DELETE"): _data(
         "DELETE", "/scheduled/{handle}", Need.PRODUCE, fresh=("handle",)
     ),
+    ("scheduled_all", "GET"): Row(
+        method="GET", path="/v1/ns/{ns}/scheduled", need=Need.CONSUME, is_asked_first=True
+    ),
+    ("scheduled_move", "POST"): _data(
+        "POST",
+        "/scheduled/{handle}:reschedule",
+        Need.PRODUCE,
+        body={"delay": "2h"},
+        fresh=("handle",),
+    ),
     ("scheduled_send", "POST"): _data(
         "POST", "/scheduled/{handle}:send", Need.PRODUCE, fresh=("handle",)
     ),
@@ -128,6 +143,7 @@ CONTROL_ROWS: list[Row] = [
     _ns("GET", _TOPIC),
     _ns("PUT", _TOPIC, Need.MANAGE, absent=(201,), body={"retention": "2d"}),
     _ns("DELETE", _TOPIC, Need.MANAGE, done=(204,)),
+    _ns("POST", f"{_TOPIC}:purge", Need.MANAGE),
     _ns("GET", f"{_TOPIC}/rate/history", query=_SINCE),
     _ns("GET", "/groups"),
     _ns("GET", _GROUP),
@@ -155,6 +171,8 @@ CONTROL_ROWS: list[Row] = [
     _ns("GET", "/alerts"),
     _ns("GET", "/alerts/{alert}"),
     _ns("GET", "/alerts/{alert}/history"),
+    _ns("POST", "/alerts/{alert}:mute", Need.MANAGE_ALL, body={"for": "1h"}),
+    _ns("POST", "/alerts/{alert}:unmute", Need.MANAGE_ALL),
     _ns("PUT", "/alerts/{alert}", Need.MANAGE_ALL, absent=(201,), body=_LAG),
     _ns("DELETE", "/alerts/{alert}", Need.MANAGE_ALL, done=(204,)),
     _ns("GET", "/reports"),

@@ -68,7 +68,7 @@ async def test_each_cell_of_the_matrix_is_answered_as_written(
     wrong: list[str] = []
     count = 0
     async with World(people).open() as world:
-        for row in sorted(ROWS, key=lambda row: row.method == "DELETE"):  # what is gone, last
+        for row in sorted(ROWS, key=lambda row: row.takes_away):
             answers: dict[tuple[str, Place], tuple[httpx.Response, Names]] = {}
             for place in places_of(row):
                 for who in world.credentials:

@@ -93,6 +93,20 @@ async def test_history_shows_who_was_told() -> None:
         assert [request.query for request in double.requests] == ["limit=1", "limit=32"]
 
 
+async def test_mute_says_until_when() -> None:
+    async with service_double() as double:
+        double.answers += [Answer(200, rule("w", muted_until=AT)), Answer(200, rule("w"))]
+        muted = await mqservice(
+            *("alert", "mute", "w", "--for", "1h", "--reason", "deploy"), double=double
+        )
+        assert muted.line.endswith(f"muted until {AT}")
+        ended = await mqservice("alert", "unmute", "w", double=double)
+        assert "muted" not in ended.line
+        mute, unmute = double.requests
+        assert (mute.path, unmute.path) == ("/v1/ns/-/alerts/w:mute", "/v1/ns/-/alerts/w:unmute")
+        assert msgspec.json.decode(mute.body) == {"for": "1h", "reason": "deploy"}
+
+
 async def test_delete_asks_first_and_tells_a_refusal() -> None:
     async with service_double() as double:
         declined = await mqservice("alert", "delete", "w", double=double, stdin=b"n\n")

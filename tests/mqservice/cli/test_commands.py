@@ -238,6 +238,25 @@ async def test_topic_create_and_list() -> None:
         assert double.requests[-1].query == "after=orders"
 
 
+async def test_topic_purge_shows_what_goes_and_asks() -> None:
+    async with service_double() as double:
+        found = {"topic": "orders", "messages": 1_200, "inflight": 3, "retries": 2, "queues": []}
+        double.answers.extend([Answer(200, found)] * 4)
+        shown = await mqservice("topic", "purge", "orders", "--dry-run", double=double)
+        assert shown.code == 0
+        assert "1,200 messages and 2 retries, 3 of them in flight" in shown.err
+        declined = await mqservice("topic", "purge", "orders", double=double)
+        assert declined.code == 1
+        bodies = [request.body for request in double.requests]
+        assert bodies == [b'{"dry_run":true}'] * 2
+        done = await mqservice("topic", "purge", "orders", "--yes", double=double)
+        assert done.code == 0
+        assert "topic orders is empty" in done.err
+        request = double.requests[-1]
+        assert (request.method, request.body) == ("POST", b"")
+        assert request.path == "/v1/ns/-/topics/orders:purge"
+
+
 async def test_engine_dump_of_an_absent_file_fails_in_the_tools_own_words() -> None:
     ended = await mqservice("engine", "dump", "/nonexistent/file")
     assert ended.code != 0

@@ -88,3 +88,30 @@ async def test_produce_sends_when_it_is_to_be_delivered(
         content = msgspec.json.decode(double.requests[-1].body)
         message = content[0] if isinstance(content, list) else content
         assert message[field] == sent
+
+
+async def test_move_says_when_and_where_each_is_then() -> None:
+    async with service_double() as double:
+        at = "2026-12-01T08:00:00.000Z"
+        told = {"id": "01AC", "topic": "t", "state": "rescheduled", "deliver_at": at}
+        double.answers.append(Answer(200, {**told, "recall_handle": "rc_2"}))
+        ended = await mqservice("scheduled", "move", "rc_1", "--delay", "2h", double=double)
+        assert ended.code == 0
+        assert ended.out.decode().split() == ["01AC", "rescheduled", at, "rc_2"]
+        (request,) = double.requests
+        assert request.path == "/v1/ns/-/scheduled/rc_1:reschedule"
+        assert request.body == b'{"delay":"2h"}'
+
+
+async def test_list_without_a_topic_shows_those_of_all() -> None:
+    async with service_double() as double:
+        message = {
+            "id": "01AC", "topic": "refunds", "deliver_at": "2026-12-01T08:00:00.000Z",
+            "recall_handle": "rc_1", "body": "x",
+        }  # fmt: skip
+        double.answers.append(Answer(200, {"messages": [message], "next_cursor": None}))
+        ended = await mqservice("scheduled", "list", double=double)
+        assert ended.out.decode().split() == [
+            message["deliver_at"], "refunds", "01AC", "rc_1", "x",
+        ]  # fmt: skip
+        assert double.requests[0].path == "/v1/ns/-/scheduled"

@@ -1,4 +1,4 @@
-"""Alerts in the console: made, changed, muted, deleted; the history; who may."""
+"""Alerts in the console: made, changed, muted, switched off, deleted; the history; who may."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def fire(people: People) -> None:
     evaluate(now_ms)
 
 
-def test_rule_is_made_fires_is_muted_and_deleted(people: People, alice: Client) -> None:
+def test_rule_is_made_fires_is_switched_off_and_deleted(people: People, alice: Client) -> None:
     assert alice.post(NEW, FORM, follow=True).redirect_chain[-1][0] == RULE
     assert b"has not fired yet" in alice.get(RULE).content
     fire(people)
@@ -56,10 +56,10 @@ def test_rule_is_made_fires_is_muted_and_deleted(people: People, alice: Client) 
     assert "Alert behind" in alice.get("/console/acme/").content.decode()
     assert b"1 fires" in alice.get("/console/acme/alerts").content
 
-    alice.post(f"{RULE}/mute", {"is_enabled": "0"})
-    assert b"muted" in alice.get(RULE).content
+    alice.post(f"{RULE}/switch", {"is_enabled": "0"})
+    assert b'badge">off' in alice.get(RULE).content
     assert AlertRule.objects.get().state == "ok"
-    alice.post(f"{RULE}/mute", {"is_enabled": "1"})
+    alice.post(f"{RULE}/switch", {"is_enabled": "1"})
     assert AlertRule.objects.get().is_enabled
 
     assert alice.post(f"{RULE}/delete", {"confirm": "beh"}).status_code == 422
@@ -67,6 +67,42 @@ def test_rule_is_made_fires_is_muted_and_deleted(people: People, alice: Client) 
     assert not AlertRule.objects.exists()
     entries = AuditEntry.objects.filter(action__startswith="alert.").order_by("id")
     assert [row.action for row in entries] == ["alert.put"] * 3 + ["alert.delete"]
+
+
+def test_rule_is_muted_for_a_time_and_everybody_sees_by_whom(people: People, alice: Client) -> None:
+    alice.post(NEW, FORM)
+    assert b"Mute behind" in alice.get(f"{RULE}/mute").content
+    form = {"length": "4h", "until": "", "reason": "deploy <b>"}
+    assert alice.post(f"{RULE}/mute", form).status_code == 302
+    viewer = Client()
+    viewer.force_login(people.bob)
+    page = viewer.get(RULE).content.decode()
+    assert "Muted by <b>user:alice</b>" in page
+    assert "deploy &lt;b&gt;" in page
+    assert "End the mute" not in page
+    assert viewer.post(f"{RULE}/mute", form).status_code == 403
+    assert "muted" in viewer.get("/console/acme/alerts").content.decode()
+    assert alice.post(f"{RULE}/mute", {"unmute": "1"}).status_code == 302
+    assert "Muted by" not in viewer.get(RULE).content.decode()
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"until": "2020-01-01T00:00"}, "must end 1m to 30d from now"),
+        ({"until": "some day"}, "must be a time"),
+        ({"length": "2y"}, "not one of the available choices"),
+        ({"reason": "x" * 201}, "at most 200 characters"),
+    ],
+)
+def test_mute_that_cannot_be_is_told_in_the_form(
+    people: People, alice: Client, change: dict[str, str], told: str
+) -> None:
+    alice.post(NEW, FORM)
+    answer = alice.post(f"{RULE}/mute", {"length": "1h", "until": "", "reason": "", **change})
+    assert answer.status_code == 422
+    assert told in answer.content.decode()
+    assert AlertRule.objects.get().muted_until_ms == 0
 
 
 def test_rule_is_changed_unless_somebody_else_was_faster(people: People, alice: Client) -> None:

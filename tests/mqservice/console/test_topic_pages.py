@@ -25,7 +25,12 @@ FORM = {
     "durability": "sync",
     "body_bytes_max": "65536",
 }
-FORMS = ["/console/acme/new-topic", f"{TOPICS}/orders/edit", f"{TOPICS}/orders/delete"]
+FORMS = [
+    "/console/acme/new-topic",
+    f"{TOPICS}/orders/edit",
+    f"{TOPICS}/orders/delete",
+    f"{TOPICS}/orders/purge",
+]
 
 
 @pytest.fixture

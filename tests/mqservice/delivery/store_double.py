@@ -34,6 +34,7 @@ from mqservice.store import (
     ScheduledCancelRequest,
     ScheduledListHead,
     ScheduledListRequest,
+    ScheduledMoveRequest,
     ScheduledReply,
     ScheduledSendRequest,
     SessionAbsentRequest,
@@ -326,6 +327,9 @@ class StoreDouble:
         raise StoreUnavailable("the double keeps no schedule: ask the real engine")
 
     async def scheduled_send_now(self, request: ScheduledSendRequest) -> ScheduledReply:
+        raise StoreUnavailable("the double keeps no schedule: ask the real engine")
+
+    async def scheduled_move(self, request: ScheduledMoveRequest) -> ScheduledReply:
         raise StoreUnavailable("the double keeps no schedule: ask the real engine")
 
     async def wait_connected(self, timeout_ms: int) -> None:
