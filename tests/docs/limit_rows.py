@@ -160,9 +160,9 @@ SECTIONS: Final[dict[str, tuple[Row, ...]]] = {
         _row("Stored", "{}", _Q + "storage_bytes_max"),
         _row("In flight", "{} messages", _Q + "inflight_count_max"),
         _row("Requests of the control plane in a second", "{}", _Q + "control_requests_per_second"),
-        _row("Refusals in a second, of one web process", "{}; {} may wait",
+        _row("Refusals in a second, of one web process", "{}; as many wait as {} of memory hold",
              "mqservice.quotas.refusals:REFUSALS_PER_SECOND",
-             "mqservice.quotas.refusals:REFUSALS_WAITING_MAX"),
+             "mqservice.quotas.refusals:WAITING_BYTES_MAX"),
     ),
     "Access": (
         _row("Keys of a tenant", "{} that are not revoked", _A + "KEYS_MAX"),
