@@ -13,11 +13,13 @@ PostgreSQL's.
 from __future__ import annotations
 
 import asyncio
+import select
 import time
 from concurrent.futures import ThreadPoolExecutor
 from io import BytesIO
 from typing import Any, Final
 
+import psycopg
 from django.conf import settings
 from django.core.exceptions import RequestDataTooBig
 from django.core.handlers.asgi import ASGIRequest
@@ -117,8 +119,25 @@ class ControlPlane(BaseHandler):
 
 def _drop_bad_connection() -> None:
     """Let go of one that is broken or has served its time."""
-    if not connection.in_atomic_block:  # a test's transaction has to live on
-        connection.close_if_unusable_or_obsolete()
+    if connection.in_atomic_block:  # a test's transaction has to live on
+        return
+    kept = connection.connection
+    if kept is not None and _has_ended(kept):
+        kept.close()  # so that the pool does not give it to the next one
+        connection.close()
+    connection.close_if_unusable_or_obsolete()
+
+
+def _has_ended(kept: psycopg.Connection[Any]) -> bool:
+    """Whether the server has ended a connection that is at rest, as a restart of it does.
+
+    Nobody is told unless one reads, and nothing comes unasked but the end of it. Some microseconds.
+    """
+    if kept.closed:
+        return True
+    word = select.poll()
+    word.register(kept.fileno(), select.POLLIN)
+    return bool(word.poll(0))
 
 
 def _is_pooled() -> bool:

@@ -136,8 +136,12 @@ class Checkpointer:
         await loop.run_in_executor(None, self._write_offsets, taken, writers)
         consumer_offset_count = self._consumer_offsets.finish(taken)
         await loop.run_in_executor(None, self._write_mark, mark)
+        written = self._path.stat()
         return CheckpointReply(
-            flushed_offset=mark.flushed_offset, consumer_offset_count=consumer_offset_count
+            flushed_offset=mark.flushed_offset,
+            consumer_offset_count=consumer_offset_count,
+            inode=written.st_ino,
+            mtime_ns=written.st_mtime_ns,
         )
 
     def _write_offsets(self, taken: Snapshot, writers: list[Callable[[], None]]) -> None:

@@ -203,8 +203,12 @@ class CancelRequest(Wire, frozen=True, kw_only=True):
 
 
 class CheckpointReply(Wire, frozen=True, kw_only=True):
+    """``inode``, ``mtime_ns``: of the file that was written; it is another one each time."""
+
     flushed_offset: int
     consumer_offset_count: int
+    inode: int
+    mtime_ns: int
 
 
 class StatsReply(Wire, frozen=True, kw_only=True):
