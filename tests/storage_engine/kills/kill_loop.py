@@ -21,6 +21,7 @@ from typing import Final, NamedTuple
 from storage_engine.client import (
     Durability,
     GroupConfig,
+    GroupRef,
     LeaseRef,
     OutcomeUnknown,
     PullRequest,
@@ -92,7 +93,7 @@ def run_kill_loop(
                     engine.kill()
                     killed += 1
                 engine.start()
-        drain(engine, history)
+        drain(engine, history, is_patient=True)
     return Loop(history, killed, in_start)
 
 
@@ -245,14 +246,22 @@ def _consume(client: StoreClient, history: History, wait_ms: int = 20) -> int:
     return count
 
 
-def drain(engine: Engine, history: History) -> None:
-    """Deliver what is left, then read every queue from its beginning."""
+def drain(engine: Engine, history: History, *, is_patient: bool = False) -> None:
+    """Deliver what is left, then read every queue from its beginning.
+
+    ``is_patient``: all is settled, and still it waits for what may come when leases have ended.
+    """
     with engine.client() as client:
         idle_from = time.monotonic()
         # Leases of a consumer that was cut off end after LEASE_MS.
         while time.monotonic() - idle_from < 2 * LEASE_MS / 1_000:
-            if _consume(client, history, wait_ms=LEASE_MS // 4):
-                idle_from = time.monotonic()
+            # A topic that has nothing must not make the other one wait.
+            if not _consume(client, history, wait_ms=0):
+                if not is_patient and _has_all(client):
+                    break
+                if not _consume(client, history, wait_ms=LEASE_MS // 20):
+                    continue
+            idle_from = time.monotonic()
         for topic, queue_id in QUEUES:
             queue_offset = 0
             while True:
@@ -269,3 +278,17 @@ def drain(engine: Engine, history: History) -> None:
                         Served((topic, queue_id), record.queue_offset, digest_of(record.body))
                     )
                 queue_offset = head.next_offset
+
+
+def _has_all(client: StoreClient) -> bool:
+    """Whether the group has settled all there is, so that nothing can come any more."""
+    try:
+        rows = client.group_stats(GroupRef(group=GROUP)).queues
+    except StoreError:
+        return False
+    return {(row.topic, row.queue_id) for row in rows} >= set(QUEUES) and all(
+        row.consumer_offset == row.max_offset
+        and not row.inflight_count
+        and (not row.retry_of or row.scheduled_count == 0)
+        for row in rows
+    )
