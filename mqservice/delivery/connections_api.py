@@ -14,6 +14,7 @@ from mqservice.accounts.rest import AuthedRequest
 from mqservice.accounts.roles import Permission
 from mqservice.delivery.connection_calls import Found, end_connection, find_connections
 from mqservice.delivery.connections import ConnectedSubscription, Connection
+from mqservice.lib.problem import Problem
 from mqservice.lib.timestamps import rfc3339
 
 router = Router(tags=["connections"])
@@ -106,6 +107,9 @@ def list_connections(request: AuthedRequest, ns: str) -> ConnectionsOut:
 def disconnect(request: AuthedRequest, ns: str, connection_id: str) -> DisconnectedOut:
     """End a WebSocket. What it holds is given back; it may come back unless its key is revoked."""
     namespace = get_namespace(request.auth, ns)
+    request.auth.require_permission(Permission.CONNECTIONS_MANAGE)
+    if not (connection_id.isascii() and connection_id.isprintable()):
+        raise Problem.of("BAD_REQUEST", "the id of a connection is printable ASCII")
     return DisconnectedOut(disconnected=end(request.auth, namespace, connection_id))
 
 

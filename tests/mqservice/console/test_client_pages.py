@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 from django.test import Client
@@ -143,3 +143,14 @@ def test_consumers_over_rest_and_addresses_of_those_on_sockets(
     text = text_of(alice, f"/console/acme/groups/{reader.group}")
     assert "10.0.0.9 · shop-9" in text
     assert "shop-9 (no credit) get nothing for now" in text
+
+
+def test_what_is_no_id_of_a_socket_is_refused_over_rest(
+    people: People, processes: Processes, api: Callable[[str], Client]
+) -> None:
+    """Found by fuzzing: the document says printable ASCII, the service took anything."""
+    client = api(people.acme_admin_key)
+    answer = client.delete("/v1/ns/acme/connections/%C3%9F%C3%87")
+    assert (answer.status_code, answer.json()["code"]) == (400, "BAD_REQUEST")
+    assert not AuditEntry.objects.filter(action="connection.disconnect").exists()
+    assert client.delete("/v1/ns/acme/connections/nobody").status_code == 200
