@@ -101,7 +101,7 @@ def test_planted_bugs_stand_by_their_themes_with_the_tests_that_tried_them() -> 
 
     assert "**Disk**: 1 of 1 caught" in page
     assert "**Edges**: 0 of 1 caught" in page
-    assert "| c d | `x/test_y.py::test_z` | **not caught** |" in page
+    assert "| c d | `tests/x/test_y.py::test_z` | **not caught** |" in page
 
 
 def test_evidence_is_formatted_the_same_way_each_time(tmp_path: Path) -> None:

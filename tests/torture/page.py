@@ -197,10 +197,10 @@ def _planted(step: Step) -> list[str]:
 
 
 def _catchers(caught_by: str) -> str:
-    """A harness in words; tests by their names, without the folder that all have in common."""
+    """A harness in words; tests by their names."""
     if "::" not in caught_by and "/" not in caught_by:
         return caught_by.replace("_", " ")
-    tests = [test.removeprefix("tests/") for test in caught_by.split(", ")]
+    tests = caught_by.split(", ")
     return "<br>".join(f"`{test}`" for test in tests)
 
 
