@@ -14,10 +14,10 @@ from bench.peers.usage import UsageMeter, is_alive, memory_mib, process_tree
 from bench.processes import ProcessFailed
 
 WITH_GRANDCHILD = (
-    "import subprocess, sys, time;"
-    "subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'],"
+    "import signal, subprocess, sys;"
+    "subprocess.Popen([sys.executable, '-c', 'import signal; signal.pause()'],"
     " start_new_session=True);"
-    "print('up', flush=True); time.sleep(600)"
+    "print('up', flush=True); signal.pause()"
 )
 
 
