@@ -25,6 +25,7 @@ from storage_engine.client import (
 WORKLOAD: Final = "engine"
 QUEUES: Final = 4
 RECORDS: Final = 20_000
+FILL_BATCH: Final = 100
 WRITERS: Final = 64  # who wait for the same sync
 SYNC_SHARE: Final = 0.7
 PULL_TARGET: Final = 300_000.0
@@ -138,15 +139,18 @@ async def fill(
     message_count: int,
     ms_max: int = FILL_MS_MAX,
 ) -> int:
-    """Put about ``message_count`` 1 KiB messages into a topic; returns how many were stored."""
-    records = make_records(topic, queue_count, RECORDS)
+    """Put about ``message_count`` 1 KiB messages into a topic, in batches of 100 that are spread
+    over its queues as the service spreads them; returns how many were stored.
+    """
+    share = max(FILL_BATCH // queue_count, 1)
+    records = make_records(topic, queue_count, RECORDS, neighbours_count=share)
     _, flood = await asyncio.get_running_loop().create_unix_connection(
-        lambda: PutFlood(records, records_a_frame=100, window=WRITERS), socket_path
+        lambda: PutFlood(records, records_a_frame=FILL_BATCH, window=WRITERS), socket_path
     )
     deadline = time.perf_counter() + ms_max / 1000
-    while flood.frames_done * 100 < message_count and time.perf_counter() < deadline:
+    while flood.frames_done * FILL_BATCH < message_count and time.perf_counter() < deadline:
         await _sleep_unless_failed(20, flood)
-    stored = flood.frames_done * 100
+    stored = flood.frames_done * FILL_BATCH
     flood.close()
     return stored
 

@@ -19,15 +19,19 @@ def make_body() -> bytes:
     return "".join(Random(SEED).choices(letters, k=BODY_BYTES)).encode()
 
 
-def make_records(topic: str, queue_count: int, count: int) -> list[bytes]:
-    """``count`` records of 1 KiB bodies, over the queues in turn. ``topic`` is the full name."""
+def make_records(
+    topic: str, queue_count: int, count: int, *, neighbours_count: int = 1
+) -> list[bytes]:
+    """``count`` records of 1 KiB bodies, over the queues in turn, so many neighbours to each.
+    ``topic`` is the full name.
+    """
     body = make_body()
     now_ms = time.time_ns() // 1_000_000
     return [
         encode_record(
             StoreMessage(
                 topic=topic,
-                queue_id=number % queue_count,
+                queue_id=number // neighbours_count % queue_count,
                 body=body,
                 message_id=new_message_id(),
                 born_timestamp_ms=now_ms,

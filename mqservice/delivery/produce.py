@@ -10,8 +10,7 @@ of it is stored. What the engine refuses after that shows in the message's own r
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Final, TypeVar
 
 import msgspec
@@ -35,23 +34,19 @@ from mqservice.delivery.messages import (
     check_offer,
     encode_offer,
 )
-from mqservice.delivery.once import has_keys, marks_of, request_key, result_of
+from mqservice.delivery.once import has_keys, request_key
+from mqservice.delivery.pending_put import PendingPut
 from mqservice.delivery.produce_answers import (
     BatchAnswer,
-    RefusedResult,
     StoredAnswer,
     StoredResult,
     durability_of,
-    refused_result,
     waiting,
 )
 from mqservice.delivery.waits import is_to_come, level_of_header, told_as_time, wait_of
-from mqservice.errors import problem_from_store
 from mqservice.lib.names import name_fault
 from mqservice.lib.problem import Problem
 from mqservice.lib.timestamps import rfc3339
-from mqservice.quotas.meter import TenantMeter
-from mqservice.store import PutResult
 from mqservice.topics.routes import TopicRoute
 from mqservice.usage.counts import usage_counts
 
@@ -274,127 +269,3 @@ def check_batch(
             f"the bodies have {total_bytes} bytes, a batch takes at most {BATCH_BYTES_MAX}",
         )
     return offers
-
-
-class PendingPut:
-    """Checked offers on their way into the store; they were handed over when this was made."""
-
-    def __init__(
-        self,
-        context: DeliveryContext,
-        meter: TenantMeter,
-        route: TopicRoute,
-        offers: list[Offer],
-        client: tuple[str, int],
-        *,
-        key: str | None = None,
-        is_batch: bool = True,
-    ) -> None:
-        """``key``: of the request; see ``once``.
-
-        Raises Problem, with nothing stored, when a message does not fit a record, or the tenant
-        has used up its rate.
-        """
-        born_ms = context.clock.now_ms()
-        choose = context.queues.choose
-        self._context, self._route = context, route
-        self._durability = durability_of(route)
-        self._waits = {
-            index: offer.wait
-            for index, offer in enumerate(offers)
-            if offer.wait is not None and is_to_come(offer.wait, born_ms)
-        }
-        self._queue_ids = [choose(route, o.message_group, o.queue) for o in offers]
-        self._message_ids: list[str] = []
-        self._offers = offers
-        is_once = has_keys(key, offers)
-        marks = marks_of(key, offers, is_batch=is_batch) if is_once else None
-        records: list[bytes] = []
-        for index, (offer, queue_id) in enumerate(zip(offers, self._queue_ids, strict=True)):
-            try:
-                message_id, record = encode_offer(
-                    offer,
-                    route,
-                    queue_id=queue_id,
-                    born_ms=born_ms,
-                    born_host=client,
-                    mark=marks[index] if marks else None,
-                )
-            except Fault as fault:
-                place = fault.under(f"/{index}") if is_batch else fault
-                raise problem_of(place, stored=False) from None
-            self._message_ids.append(message_id)
-            records.append(record)
-        self._sizes = [len(record) for record in records]
-        meter.charge_in(len(records), sum(self._sizes), context.clock.monotonic_ms())
-        self._duplicates: set[int] = set()
-        self._outcomes: Awaitable[list[PutResult]]
-        if is_once:
-            self._outcomes = asyncio.ensure_future(self._put_once(records))
-        else:
-            self._outcomes = context.store.put(records)
-
-    async def _put_once(self, records: list[bytes]) -> list[PutResult]:
-        """What was stored before is told as it was told then."""
-        places = await self._context.store.put_once(records)
-        for index, place in enumerate(places):
-            if not place.is_duplicate:
-                continue
-            self._duplicates.add(index)
-            self._message_ids[index] = place.message_id
-            self._queue_ids[index] = place.queue_id
-            wait = self._offers[index].wait
-            if place.is_waiting and wait is not None:
-                self._waits[index] = wait
-            else:
-                self._waits.pop(index, None)
-        return [result_of(place) for place in places]
-
-    async def results(self) -> tuple[int, list[StoredResult | RefusedResult]]:
-        """201 and the results in order, 200 when all were stored before, 207 when some were
-        refused.
-
-        Raises:
-            Problem: nothing was stored.
-            StoreError: nothing was stored, or nothing is known.
-        """
-        outcomes = await self._outcomes
-        refused_count = sum(outcome.error is not None for outcome in outcomes)
-        if refused_count == len(outcomes):
-            assert outcomes[0].error is not None
-            raise problem_from_store(outcomes[0].error)
-        results: list[StoredResult | RefusedResult] = []
-        stored_ms, stored_at = -1, ""
-        durability = self._durability
-        for index, (outcome, message_id, queue_id) in enumerate(
-            zip(outcomes, self._message_ids, self._queue_ids, strict=True)
-        ):
-            queue_offset, _, at_ms, error = outcome
-            if error is not None:
-                results.append(refused_result(index, error))
-                continue
-            if at_ms != stored_ms:  # messages of one frame are stored at one time
-                stored_ms, stored_at = at_ms, rfc3339(at_ms)
-            stored = StoredResult(
-                index, 201, message_id, queue_id, queue_offset, stored_at, durability
-            )
-            if index in self._duplicates:
-                stored = msgspec.structs.replace(stored, status=200, duplicate=True)
-            if index in self._waits:
-                wait = self._waits[index]
-                more = waiting(self._context, self._route, message_id, wait, outcome)
-                stored = msgspec.structs.replace(stored, **more)
-            results.append(stored)
-        self._count_stored(outcomes)
-        is_old = len(self._duplicates) == len(results)
-        return (207 if refused_count else 200 if is_old else 201), results
-
-    def _count_stored(self, outcomes: list[PutResult]) -> None:
-        sizes = self._sizes
-        if self._duplicates or any(outcome.error is not None for outcome in outcomes):
-            sizes = [
-                size
-                for index, size in enumerate(sizes)
-                if outcomes[index].error is None and index not in self._duplicates
-            ]
-        usage_counts.stored(self._route.engine_name, len(sizes), sum(sizes))

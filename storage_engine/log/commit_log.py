@@ -1,8 +1,7 @@
-"""The one log of all topics: appends whole batches, reads by physical offset.
+"""The one log of all topics: appends whole batches; what ``LogReader`` reads.
 
     store.put ── payload, entries ──▶ [CommitLog] ──▶ active segment, holes filled there
     flusher ── sync(to) ──▶ msync of what was appended since
-    dispatcher, readers ── read(physical_offset, record_bytes) ──▶ bytes
 
 A record, or the whole batch, needs its bytes + 8 free in the segment; else an 8-byte BLANK
 (remaining bytes, BLANK magic) ends the segment and the batch goes to the next one. Invariants:
@@ -27,12 +26,12 @@ from storage_engine.disk.mapped_file import MappedFile
 from storage_engine.disk.mapped_files import MappedFiles
 from storage_engine.errors import (
     RecordRefused,
-    StoreCorrupt,
     StoreError,
     StoreReadOnly,
     SyncFailed,
 )
 from storage_engine.layout import COMMIT_LOG_DIR
+from storage_engine.log.log_reader import LogReader
 from storage_engine.log.log_scan import scan
 from storage_engine.queues.consume_queue import UNIT, UNIT_BYTES, ConsumeQueue
 from storage_engine.records.record import (
@@ -46,8 +45,6 @@ from storage_engine.records.record import (
     QUEUE_OFFSET_AT,
     STORED_BY,
 )
-from storage_engine.records.record_check import are_whole, find_whole, is_whole
-from storage_engine.records.record_parts import properties_of
 
 log = logging.getLogger(__name__)
 
@@ -66,15 +63,15 @@ assert BLANK_BYTES == 8
 Entry = tuple[int, int, ConsumeQueue, int, int]
 
 
-class CommitLog:
+class CommitLog(LogReader):
     """See the module's docstring."""
 
     def __init__(self, config: StoreConfig, files: Files, clock: Clock, store_host: bytes) -> None:
         self._config = config
         self._clock = clock
         self._store_host = store_host
-        self._run = MappedFiles(
-            files, Path(config.store_dir) / COMMIT_LOG_DIR, config.segment_bytes
+        super().__init__(
+            MappedFiles(files, Path(config.store_dir) / COMMIT_LOG_DIR, config.segment_bytes)
         )
         self._active: MappedFile | None = None
         self._prefault_next = 0
@@ -139,6 +136,7 @@ class CommitLog:
             for _, _, queue, _, _ in entries[: len(results) // 2]:
                 queue.take_back()
             raise
+        self._seals.add(view[position : position + batch_bytes], base)
         self.store_timestamp_ms = stamp
         self.append_offset = base + batch_bytes
         if self.append_offset > self._prefault_next:
@@ -277,87 +275,6 @@ class CommitLog:
             end = min(self.append_offset - segment.base_offset, segment.size_bytes)
             if start < end:
                 segment.rewrite(start, end)
-
-    # Reading --------------------------------------------------------------------------------
-
-    def damaged(self, records: list[tuple[int, int]]) -> list[int]:
-        """Which of the records given by (physical_offset, record_bytes) cannot be read as written.
-
-        Positions in ``records``; nearly always none.
-        """
-        found = []
-        for index, (physical_offset, record_bytes) in enumerate(records):
-            segment = self._run.find(physical_offset)
-            if segment is None or not is_whole(
-                segment.view, physical_offset - segment.base_offset, record_bytes, physical_offset
-            ):
-                found.append(index)
-        return found
-
-    def read_checked(self, records: list[tuple[int, int]]) -> tuple[bytes, list[int]]:
-        """The records given by (physical_offset, record_bytes), back to back, but for those that
-        cannot be read as written, whose positions in ``records`` come with them.
-        """
-        try:
-            content = self.read_many(records)
-        except StoreCorrupt:  # a segment is gone
-            content = b""
-        if are_whole(content, records):
-            return content, []
-        damaged = self.damaged(records)
-        lost = frozenset(damaged)
-        return self.read_many([each for at, each in enumerate(records) if at not in lost]), damaged
-
-    def read_whole(self, records: list[tuple[int, int]]) -> list[bytes | None]:
-        """Each of the records given by (physical_offset, record_bytes), verified; None for one that
-        cannot be read as written.
-        """
-        found: list[bytes | None] = []
-        base_offset = end_offset = -1
-        for physical_offset, record_bytes in records:
-            if not base_offset <= physical_offset < end_offset:
-                segment = self._run.find(physical_offset)
-                if segment is None:
-                    found.append(None)
-                    continue
-                base_offset, view = segment.base_offset, segment.view
-                end_offset = base_offset + segment.size_bytes
-            at = physical_offset - base_offset
-            found.append(find_whole(view, at, record_bytes, physical_offset))
-        return found
-
-    def properties(self, physical_offset: int, record_bytes: int) -> bytes | None:
-        """The encoded property list of a record, not verified; None when it cannot be one."""
-        segment = self._run.find(physical_offset)
-        if segment is None:
-            return None
-        at = physical_offset - segment.base_offset
-        return properties_of(segment.view[at : at + record_bytes])
-
-    def read_many(self, records: list[tuple[int, int]]) -> bytes:
-        """Records given by (physical_offset, record_bytes), back to back; neighbours in one
-        slice.
-        """
-        parts: list[memoryview] = []
-        view = memoryview(b"")
-        base_offset = end_offset = -1  # of the segment at hand
-        start = end = -1  # of the slice in the making
-        for physical_offset, record_bytes in records:
-            if physical_offset == end < end_offset:
-                end += record_bytes
-                continue
-            if end > start:
-                parts.append(view[start - base_offset : end - base_offset])
-            if not base_offset <= physical_offset < end_offset:
-                segment = self._run.find(physical_offset)
-                if segment is None:
-                    raise StoreCorrupt(f"no segment holds physical offset {physical_offset}")
-                base_offset, view = segment.base_offset, segment.view
-                end_offset = base_offset + segment.size_bytes
-            start, end = physical_offset, physical_offset + record_bytes
-        if end > start:
-            parts.append(view[start - base_offset : end - base_offset])
-        return b"".join(parts)
 
     def segments(self) -> list[MappedFile]:
         return self._run.files

@@ -6,6 +6,7 @@ readers, recovery, tools ── segment's bytes, position ──▶ [is_whole, w
 from __future__ import annotations
 
 import struct
+from itertools import accumulate
 from typing import Final, NamedTuple
 
 from isal.isal_zlib import crc32
@@ -66,6 +67,20 @@ def are_whole(content: bytes, places: list[tuple[int, int]]) -> bool:
             return False
         at = end
     return at == len(content)
+
+
+def are_placed(content: bytes, places: list[tuple[int, int]]) -> bool:
+    """True when ``content`` is as long as the records of these (physical_offset, record_bytes)
+    together, and each says of itself that it stands there; what else they say is not looked at.
+    """
+    sizes = [record_bytes for _, record_bytes in places]
+    if not sizes:
+        return not content
+    starts = list(accumulate(sizes, initial=0))
+    if starts.pop() != len(content) or min(sizes) < FIXED_BYTES:
+        return False
+    place_of = _PLACE.unpack_from
+    return [place_of(content, at) for at in starts] == [(size, at) for at, size in places]
 
 
 def find_whole(view: memoryview, at: int, record_bytes: int, physical_offset: int) -> bytes | None:

@@ -16,7 +16,7 @@ _TESTS: Final = "tests/mqservice"
 
 
 @planted(
-    "mqservice.delivery.produce:PendingPut.results",
+    "mqservice.delivery.pending_put:PendingPut.results",
     f"{_TESTS}/delivery/test_produce_batch.py::test_what_the_engine_refuses_shows_in_its_own_result",
 )
 async def batch_reported_as_stored_whole(real: Real, pending: Thing) -> Thing:

@@ -16,37 +16,44 @@ from storage_engine.wire.reads import PullRequest, PullStatus
 from tests.storage_engine.doubles import OpenStore
 
 
-async def test_every_single_flipped_bit_of_a_record_is_noticed(tmp_path: Path) -> None:
+@pytest.mark.parametrize("others", [1, 20], ids=["each asked alone", "under one seal"])
+async def test_every_single_flipped_bit_of_a_record_is_noticed(tmp_path: Path, others: int) -> None:
     async with OpenStore(tmp_path / "s") as store:
         store.topic()
-        await store.put_bodies(b"first", b"hurt", b"last")
+        await store.put_bodies(b"first", b"hurt", *[b"later"] * others)
         log = store.store._commit_log
-        places = [unit[:2] for unit in store.store.queries.queues_of("t")[0].units(0, 3)]
+        queue = store.store.queries.queues_of("t")[0]
+        places = [unit[:2] for unit in queue.units(0, others + 2)]
         start, size = places[1]
         view = log.segments()[0].view
         whole = log.read_many(places)
-        others = log.read_many([places[0], places[2]])
+        rest = log.read_many([places[0], *places[2:]])
         assert (log.damaged(places), log.read_checked(places)) == ([], (whole, []))
         for bit in range(size * 8):
             view[start + bit // 8] ^= 1 << bit % 8
             assert log.damaged(places) == [1], bit
-            assert log.read_checked(places) == (others, [1]), bit
+            assert log.read_checked(places) == (rest, [1]), bit
             view[start + bit // 8] ^= 1 << bit % 8
         assert (log.damaged(places), log.read_checked(places)) == ([], (whole, []))
 
 
-async def test_places_without_a_record_are_damaged_and_cost_no_other(tmp_path: Path) -> None:
+@pytest.mark.parametrize("others", [1, 20], ids=["each asked alone", "under one seal"])
+async def test_places_without_a_record_are_damaged_and_cost_no_other(
+    tmp_path: Path, others: int
+) -> None:
     async with OpenStore(tmp_path / "s") as store:
         store.topic()
-        await store.put_bodies(b"first", b"last")
+        await store.put_bodies(b"first", *[b"later"] * others)
         log = store.store._commit_log
-        first, last = [unit[:2] for unit in store.store.queries.queues_of("t")[0].units(0, 2)]
+        queue = store.store.queries.queues_of("t")[0]
+        first, *later = [unit[:2] for unit in queue.units(0, others + 1)]
+        last = later[0]
         size_bytes = log.segments()[0].size_bytes
         beyond = (first[0], size_bytes + 1)
         elsewhere = (1 << 50, first[1])
         for place in (beyond, elsewhere, (last[0] - 1, last[1]), (last[0], last[1] + 1), (0, 0)):
-            found = log.read_checked([first, place, last])
-            assert found == (log.read_many([first, last]), [1]), place
+            found = log.read_checked([first, place, *later])
+            assert found == (log.read_many([first, *later]), [1]), place
 
 
 @pytest.mark.parametrize("at", [0, 5, 13, 27, 35, 40, 84, 90, -30, -15, -5, -1])

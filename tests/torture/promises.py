@@ -172,6 +172,7 @@ STORE: Final = (
                 "every_single_flipped_bit_of_a_record_is_noticed",
                 "readers_pass_over_a_damaged_record_and_an_alarm_stays",
             ),
+            *_of("seals", "they_hold_exactly_while_no_byte_of_the_batches_has_changed"),
             *_of("record", "every_flipped_bit_is_refused", "every_truncation_is_refused"),
             *_of("recovery", "no_torn_record_comes_back_after_appends_and_another_crash"),
             *_PLANTED,
@@ -297,6 +298,23 @@ STORE: Final = (
                 "retention_full_disk",
                 "the_oldest_segments_go_though_nothing_new_can_be_written",
                 "a_kill_after_it_leaves_where_the_queues_begin",
+            ),
+        ),
+    ),
+    Promise(
+        "S11",
+        "A topic is purged whole or not at all, whatever is killed: what it held is never read, "
+        "delivered or retried again, what comes then is, and no other topic loses anything.",
+        (
+            *_of(
+                "topic_purge",
+                "nothing_of_before_can_be_read_or_found",
+                "deliveries_of_before_settle_nothing_and_come_no_more",
+                "retries_of_before_do_not_come",
+                "retries_of_what_came_then_and_of_other_topics_come",
+                "a_put_that_is_not_answered_yet_is_there_afterwards",
+                "a_kill_while_purging_leaves_all_or_nothing",
+                "what_a_power_cut_takes_of_the_log_leaves_new_messages_and_retries_alone",
             ),
         ),
     ),

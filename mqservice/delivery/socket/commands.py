@@ -34,7 +34,8 @@ from mqservice.delivery.limits import (
     SETTLE_COUNT_MAX,
     SUBSCRIPTION_COUNT_MAX,
 )
-from mqservice.delivery.produce import PendingPut, check_batch
+from mqservice.delivery.pending_put import PendingPut
+from mqservice.delivery.produce import check_batch
 from mqservice.delivery.produce_answers import BatchAnswer
 from mqservice.delivery.request_keys import check_key
 from mqservice.delivery.socket import frames, pushes
