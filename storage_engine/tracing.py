@@ -96,16 +96,15 @@ class _Trace:
         scheduled = [hop for hop in self._find(SCHEDULE_TOPIC) if self._is_ours(hop.target_topic)]
         after = ""
         for topic in self._topics():
-            if self._clock.monotonic_ms() >= end_ms:
-                break
-            after = topic
             found = self._find(topic)
             on_its_way = [hop for hop in scheduled if hop.target_topic == topic]
             if found or on_its_way:
                 self._show([*found, *on_its_way])
                 self._follow(topic, [*found, *on_its_way], scheduled)
-        else:
-            after = ""
+            # After a topic, not before: a call without any would look like the end of the trace.
+            if self._clock.monotonic_ms() >= end_ms:
+                after = topic
+                break
         hops = [self._hops[offset] for offset in sorted(self._hops)]
         return TraceReply(
             hops=hops, groups=self._groups, after=after, is_complete=self._is_complete
