@@ -19,6 +19,7 @@ from mqservice.delivery.limits import BODY_ARRIVAL_MS_MAX
 from mqservice.lib.problem import CONTENT_TYPE, Problem, problem_bytes
 from mqservice.lib.request_ids import accepted_request_id, new_request_id
 from mqservice.lib.safe_headers import api_headers, refusal_headers
+from mqservice.lib.whole_answer import write_whole
 from mqservice.quotas.meter import TenantMeter
 
 Scope = MutableMapping[str, Any]  # Any: what ASGI servers put into a scope is untyped
@@ -35,6 +36,7 @@ _PROBLEM_HEADER: Final = (b"content-type", CONTENT_TYPE.encode())
 _CLOSE_HEADER: Final = (b"connection", b"close")
 _SAFE_HEADERS: Final = api_headers()
 _REFUSAL_HEADERS: Final = refusal_headers()
+_ANSWER: Final = "http.response"
 _NO_CLIENT: Final = ("0.0.0.0", 0)
 _LENGTH_DIGITS_MAX: Final = 19
 UPGRADE_REFUSAL_EXTENSION: Final = "websocket.http.response"
@@ -192,22 +194,18 @@ async def answer(
     content_type: tuple[bytes, bytes] = _JSON_HEADER,
 ) -> None:
     """Send the one answer of ``request``."""
-    send = request.send
     request.answer_bytes = len(body)
-    await send(
-        {
-            "type": "http.response.start",
-            "status": status,
-            "headers": [
-                content_type,
-                (b"content-length", b"%d" % len(body)),
-                (b"x-request-id", request.request_id.encode()),
-                *_SAFE_HEADERS,
-                *quota_headers(request),
-            ],
-        }
-    )
-    await send({"type": "http.response.body", "body": body})
+    headers = [
+        content_type,
+        (b"content-length", b"%d" % len(body)),
+        (b"x-request-id", request.request_id.encode()),
+        *_SAFE_HEADERS,
+        *quota_headers(request),
+    ]
+    send = request.send
+    if not write_whole(send, status, headers, body):
+        await send({"type": "http.response.start", "status": status, "headers": headers})
+        await send({"type": "http.response.body", "body": body})
 
 
 def quota_headers(request: Request) -> Headers:
@@ -250,13 +248,16 @@ async def send_problem(
     request_id: str,
     close: bool = False,
     extra: Headers | None = None,
-    kind: str = "http.response",
+    kind: str = _ANSWER,
 ) -> None:
     """Send ``problem`` over an HTTP request, or with another ``kind`` over a refused upgrade."""
     body = problem_bytes(problem, instance=path, request_id=request_id)
     headers = problem_head(problem, body, request_id) + (extra or [])
     if close:
         headers.append(_CLOSE_HEADER)
+    # To close the connection is uvicorn's.
+    if kind == _ANSWER and not close and write_whole(send, problem.status, headers, body):
+        return
     await send({"type": f"{kind}.start", "status": problem.status, "headers": headers})
     await send({"type": f"{kind}.body", "body": body})
 
