@@ -4,7 +4,8 @@
 
 The servers are the embedded ones, run by the supervisor's own code with settings that trade safety
 for speed. Coroutine tests run by ``async_to_sync``, which keeps the ORM on the thread that holds
-the test's transaction; with a loop of its own, rows would survive the test.
+the test's transaction; with a loop of its own, rows would survive the test. How long an example of
+a property takes says more of the machine than of the code.
 """
 
 from __future__ import annotations
@@ -14,8 +15,14 @@ import os
 
 import pytest
 from asgiref.sync import async_to_sync
+from hypothesis import HealthCheck, settings
 
 from tests.servers import TestServers
+
+settings.register_profile(
+    "any machine", settings(), deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("any machine")
 
 SERVERS = TestServers()
 os.environ.update(SERVERS.environment())
