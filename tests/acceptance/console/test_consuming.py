@@ -56,7 +56,9 @@ def test_live_tail_of_a_busy_topic_samples_pauses_and_keeps_its_rows(
 
     def flood() -> None:
         facts = service.facts
-        with httpx.Client(headers={"authorization": f"Bearer {facts.api_key}"}) as client:
+        with httpx.Client(
+            headers={"authorization": f"Bearer {facts.api_key}"}, timeout=60
+        ) as client:
             while not is_over.wait(0.5):
                 client.post(
                     f"{facts.base_url}/v1/ns/{facts.namespace}/topics/orders/messages:batch",

@@ -81,7 +81,7 @@ def test_key_is_shown_once_works_and_is_revoked(page: Page, service: Service) ->
 
     def status() -> int:
         headers = {"authorization": f"Bearer {text}"}
-        return httpx.post(path, headers=headers, json={"body": "x"}).status_code
+        return httpx.post(path, headers=headers, json={"body": "x"}, timeout=60).status_code
 
     assert status() == 201
     page.get_by_role("link", name="I have copied it").click()

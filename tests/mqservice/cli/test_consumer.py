@@ -16,7 +16,7 @@ from mqservice.cli.messages import Delivered
 from mqservice.cli.target import Target
 from tests.mqservice.cli.service_double import Pushed, ServiceDouble, service_double
 
-WAIT_S = 5
+WAIT_S = 60
 SOON = Backoff(first_ms=1, cap_ms=2)
 BOTH = pytest.mark.parametrize("subprotocol", list(Subprotocol))
 MSGPACK = Subprotocol.MSGPACK

@@ -119,7 +119,7 @@ def test_dead_letters_are_redriven_by_beat_and_worker(service: Service) -> None:
     mqservice(service, "topic", "create", topic)
     mqservice(service, "produce", topic, "a", "b", "c")
     with httpx.Client(
-        base_url=facts.base_url, headers={"authorization": f"Bearer {facts.api_key}"}
+        base_url=facts.base_url, headers={"authorization": f"Bearer {facts.api_key}"}, timeout=60
     ) as client:
         receipts: list[str] = []
         while len(receipts) < 3:
