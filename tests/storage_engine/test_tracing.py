@@ -264,10 +264,13 @@ async def test_only_the_topic_or_group_that_is_asked_for(tmp_path: Path) -> None
         assert len(traced.trace(topic=TOPIC).groups) == 2
 
 
-async def test_one_call_ends_after_its_time_and_the_next_goes_on(tmp_path: Path) -> None:
+@pytest.mark.parametrize("look_ms", [6, 11])
+async def test_one_call_ends_after_its_time_and_the_next_goes_on(
+    tmp_path: Path, look_ms: int
+) -> None:
     async with Traced(tmp_path) as traced:
         await traced.put()
-        traced.store.consumption.clock = Ticking()
+        traced.store.consumption.clock = Ticking(look_ms)
         first = traced.trace()
         assert ([hop.topic for hop in first.hops], first.after) == ([TOPIC], TOPIC)
         second = traced.trace(after=first.after)
@@ -275,10 +278,14 @@ async def test_one_call_ends_after_its_time_and_the_next_goes_on(tmp_path: Path)
 
 
 class Ticking(ManualClock):
-    """Six ms pass whenever somebody looks at it: time for one topic."""
+    """Six ms pass whenever somebody looks at it: time for one topic; with eleven there is none."""
+
+    def __init__(self, look_ms: int) -> None:
+        super().__init__()
+        self._look_ms = look_ms
 
     def monotonic_ms(self) -> int:
-        self.advance(6)
+        self.advance(self._look_ms)
         return super().monotonic_ms()
 
 
