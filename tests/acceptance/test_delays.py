@@ -18,7 +18,7 @@ import pytest
 from tests.acceptance.test_history import is_back
 from tests.services import Service, wait_until
 
-pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(600)]
 TOPIC = "delayed"
 QUEUES = 4
 COUNT = 50_000

@@ -9,6 +9,7 @@ import itertools
 import json
 import random
 import threading
+import time
 from collections.abc import Iterator
 from typing import Any  # decoded JSON
 
@@ -17,6 +18,7 @@ from websockets.exceptions import ConnectionClosed, InvalidHandshake
 from websockets.sync.client import connect
 from websockets.typing import Subprotocol
 
+from mqservice.lib.timestamps import parse_rfc3339
 from mqservice.supervisor.quickstart import Quickstart
 from tests.acceptance.history.events import (
     Accepted,
@@ -34,7 +36,7 @@ MESSAGE_GROUPS = 200  # of one producer; a forgotten message holds up its own fo
 RECEIVE_MAX = 32
 PAUSE_S = 0.02
 VANISH_SHARE = 0.03  # of the batches that a socket gets
-TIMEOUT_S = 3.0
+TIMEOUT_S = 15.0
 
 
 class Client(threading.Thread):
@@ -139,7 +141,10 @@ class RestConsumer(Client):
         messages: list[dict[str, Any]] = response.json()["messages"]
         for message in messages:
             place = message["queue"], message["offset"], message["attempt"]
-            self.history.add(Delivered(message["body"], self.name, batch, *place, self.lease_ms))
+            left_s = parse_rfc3339(message["lease_until"]) / 1_000 - time.time()
+            late_s = max(0.0, self.lease_ms / 1_000 - left_s)
+            delivered = Delivered(message["body"], self.name, batch, *place, self.lease_ms, late_s)
+            self.history.add(delivered)
         return messages
 
     def _settle(self, api: httpx.Client, messages: list[dict[str, Any]]) -> None:
