@@ -1,24 +1,32 @@
-"""Flow control: credit in messages and bytes, the size of frames, leases that end or do not."""
+"""Flow control: credit, the size of frames, leases that end or do not, readers that do not read."""
 
 from __future__ import annotations
 
+import contextlib
+
 import pytest
+from websockets.exceptions import ConnectionClosed
 
 from mqservice.delivery.context import SessionTimes
 from tests.clock import ManualClock
 from tests.mqservice.delivery.flowing import (
     TIMES,
+    close_code,
     fill,
     flow_of,
     frames_during_pings,
+    pass_time_until,
     pushed_before_pong,
     subscribe,
 )
 from tests.mqservice.delivery.peers import TIMEOUT_SECONDS, Peer
 from tests.mqservice.delivery.serving import Json, Server
 from tests.mqservice.delivery.store_double import StoreDouble
+from tests.mqservice.delivery.waiting import wait_until
 
 KIB = 1024
+# The library reads ahead a few frames and stops; the kernel holds some more, but never 8 MB.
+SMALL_FRAME_BYTES = 16 * KIB
 
 
 @pytest.fixture(scope="module")
@@ -181,3 +189,53 @@ def test_a_subscription_says_when_it_has_no_credit_and_when_it_has_again(
     peer.ask("credit", sid=1, msgs=10, bytes=10_000)
     assert flow_of(peer) == {"op": "flow", "sid": 1, "state": "open"}
     assert message["t"] == 1
+
+
+def test_a_closed_socket_gives_its_leases_back_at_once(
+    server: Server, topic: str, store: StoreDouble
+) -> None:
+    with Peer(server) as peer:
+        fill(peer, topic, 10)
+        subscribe(peer, topic, 10, 10_000)
+        peer.take(10)
+    wait_until(lambda: store.leased_count("acme%billing") == 0)  # long before their leases end
+    assert store.parked_count == 0
+
+    with Peer(server) as other:
+        subscribe(other, topic, 10, 10_000)
+        messages = other.take(10)
+
+    assert {m["a"] for m in messages} == {2}
+
+
+def test_a_reader_that_does_not_read_is_bounded_and_cut_off(
+    server: Server, topic: str, store: StoreDouble, clock: ManualClock
+) -> None:
+    with Peer(server) as producer:
+        fill(producer, topic, 1_000, body_bytes=8 * KIB)
+    with Peer(server, max_frame=SMALL_FRAME_BYTES) as peer:
+        subscribe(peer, topic, 1_000, 8 * 1024 * KIB)
+        wait_until(lambda: store.leased_count("acme%billing") > 0)
+        pass_time_until(lambda: store.leased_count("acme%billing") == 0, clock)
+
+        assert close_code(peer) == 4408
+    assert store.parked_count == 0
+
+
+def test_a_reader_that_talks_and_does_not_read_is_cut_off_too(
+    server: Server, topic: str, store: StoreDouble, clock: ManualClock
+) -> None:
+    with Peer(server) as producer:
+        fill(producer, topic, 1_000, body_bytes=8 * KIB)
+    with Peer(server, max_frame=SMALL_FRAME_BYTES) as peer:
+        subscribe(peer, topic, 1_000, 8 * 1024 * KIB)
+        wait_until(lambda: store.leased_count("acme%billing") > 0)
+
+        def is_cut_off() -> bool:
+            with contextlib.suppress(ConnectionClosed):
+                peer.send("ack", sid=1, t=[1])  # heard, and never answered
+            return store.leased_count("acme%billing") == 0
+
+        pass_time_until(is_cut_off, clock)
+
+        assert close_code(peer) == 4408
