@@ -35,7 +35,6 @@ BATCH = 50
 MESSAGE_GROUPS = 200  # of one producer; a forgotten message holds up its own for a lease
 RECEIVE_MAX = 32
 PAUSE_S = 0.02
-VANISH_SHARE = 0.03  # of the batches that a socket gets
 TIMEOUT_S = 15.0
 
 
@@ -174,6 +173,7 @@ class SocketConsumer(Client):
     """Takes pushes and acks them; now and then it vanishes without a word."""
 
     lease_ms = 2_000
+    vanish_share = 0.03  # of the batches that it gets
 
     def work(self) -> None:
         batches = itertools.count(1)  # not one number twice, however a session ends
@@ -213,7 +213,7 @@ class SocketConsumer(Client):
                     continue
                 if frame.get("op") == "msgs":
                     held = self._delivered(frame["m"], next(batches))
-                    if self.random.random() < VANISH_SHARE:
+                    if self.random.random() < self.vanish_share:
                         for body in held.values():
                             self.history.add(GivenBack(body, self.name))
                         return

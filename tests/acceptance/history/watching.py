@@ -88,9 +88,13 @@ class WatchingRestConsumer(_OverRest, RestConsumer):
 
 
 class WatchingSocketConsumer(SocketConsumer):
-    """A close by the service must be one that tells clients to come back."""
+    """A close by the service must be one that tells clients to come back.
+
+    It never goes by itself: so each process that ends has to close the sockets that it began with.
+    """
 
     signals: Signals
+    vanish_share = 0.0
 
     def ended(self, error: Exception) -> None:
         if isinstance(error, ConnectionClosed):

@@ -114,7 +114,7 @@ async def test_without_ack_credit_is_given_again_and_nothing_settled() -> None:
 async def test_idle_exit_ends_a_quiet_subscription() -> None:
     async with service_double() as double:
         fill(double, 2)
-        limits = ConsumeLimits(idle_exit_ms=100, does_ack=True)
+        limits = ConsumeLimits(idle_exit_ms=1_000, does_ack=True)
         consuming = await Consuming(double.target, limits).run()
         assert len(consuming.messages) == 2
         assert consuming.consumer.totals.acked == 2

@@ -11,7 +11,6 @@ from mqservice.delivery.context import SessionTimes
 from tests.clock import ManualClock
 from tests.mqservice.delivery.flowing import (
     TIMES,
-    close_code,
     fill,
     flow_of,
     frames_during_pings,
@@ -19,7 +18,7 @@ from tests.mqservice.delivery.flowing import (
     pushed_before_pong,
     subscribe,
 )
-from tests.mqservice.delivery.peers import TIMEOUT_SECONDS, Peer
+from tests.mqservice.delivery.peers import TIMEOUT_SECONDS, Peer, closed
 from tests.mqservice.delivery.serving import Json, Server
 from tests.mqservice.delivery.store_double import StoreDouble
 from tests.mqservice.delivery.waiting import wait_until
@@ -218,7 +217,7 @@ def test_a_reader_that_does_not_read_is_bounded_and_cut_off(
         wait_until(lambda: store.leased_count("acme%billing") > 0)
         pass_time_until(lambda: store.leased_count("acme%billing") == 0, clock)
 
-        assert close_code(peer) == 4408
+        assert closed(peer) == (4408, "nothing was read for 600 ms")
     assert store.parked_count == 0
 
 
@@ -238,4 +237,4 @@ def test_a_reader_that_talks_and_does_not_read_is_cut_off_too(
 
         pass_time_until(is_cut_off, clock)
 
-        assert close_code(peer) == 4408
+        assert closed(peer) == (4408, "nothing was read for 600 ms")
