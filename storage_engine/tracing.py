@@ -49,7 +49,7 @@ from storage_engine.wire.traces import (
     TraceState,
 )
 
-_TIME_MS: Final = 10  # after that a call ends behind the topic it is at
+_TIME_MS: Final = 10  # after that a call ends behind the topic it is at, the first or later
 _PLACE_RECORDS_MAX: Final = 256  # of one topic, the newest
 _PLACE_PAGES_MAX: Final = 4
 _PAGE_BYTES: Final = 4 * 1024 * 1024
@@ -96,15 +96,17 @@ class _Trace:
         scheduled = [hop for hop in self._find(SCHEDULE_TOPIC) if self._is_ours(hop.target_topic)]
         after = ""
         for topic in self._topics():
+            # One topic at least: without a place to go on from, nobody would know of the others.
+            if self._clock.monotonic_ms() >= end_ms and after:
+                break
+            after = topic
             found = self._find(topic)
             on_its_way = [hop for hop in scheduled if hop.target_topic == topic]
             if found or on_its_way:
                 self._show([*found, *on_its_way])
                 self._follow(topic, [*found, *on_its_way], scheduled)
-            # After a topic, not before: a call without any would look like the end of the trace.
-            if self._clock.monotonic_ms() >= end_ms:
-                after = topic
-                break
+        else:
+            after = ""
         hops = [self._hops[offset] for offset in sorted(self._hops)]
         return TraceReply(
             hops=hops, groups=self._groups, after=after, is_complete=self._is_complete

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-START_WAIT_S = 20.0
+START_WAIT_S = 60.0
 POLL_WAIT_S = 0.01
 
 

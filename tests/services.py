@@ -17,8 +17,8 @@ from pathlib import Path
 from mqservice.supervisor.ports import find_free_port
 from mqservice.supervisor.quickstart import Quickstart, find_quickstart
 
-START_WAIT_S = 90
-STOP_WAIT_S = 60
+START_WAIT_S = 240
+STOP_WAIT_S = 120
 POLL_WAIT_S = 0.05
 
 

@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Final
 
+import msgspec
 import typer
 import uvloop
 
@@ -72,7 +73,7 @@ def main(
         idle_seconds=standard.idle_seconds,
         repeats=repeats or standard.repeats,
     )
-    chosen = [each for each in WORKLOADS if _is_chosen(each, only, is_quick=quick, is_large=large)]
+    chosen = _chosen(only, is_quick=quick, is_large=large)
     base = directory or Path(tempfile.gettempdir())
     try:
         require_wrk()
@@ -97,20 +98,19 @@ def main(
         raise typer.Exit(1)
 
 
-def _is_chosen(
-    workload: Workload, only: Sequence[str] | None, *, is_quick: bool, is_large: bool
-) -> bool:
-    if only:
-        return workload.key in only or any(
-            workload.key in (each.needs, _needs(each.needs))
+def _chosen(only: Sequence[str] | None, *, is_quick: bool, is_large: bool) -> list[Workload]:
+    """In the order of a run; with those named by ``only`` come all that have to go before."""
+    if not only:
+        return [
+            each
             for each in WORKLOADS
-            if each.key in only and each.needs
-        )
-    return (workload.is_quick or not is_quick) and (is_large or not workload.is_large)
-
-
-def _needs(key: str) -> str:
-    return next(each.needs for each in WORKLOADS if each.key == key)
+            if (each.is_quick or not is_quick) and (is_large or not each.is_large)
+        ]
+    keys = set(only)
+    for each in reversed(WORKLOADS):  # what one needs stands before it
+        if each.key in keys and each.needs:
+            keys.add(each.needs)
+    return [each for each in WORKLOADS if each.key in keys]
 
 
 async def _measure(
@@ -131,12 +131,7 @@ async def _measure(
             figures, failed = await by_turns(
                 workload.key,
                 workload.turns(contenders, workload.key),
-                Timing(
-                    seconds=timing.seconds,
-                    warm_up_seconds=timing.warm_up_seconds,
-                    idle_seconds=timing.idle_seconds,
-                    repeats=repeats,
-                ),
+                msgspec.structs.replace(timing, repeats=repeats),
             )
             sections.append(
                 Section(

@@ -159,7 +159,7 @@ class PushTurn(DrainTurn):
             for _ in range(self._consumers)
         ]
         tasks = [asyncio.ensure_future(consumer.run()) for consumer in made]
-        ended = asyncio.ensure_future(_wait(has_all))
+        ended = asyncio.ensure_future(has_all.wait())
         try:
             await asyncio.wait({ended, *tasks}, return_when=asyncio.FIRST_COMPLETED)
             for task in tasks:
@@ -167,15 +167,11 @@ class PushTurn(DrainTurn):
                     task.result()
             await asyncio.sleep(SETTLE_S)
         finally:
-            for task in (ended, *tasks):
-                task.cancel()
+            for each in (ended, *tasks):
+                each.cancel()
             await asyncio.gather(ended, *tasks, return_exceptions=True)
             for consumer in made:
                 consumer.close()
-
-
-async def _wait(event: asyncio.Event) -> None:
-    await event.wait()
 
 
 class ReceiveTurn(DrainTurn):

@@ -13,14 +13,13 @@ from collections.abc import AsyncIterator, Sequence
 from typing import Final
 
 from bench.measure import MeasureFailed
-from bench.peers.peer import Producer, SocketWay, WayFacts
-from bench.peers.turns import Measured, Timing, Turn
+from bench.peers.peer import Producer, SocketWay
+from bench.peers.produce import ProduceTurn
+from bench.peers.turns import Measured, Timing
 from bench.peers.usage import UsageMeter
 
 DRAIN_S_MAX: Final = 20
 BATCH_IN_FLIGHT_MAX: Final = 4  # requests of a lane when each has many messages
-
-
 BATCH_LANES_MAX: Final = 8
 FIRST_ROUNDS: Final = 5  # ours has four queues for each topic
 
@@ -103,43 +102,26 @@ class Flood:
         return counted if each is None else confirmed
 
 
-class SocketProduceTurn(Turn):
-    """``batch`` messages a request to one topic, or to many in turn where ``topics`` are given."""
+class SocketProduceTurn(ProduceTurn):
+    """As fast as it is confirmed."""
 
     def __init__(
-        self,
-        way: SocketWay,
-        name: str,
-        *,
-        body: bytes,
-        batch: int,
-        topics: Sequence[str] = (),
-        facts: WayFacts | None = None,
+        self, way: SocketWay, name: str, *, body: bytes, batch: int, topics: Sequence[str] = ()
     ) -> None:
-        self.facts = facts or way.facts
+        super().__init__(way, name, body=body, batch=batch, topics=topics)
         self._way = way
-        self._own_topic = "" if topics else name
-        self._topics = topics or [name]
-        self._bodies = [body] * batch
-        self._is_made = False
 
     async def prepare(self, timing: Timing) -> None:
-        if self._own_topic:
-            await self._way.make_topic(self._own_topic)
-            self._is_made = True
-        async with Flood.open(self._way, batch=len(self._bodies)) as flood:
-            if len(self._topics) > 1:
+        await self.make_topic()
+        async with Flood.open(self._way, batch=len(self.bodies)) as flood:
+            if len(self.topics) > 1:
                 # The first message of each queue makes its files, which is not what is asked for.
-                count = FIRST_ROUNDS * len(self._topics)
-                await flood.run_count(self._topics, self._bodies, count)
-            await flood.run_seconds(self._topics, self._bodies, timing.warm_up_seconds)
+                count = FIRST_ROUNDS * len(self.topics)
+                await flood.run_count(self.topics, self.bodies, count)
+            await flood.run_seconds(self.topics, self.bodies, timing.warm_up_seconds)
 
     async def once(self, timing: Timing) -> Measured:
-        async with Flood.open(self._way, batch=len(self._bodies)) as flood:
+        async with Flood.open(self._way, batch=len(self.bodies)) as flood:
             meter = UsageMeter(self._way.roots)
-            rate = await flood.run_seconds(self._topics, self._bodies, timing.seconds)
+            rate = await flood.run_seconds(self.topics, self.bodies, timing.seconds)
             return Measured(value=rate, usage=meter.stop())
-
-    async def finish(self) -> None:
-        if self._is_made:
-            await self._way.drop_topic(self._own_topic)

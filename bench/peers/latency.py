@@ -47,8 +47,10 @@ class LatencyTurn(Turn):
         self._rest_of_body = make_body()[STAMP_DIGITS:]
 
     @abstractmethod
-    async def produce(self, began_ns: int, count: int) -> None:
-        """Send ``count`` messages, each when it is due."""
+    async def produce(self, count: int) -> None:
+        """Send ``count`` messages, each when it is due. To open connections is nobody's lateness:
+        the plan begins afterwards.
+        """
 
     def due_ns(self, began_ns: int, number: int) -> int:
         return began_ns + number * NS_A_SECOND // self.rate
@@ -80,8 +82,8 @@ class LatencyTurn(Turn):
         if self._is_made:
             await self._consuming.drop_topic(self.topic)
 
-    def merged(self, runs: Sequence[Measured]) -> float:
-        return runs[-1].value
+    def standing(self, runs: Sequence[Measured]) -> Measured:
+        return runs[-1]
 
     async def _run(self, seconds: float, late: Histogram) -> None:
         count = round(self.rate * seconds)
@@ -103,7 +105,7 @@ class LatencyTurn(Turn):
         running = asyncio.ensure_future(consumer.run())
         try:
             await asyncio.sleep(0.2)  # the subscription is on its way; nothing answers it
-            await self.produce(time.perf_counter_ns(), count)
+            await self.produce(count)
             ended = asyncio.ensure_future(has_all.wait())
             await asyncio.wait(
                 {ended, running}, timeout=ARRIVE_S_MAX, return_when=asyncio.FIRST_COMPLETED
@@ -126,14 +128,14 @@ class SocketLatencyTurn(LatencyTurn):
         super().__init__(way.facts, way, name, rate=rate)
         self._way = way
 
-    async def produce(self, began_ns: int, count: int) -> None:
+    async def produce(self, count: int) -> None:
         lanes = [await self._way.producer() for _ in range(LANES)]
         try:
-            started_ns = time.perf_counter_ns()  # opening the lanes is not the peer's lateness
+            began_ns = time.perf_counter_ns()
             async with asyncio.TaskGroup() as group:
                 for number, lane in enumerate(lanes):
                     numbers = range(number, count, LANES)
-                    group.create_task(self._send(lane, started_ns, numbers))
+                    group.create_task(self._send(lane, began_ns, numbers))
                     group.create_task(_confirm(lane, len(numbers)))
         finally:
             for lane in lanes:
@@ -162,18 +164,23 @@ class RestLatencyTurn(LatencyTurn):
         super().__init__(way.facts, consuming, name, rate=rate)
         self._way = way
 
-    async def produce(self, began_ns: int, count: int) -> None:
-        async with asyncio.TaskGroup() as group:
-            for number in range(REST_CONNECTIONS):
-                group.create_task(self._send(began_ns, range(number, count, REST_CONNECTIONS)))
-
-    async def _send(self, began_ns: int, numbers: range) -> None:
-        http = await LeanHttp.connect(self._way.base_url, key="")
+    async def produce(self, count: int) -> None:
+        connections = [
+            await LeanHttp.connect(self._way.base_url, key="") for _ in range(REST_CONNECTIONS)
+        ]
         try:
-            for number in numbers:
-                due_ns = self.due_ns(began_ns, number)
-                await self.until(due_ns)
-                (request,) = self._way.requests([self.topic], [self.body(due_ns)])
-                await http.send_whole(request)
+            began_ns = time.perf_counter_ns()
+            async with asyncio.TaskGroup() as group:
+                for number, http in enumerate(connections):
+                    numbers = range(number, count, REST_CONNECTIONS)
+                    group.create_task(self._send(http, began_ns, numbers))
         finally:
-            http.close()
+            for http in connections:
+                http.close()
+
+    async def _send(self, http: LeanHttp, began_ns: int, numbers: range) -> None:
+        for number in numbers:
+            due_ns = self.due_ns(began_ns, number)
+            await self.until(due_ns)
+            (request,) = self._way.requests([self.topic], [self.body(due_ns)])
+            await http.send_whole(request)

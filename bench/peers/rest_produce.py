@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Final
 
 from bench.http_client import LeanHttp
-from bench.peers.peer import RestWay, WayFacts
-from bench.peers.turns import Measured, Timing, Turn
+from bench.peers.peer import RestWay
+from bench.peers.produce import ProduceTurn
+from bench.peers.turns import Measured, Timing
 from bench.peers.usage import UsageMeter
 from bench.wrk import WrkResult, run_requests, write_requests
 
@@ -17,33 +18,20 @@ CONNECTIONS: Final = 64
 BATCH_CONNECTIONS: Final = 16
 
 
-class RestProduceTurn(Turn):
-    """``batch`` messages a request to one topic, or to many in turn where ``topics`` are given."""
+class RestProduceTurn(ProduceTurn):
+    """As fast as wrk does it."""
 
     def __init__(
-        self,
-        way: RestWay,
-        name: str,
-        *,
-        body: bytes,
-        batch: int,
-        topics: Sequence[str] = (),
-        facts: WayFacts | None = None,
+        self, way: RestWay, name: str, *, body: bytes, batch: int, topics: Sequence[str] = ()
     ) -> None:
-        self.facts = facts or way.facts
+        super().__init__(way, name, body=body, batch=batch, topics=topics)
         self._way = way
-        self._own_topic = "" if topics else name
-        self._topics = topics or [name]
-        self._bodies = [body] * batch
-        self._is_made = False
         self._directory = tempfile.TemporaryDirectory(prefix="requests-")
         self._path = Path(self._directory.name) / "requests"
 
     async def prepare(self, timing: Timing) -> None:
-        if self._own_topic:
-            await self._way.make_topic(self._own_topic)
-            self._is_made = True
-        requests = self._way.requests(self._topics, self._bodies)
+        await self.make_topic()
+        requests = self._way.requests(self.topics, self.bodies)
         # wrk looks at the status only.
         http = await LeanHttp.connect(self._way.base_url, key="")
         try:
@@ -57,7 +45,7 @@ class RestProduceTurn(Turn):
         meter = UsageMeter(self._way.roots)
         result = await self._load(timing.seconds)
         return Measured(
-            value=result.rate * len(self._bodies),
+            value=result.rate * len(self.bodies),
             usage=meter.stop(),
             extra={
                 "p50_ms": round(result.p50_us / 1_000, 2),
@@ -67,13 +55,12 @@ class RestProduceTurn(Turn):
 
     async def finish(self) -> None:
         self._directory.cleanup()
-        if self._is_made:
-            await self._way.drop_topic(self._own_topic)
+        await super().finish()
 
     async def _load(self, seconds: float) -> WrkResult:
         return await run_requests(
             self._way.base_url,
             self._path,
-            connections=CONNECTIONS if len(self._bodies) == 1 else BATCH_CONNECTIONS,
+            connections=CONNECTIONS if len(self.bodies) == 1 else BATCH_CONNECTIONS,
             duration_ms=round(seconds * 1_000),
         )

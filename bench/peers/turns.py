@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import statistics
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Sequence
 from typing import Final, TypeVar
@@ -43,7 +42,7 @@ class Measured(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Figure(msgspec.Struct, frozen=True, kw_only=True):
-    """One way in one workload: its runs, and what the run in the middle used."""
+    """One way in one workload: its runs, and of the one in the middle what it used and told."""
 
     workload: str
     way: WayFacts
@@ -69,9 +68,9 @@ class Turn(ABC):
     async def finish(self) -> None:
         """Undo ``prepare``, also a part of it."""
 
-    def merged(self, runs: Sequence[Measured]) -> float:
-        """The value that stands for all runs: their median, unless they say otherwise."""
-        return statistics.median(run.value for run in runs)
+    def standing(self, runs: Sequence[Measured]) -> Measured:
+        """The run that stands for all: the one in the middle, unless they say otherwise."""
+        return sorted(runs, key=lambda run: run.value)[len(runs) // 2]
 
 
 async def by_turns(
@@ -103,14 +102,14 @@ async def by_turns(
 
 
 def _figure(workload: str, turn: Turn, runs: Sequence[Measured]) -> Figure:
-    middle = sorted(runs, key=lambda run: run.value)[len(runs) // 2]
+    standing = turn.standing(runs)
     return Figure(
         workload=workload,
         way=turn.facts,
-        median=turn.merged(runs),
+        median=standing.value,
         runs=[round(run.value, 3) for run in runs],
-        usage=middle.usage,
-        extra=runs[-1].extra,
+        usage=standing.usage,
+        extra=standing.extra,
     )
 
 

@@ -21,10 +21,10 @@ from tests.acceptance.history.events import Accepted, Acked, Delivered, History
 from tests.acceptance.test_history import is_drained, make_topic_and_group
 from tests.services import Service, run_up, running_service, wait_until
 
-pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(600)]
 SEED = 20_266
 NAME = "kept"  # of topic and group
-WAIT_S = 60
+WAIT_S = 120
 BodyT = TypeVar("BodyT", Accepted, Acked, Delivered)
 
 
@@ -42,7 +42,7 @@ def backup(data_dir: Path, *arguments: str) -> str:
     """Run a command to its end; what it said."""
     done = subprocess.run(
         command(*arguments), env=environment(data_dir), capture_output=True, text=True,
-        timeout=120, check=False,
+        timeout=300, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     return done.stderr
@@ -61,7 +61,7 @@ def stop_all(clients: list[Client]) -> None:
     for client in clients:
         client.stop()
     for client in clients:
-        client.join(30)
+        client.join(60)
     assert [client.failure for client in clients] == [None] * len(clients)
 
 
@@ -80,7 +80,7 @@ def bodies(history: History, kind: type[BodyT], before: float = math.inf) -> set
 
 def begin_schedule(service: Service, facts: Quickstart) -> None:
     """A message that comes due after the restore, and whose sender asks only once."""
-    with httpx.Client(headers={"authorization": f"Bearer {facts.api_key}"}, timeout=20) as api:
+    with httpx.Client(headers={"authorization": f"Bearer {facts.api_key}"}, timeout=60) as api:
         url = f"{facts.base_url}/v1/ns/{facts.namespace}/topics/{NAME}/messages"
         answer = api.post(url, json={"body": "scheduled", "delay": "20s"})
         assert answer.status_code == 201, answer.text
@@ -127,7 +127,7 @@ def test_what_was_acknowledged_before_a_backup_lives_on_in_another_place(
         producer.start()
         wait_until(lambda: len(after.of(Accepted)) > 50, WAIT_S, "new messages are taken")
         producer.stop()
-        producer.join(30)
+        producer.join(60)
         wait_until(lambda: is_drained(elsewhere, NAME), WAIT_S, "all is consumed again")
         stop_all([consumer])
     delivered = bodies(after, Delivered)

@@ -19,8 +19,8 @@ import pytest
 from tests.docs.markdown import DOCS, ROOT, Fence, Page
 from tests.services import Service
 
-pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(180)]
-PAGE_TIMEOUT_S = 150
+pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(600)]
+PAGE_TIMEOUT_S = 500
 MARK = "~~~~ fence "
 # Not here: what starts a service, what makes people, what needs a package of somebody else.
 LEFT_OUT = ("make run", "admin create-owner", "boto3", "httpx.Client")

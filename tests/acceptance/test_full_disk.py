@@ -15,7 +15,7 @@ from tests.storage_engine.faults import machine
 
 pytestmark = pytest.mark.acceptance
 BODY = "x" * 100_000
-HEAL_WAIT_S = 20
+HEAL_WAIT_S = 60
 
 
 @pytest.fixture
@@ -47,7 +47,7 @@ def test_a_full_disk_answers_507_through_rest_and_heals_by_itself(
     facts = service.facts
     engine_pid = facts.pids["engine"]
     headers = {"authorization": f"Bearer {facts.api_key}"}
-    with httpx.Client(base_url=facts.base_url, headers=headers, timeout=30) as client:
+    with httpx.Client(base_url=facts.base_url, headers=headers, timeout=60) as client:
         stored = {_produced(client, facts, "before").json()["id"]}
         with (disk / "ballast").open("wb", buffering=0) as file, pytest.raises(OSError, match="28"):
             while True:

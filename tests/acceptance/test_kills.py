@@ -11,7 +11,7 @@ import pytest
 from tests.services import Service, wait_until
 
 pytestmark = pytest.mark.acceptance
-HEAL_WAIT_S = 60
+HEAL_WAIT_S = 120
 
 
 def is_produced(service: Service) -> bool:
@@ -21,7 +21,7 @@ def is_produced(service: Service) -> bool:
             f"{facts.base_url}/v1/ns/{facts.namespace}/topics/{facts.topic}/messages",
             headers={"authorization": f"Bearer {facts.api_key}"},
             json={"body": "still here"},
-            timeout=10,
+            timeout=60,
         )
     except httpx.TransportError:
         return False
@@ -39,4 +39,4 @@ def test_a_killed_process_comes_back_and_messages_are_taken(service: Service, na
     )
     wait_until(lambda: is_produced(service), HEAL_WAIT_S, "a message is taken")
     ready = f"{service.facts.base_url}/readyz"
-    wait_until(lambda: httpx.get(ready, timeout=20).is_success, HEAL_WAIT_S, "all is ready")
+    wait_until(lambda: httpx.get(ready, timeout=60).is_success, HEAL_WAIT_S, "all is ready")

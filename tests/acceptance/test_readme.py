@@ -17,7 +17,7 @@ from tests.services import Service
 
 pytestmark = pytest.mark.acceptance
 ROOT = Path(__file__).resolve().parents[2]
-COMMAND_TIMEOUT_S = 60
+COMMAND_TIMEOUT_S = 180
 
 
 def _block(language: str, containing: str) -> str:
@@ -64,7 +64,7 @@ def _nothing_waits(service: Service) -> None:
     facts = service.facts
     root = f"{facts.base_url}/v1/ns/{facts.namespace}"
     receive = f"{root}/topics/{facts.topic}/groups/{facts.group}:receive"
-    with httpx.Client(headers={"authorization": f"Bearer {facts.api_key}"}, timeout=20) as api:
+    with httpx.Client(headers={"authorization": f"Bearer {facts.api_key}"}, timeout=60) as api:
         while found := api.post(receive, json={"wait": "0s", "max": 64}).json()["messages"]:
             receipts = [message["receipt"] for message in found]
             settled = api.post(f"{root}/groups/{facts.group}:settle", json={"ack": receipts})

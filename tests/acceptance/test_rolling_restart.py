@@ -22,10 +22,10 @@ from tests.acceptance.history.watching import (
 from tests.acceptance.test_history import is_drained, make_topic_and_group
 from tests.services import Service, running_service, wait_until
 
-pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(600)]
 SEED = 20_267
 NAME = "rolling"
-DRAIN_WAIT_S = 60
+DRAIN_WAIT_S = 120
 SLACK_S = 1.0  # starting processes take the time in which clients would have seen a delivery
 KINDS = ("web", "worker", "beat", "engine")
 REPLACED = {"web-1", "web-2", "worker", "beat", "engine"}
@@ -36,7 +36,7 @@ def restart(data_dir: Path, kind: str) -> list[str]:
     done = subprocess.run(
         [sys.executable, "-m", "mqservice.cli.main", "restart", kind],
         env={**os.environ, "MQ_DATA_DIR": str(data_dir)},
-        capture_output=True, text=True, timeout=120, check=False,
+        capture_output=True, text=True, timeout=300, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     return done.stderr.splitlines()
@@ -62,7 +62,7 @@ def test_clients_outlive_new_processes_for_all_old_ones(tmp_path: Path) -> None:
         clients = clients_of(service, history, signals)
         for client in clients:
             client.start()
-        wait_until(lambda: len(history.of(Accepted)) > 200, 30, "there is load")
+        wait_until(lambda: len(history.of(Accepted)) > 200, 120, "there is load")
         before = service.facts.pids
         for kind in KINDS:
             history.add(Killed(kind))
@@ -73,15 +73,15 @@ def test_clients_outlive_new_processes_for_all_old_ones(tmp_path: Path) -> None:
         after = service.facts.pids
         accepted_count = len(history.of(Accepted))
         wait_until(
-            lambda: len(history.of(Accepted)) > accepted_count, 30, "messages are taken again"
+            lambda: len(history.of(Accepted)) > accepted_count, 120, "messages are taken again"
         )
         for producer in clients[:2]:
             producer.stop()
-            producer.join(30)
+            producer.join(60)
         wait_until(lambda: is_drained(service, NAME), DRAIN_WAIT_S, "all is consumed")
         for client in clients[2:]:
             client.stop()
-            client.join(30)
+            client.join(60)
 
     assert {name for name in before if after[name] != before[name]} == REPLACED
     assert [client.failure for client in clients] == [None] * len(clients)

@@ -19,7 +19,7 @@ import pyspark
 from tests.mqservice.delivery.waiting import wait_until
 
 WORKERS: Final = 2
-_START_WAIT_S: Final = 40
+_START_WAIT_S: Final = 120
 _STOP_WAIT_S: Final = 10
 _ROOT: Final = Path(__file__).resolve().parents[2]
 _MASTER: Final = "org.apache.spark.deploy.master.Master"

@@ -27,7 +27,7 @@ CONF = (
 )  # fmt: skip
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 async def test_a_run_on_two_workers_counts_what_the_engine_counted(tmp_path: Path) -> None:
     need_java()
     async with open_store(tmp_path / "s", START_MS) as store:
@@ -57,7 +57,7 @@ def run(tmp_path: Path, master: str) -> Any:
             "--from", "2026-01-05", "--to", "2026-01-06", "--jobs", "usage_daily",
             "--rows", str(tmp_path / "rows"), "--master", master, "--driver-memory", "512m", *conf,
         ],
-        capture_output=True, text=True, check=False, timeout=240,
+        capture_output=True, text=True, check=False, timeout=800,
     )  # fmt: skip
 
 

@@ -1,9 +1,9 @@
 """A beat as a process of its own that notes, instead of sending, when it leads; run by the tests.
 
-    python -m tests.mqservice.beating FILE
+    python -m tests.mqservice.beating FILE IDLE_MS
 
-Each line of FILE: milliseconds of the machine's monotonic clock, and what happened: ``ready``, or
-``sent``.
+Each line of FILE: milliseconds of the machine's monotonic clock, and what happened: ``ready``,
+``asked`` (for the lock, in vain) or ``sent``. After IDLE_MS of silence its session is ended.
 """
 
 from __future__ import annotations
@@ -17,9 +17,13 @@ from celery import Celery
 from celery.beat import Service
 
 
-def main(path: str) -> None:
+def main(path: str, idle_ms: str) -> None:
     django.setup()
+    from mqservice import leader_lock
     from mqservice.scheduler import LeaderScheduler
+
+    usual = f"={leader_lock.IDLE_MS_MAX}"
+    leader_lock._SESSION_OPTIONS = leader_lock._SESSION_OPTIONS.replace(usual, f"={idle_ms}")  # type: ignore[misc]  # final
 
     with open(path, "a", buffering=1) as notes:
 
@@ -27,6 +31,12 @@ def main(path: str) -> None:
             notes.write(f"{time.monotonic_ns() // 1_000_000} {what}\n")
 
         class Noting(LeaderScheduler):
+            def tick(self, *args: Any, **kwargs: Any) -> float:  # Any: Celery's
+                wait_s = super().tick(*args, **kwargs)
+                if not self.lock.is_held:
+                    note("asked")
+                return wait_s
+
             def apply_async(self, entry: Any, *args: Any, **kwargs: Any) -> None:  # Any: Celery's
                 note("sent")
 

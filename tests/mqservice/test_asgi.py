@@ -58,7 +58,9 @@ def test_which_paths_are_the_data_planes(path: str, expected: Match | None) -> N
 
 
 def test_django_answers_what_is_not_the_data_plane(server: Server) -> None:
-    response = httpx.get(f"{server.url}/v1/no/such/path", headers={"x-request-id": "given-id-1"})
+    response = httpx.get(
+        f"{server.url}/v1/no/such/path", headers={"x-request-id": "given-id-1"}, timeout=60
+    )
 
     assert response.status_code == 404
     assert response.headers["x-request-id"] == "given-id-1"
@@ -73,7 +75,7 @@ def test_who_is_refused_by_the_control_plane_again_and_again_waits_too(
         slept_s.append(seconds)
 
     monkeypatch.setattr(server.application, "_refusals", RefusalPaces(ManualClock(), sleep))
-    with httpx.Client(base_url=server.url) as client:
+    with httpx.Client(base_url=server.url, timeout=60) as client:
         answers = [client.get("/v1/quotas") for _ in range(REFUSALS_AT_ONCE)]
         assert slept_s == []
         late = client.get("/v1/quotas")
@@ -110,7 +112,9 @@ def test_an_answer_larger_than_the_cork_arrives_whole(server: Server) -> None:
     server.topic("large")
     server.group("readers")
     body = "x" * (CORK_BYTES_MAX + 1)
-    with httpx.Client(base_url=server.url, headers={"authorization": server.key()}) as api:
+    with httpx.Client(
+        base_url=server.url, headers={"authorization": server.key()}, timeout=60
+    ) as api:
         api.post("/v1/-/topics/large/messages:batch", json=[{"body": body}] * 5)
         messages = api.post("/v1/-/topics/large/groups/readers:receive").json()["messages"]
 
@@ -209,7 +213,7 @@ def test_the_process_says_in_one_line_why_it_cannot_start(server: Server) -> Non
 
 
 def test_a_server_stops_while_connections_are_idle() -> None:
-    with serving(StoreDouble()) as server, httpx.Client(base_url=server.url) as api:
+    with serving(StoreDouble()) as server, httpx.Client(base_url=server.url, timeout=60) as api:
         assert api.get("/v1/ns/a/groups/b:settle").status_code == 401
         stopping = threading.Thread(target=server.stop)
         stopping.start()

@@ -26,7 +26,7 @@ from mqservice.lib.problem import Problem
 from mqservice.topics.models import Topic
 from tests.people import bearer, create_people
 
-WAIT_S = 10.0
+WAIT_S = 60.0
 
 
 class WatchedCaches(Caches):

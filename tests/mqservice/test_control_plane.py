@@ -87,7 +87,7 @@ def test_the_answer_is_that_of_all_of_django(
     more: dict[str, str], status: int,
 ) -> None:  # fmt: skip
     headers = {"authorization": f"Bearer {everybody.acme_key}", "x-request-id": "the-same-id-1"}
-    with httpx.Client(base_url=server.url, headers=headers) as client:
+    with httpx.Client(base_url=server.url, headers=headers, timeout=60) as client:
         client.put("/v1/ns/acme/topics/there", json={"queues": 2}).raise_for_status()
         short = client.request(method, path, content=body, headers=more)
         long = client.request(method, path, content=body, headers={**more, "cookie": "a=b"})

@@ -21,7 +21,7 @@ from tests.mqservice.delivery.store_double import StoreDouble
 PATH = "/v1/ns/acme/topics/orders/messages"
 STORED = "acme%orders"
 MIB = 1024 * 1024
-QUICK_S = 2.0  # of a loaded machine; the aim is 0.2
+CPU_S_MAX = 2.0  # the aim is 0.2
 MEMORY_BYTES_MAX = 50 * MIB
 CONTROL = "/v1/ns/acme/topics/bomb"
 DEPTH = 100_000
@@ -180,12 +180,12 @@ def test_json_bombs_are_refused_quickly_and_leave_nothing(
 ) -> None:
     headers = {"authorization": key, "content-type": "application/json"}
     before, stored = memory_bytes(), len(store.records(STORED))
-    with httpx.Client(base_url=server.url, headers=headers) as http:
+    with httpx.Client(base_url=server.url, headers=headers, timeout=60) as http:
         for path in (PATH, f"{PATH}:batch"):
-            began = time.monotonic()
+            began = time.process_time()
             answer = http.post(path, content=content)
             assert answer.status_code in (400, 413), answer.text[:200]
-            assert time.monotonic() - began < QUICK_S
+            assert time.process_time() - began < CPU_S_MAX
     assert memory_bytes() - before < MEMORY_BYTES_MAX
     assert len(store.records(STORED)) == stored
 
@@ -197,7 +197,9 @@ def test_nothing_is_unpacked(server: Server, key: str, path: str, encoding: str)
         "authorization": key, "content-type": "application/json", "content-encoding": encoding,
     }  # fmt: skip
     method = "POST" if path == PATH else "PUT"
-    answer = httpx.request(method, server.url + path, content=b"\x1f\x8b\x08", headers=headers)
+    answer = httpx.request(
+        method, server.url + path, content=b"\x1f\x8b\x08", headers=headers, timeout=60
+    )
     assert (answer.status_code, answer.json()["code"]) == (415, "UNSUPPORTED_MEDIA_TYPE")
 
 

@@ -79,7 +79,7 @@ def test_answers_to_members_and_keys_are_not_kept(people: People) -> None:
 def test_files_have_the_headers_too(server: Server) -> None:
     # On one connection, and the one that is no file last: whoever leaves while a file is being
     # sent leaves its closing to the garbage collector, which warns.
-    with httpx.Client(base_url=server.url) as http:
+    with httpx.Client(base_url=server.url, timeout=60) as http:
         for path in ("/static/build/console.css", "/static/js/reference.js", "/static/nothing.css"):
             headers = http.get(path).headers
             assert headers["x-content-type-options"] == "nosniff"
@@ -92,7 +92,7 @@ def test_every_answer_of_the_data_plane_has_its_headers(server: Server) -> None:
     server.group("billing")
     key = server.key()
     seen = set()
-    with httpx.Client(base_url=server.url) as http:
+    with httpx.Client(base_url=server.url, timeout=60) as http:
         for method, path, _ in operations():
             if DATA_PLANE.fullmatch(path) is None or "trace" in path or "dlq:" in path:
                 continue

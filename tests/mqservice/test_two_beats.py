@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -9,33 +10,46 @@ import sys
 import time
 from collections.abc import Iterator
 from functools import partial
+from math import ceil
 from pathlib import Path
 
 import psycopg
 import pytest
 
-from mqservice.leader_lock import APPLICATION_NAME
+from mqservice.leader_lock import APPLICATION_NAME, IDLE_MS_MAX
+from mqservice.scheduler import STANDBY_SECONDS
 from tests.mqservice.delivery.waiting import wait_until
 
-FAIL_OVER_MS = 2_000
-WAIT_S = 30
+# A beat asks for the lock each half second, and leads within two: counted, and not measured, for a
+# machine that stands still asks no questions.
+ASKED_MAX = 4
+PATIENT_MS = 120_000  # so long the session of a leader may be silent when only its end counts
+WAIT_S = 60
 
 
 class Beat:
     """One process and what it notes."""
 
-    def __init__(self, path: Path, dsn: str) -> None:
+    def __init__(self, path: Path, dsn: str, idle_ms: int = PATIENT_MS) -> None:
         self._path = path
         path.touch()
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "tests.mqservice.beating", str(path)],
+            [sys.executable, "-m", "tests.mqservice.beating", str(path), str(idle_ms)],
             env={**os.environ, "DATABASE_URL": dsn},
             stderr=subprocess.DEVNULL,
         )
 
     def sent_ms(self) -> list[int]:
+        return self._noted_ms("sent")
+
+    def asked_count(self, since_ms: int) -> int:
+        """How often it asked for the lock in vain from then until it led."""
+        led_ms = min(at_ms for at_ms in self.sent_ms() if at_ms > since_ms)
+        return sum(since_ms < at_ms < led_ms for at_ms in self._noted_ms("asked"))
+
+    def _noted_ms(self, what: str) -> list[int]:
         lines = self._path.read_text().split("\n")[:-1]
-        return [int(line.split()[0]) for line in lines if line.endswith(" sent")]
+        return [int(line.split()[0]) for line in lines if line.endswith(f" {what}")]
 
     def is_ready(self) -> bool:
         return self._path.stat().st_size > 0
@@ -62,7 +76,6 @@ def beats(dsn: str, tmp_path: Path) -> Iterator[list[Beat]]:
     yield found
     for beat in found:
         if beat.process.poll() is None:
-            beat.process.send_signal(signal.SIGCONT)
             beat.kill()
 
 
@@ -94,9 +107,8 @@ def test_a_killed_leader_is_followed_within_two_seconds_time_and_again(
         [other] = [beat for beat in beats if beat is not leader]
         killed_ms = now_ms()
         leader.kill()
-        last_ms = leader.sent_ms()[-1]
         wait_until(partial(other.leads, killed_ms), WAIT_S)
-        assert min(at for at in other.sent_ms() if at > last_ms) - last_ms <= FAIL_OVER_MS
+        assert other.asked_count(killed_ms) <= ASKED_MAX
         another = Beat(tmp_path / f"more{round_number}", dsn)
         wait_until(another.is_ready, WAIT_S)
         everybody.append(another)
@@ -106,18 +118,23 @@ def test_a_killed_leader_is_followed_within_two_seconds_time_and_again(
     assert len(set(terms)) == 5
 
 
-def test_a_leader_that_stood_still_sends_nothing_when_it_wakes_up(beats: list[Beat]) -> None:
-    leader = leader_of(beats, now_ms())
-    [other] = [beat for beat in beats if beat is not leader]
-    leader.process.send_signal(signal.SIGSTOP)
-    stopped_ms = now_ms()
-    wait_until(lambda: other.leads(stopped_ms), WAIT_S)
-    taken_over_ms = min(at for at in other.sent_ms() if at > stopped_ms)
-    assert taken_over_ms - stopped_ms <= FAIL_OVER_MS + 1_500, "the server's patience with it"
-    leader.process.send_signal(signal.SIGCONT)
-    woken_ms = now_ms()
-    wait_until(lambda: other.leads(woken_ms + 2_000), WAIT_S)
-    assert not leader.leads(stopped_ms)
+def test_a_leader_that_stood_still_sends_nothing_when_it_wakes_up(dsn: str, tmp_path: Path) -> None:
+    with contextlib.ExitStack() as stack:
+        leader = Beat(tmp_path / "leader", dsn, IDLE_MS_MAX)
+        stack.callback(leader.kill)
+        wait_until(lambda: leader.leads(0), WAIT_S)
+        other = Beat(tmp_path / "other", dsn)
+        stack.callback(other.kill)
+        wait_until(other.is_ready, WAIT_S)
+        leader.process.send_signal(signal.SIGSTOP)
+        stopped_ms = now_ms()
+        wait_until(lambda: other.leads(stopped_ms), WAIT_S)
+        patience = ceil(IDLE_MS_MAX / 1_000 / STANDBY_SECONDS)  # of the server
+        assert other.asked_count(stopped_ms) <= ASKED_MAX + patience
+        leader.process.send_signal(signal.SIGCONT)
+        woken_ms = now_ms()
+        wait_until(lambda: other.leads(woken_ms + 2_000), WAIT_S)
+        assert not leader.leads(stopped_ms)
 
 
 def test_a_leader_whose_session_is_ended_stops_and_one_of_them_goes_on(

@@ -34,7 +34,7 @@ from storage_engine.wire.topics import Durability, TopicConfig
 SEGMENT_BYTES: Final = 4_096
 UNITS: Final = 4
 BORN_MS: Final = 1_700_000_000_000
-WAIT_S: Final = 10.0
+WAIT_S: Final = 60.0
 
 
 class Killed(BaseException):

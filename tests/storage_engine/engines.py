@@ -24,7 +24,8 @@ from storage_engine.client import (
 )
 
 ROOT: Final = Path(__file__).resolve().parents[2]
-READY_TRIES: Final = 400
+READY_TRIES: Final = 3_000
+END_WAIT_S: Final = 60
 RECONNECT: Final = ClientConfig(reconnect_min_ms=5, reconnect_max_ms=50)
 
 
@@ -96,14 +97,14 @@ class Engine:
         """SIGKILL, and wait until it is gone."""
         if self._process is not None:
             self._process.kill()
-            self._process.wait(10)
+            self._process.wait(END_WAIT_S)
             self._process = None
 
     def stop(self) -> int:
         """SIGTERM; the exit code."""
         assert self._process is not None
         self._process.send_signal(signal.SIGTERM)
-        code = self._process.wait(10)
+        code = self._process.wait(END_WAIT_S)
         self._process = None
         return code
 
@@ -112,10 +113,10 @@ class Engine:
         before = self.log.stat().st_size if self.log.exists() else 0
         process = self.launch(**environment)
         try:
-            code = process.wait(20)
+            code = process.wait(END_WAIT_S)
         finally:
             process.kill()
-            process.wait(10)
+            process.wait(END_WAIT_S)
         return code, self.log.read_bytes()[before:].decode().splitlines()
 
     @property

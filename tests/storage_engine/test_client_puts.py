@@ -21,6 +21,7 @@ from storage_engine.wire.frames import (
     encode_struct,
 )
 from storage_engine.wire.protocol import HelloReply, Op
+from tests.storage_engine.doubles import WAIT_S, ManualClock
 
 HELLO = HelloReply(
     broker="b", epoch=1, frame_bytes_max=4_096, body_bytes_max=1_024, store_host=bytes(8)
@@ -54,15 +55,18 @@ class SlowEngine:
 Scenario = Callable[[AsyncStoreClient, SlowEngine], Awaitable[None]]
 
 
-def play(tmp_path: Path, scenario: Scenario, **limits: int) -> None:
+def play(
+    tmp_path: Path, scenario: Scenario, clock: ManualClock | None = None, **limits: int
+) -> None:
     async def main() -> None:
         engine = SlowEngine()
         path = str(tmp_path / "s")
         server = await asyncio.start_unix_server(engine.serve, path)
-        client = AsyncStoreClient(path, client_name="t", config=ClientConfig(**limits))
-        await client.wait_connected(5_000)
+        config = ClientConfig(**limits)
+        client = AsyncStoreClient(path, client_name="t", config=config, clock=clock)
+        await client.wait_connected(60_000)
         try:
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(WAIT_S):
                 await scenario(client, engine)
         finally:
             await client.aclose()
@@ -94,7 +98,7 @@ def test_puts_made_while_a_frame_is_under_way_share_the_next_one(tmp_path: Path)
         first = client.put([record("a")])
         frame = await engine.puts.get()
         others = [client.put([record("b"), record("c")]), client.put([record("d")])]
-        await client.wait_connected(1_000)
+        await client.wait_connected(60_000)
         assert engine.puts.empty()
         engine.answer(frame)
         assert [result.queue_offset for result in await first] == [0]
@@ -134,10 +138,13 @@ def test_a_lost_connection_tells_sent_puts_from_those_that_were_held_back(tmp_pa
 
 
 def test_puts_held_back_behind_a_frame_without_a_reply_fail_unsent(tmp_path: Path) -> None:
+    clock = ManualClock()
+
     async def scenario(client: AsyncStoreClient, engine: SlowEngine) -> None:
         lost = client.put([record("a")])
         await engine.puts.get()
         held = client.put([record("b")])
+        clock.advance(ClientConfig().request_timeout_ms)
         with pytest.raises(OutcomeUnknown):
             await lost
         with pytest.raises(StoreUnavailable):
@@ -148,7 +155,7 @@ def test_puts_held_back_behind_a_frame_without_a_reply_fail_unsent(tmp_path: Pat
         engine.answer(frame)
         assert (await later)[0].queue_offset == 0
 
-    play(tmp_path, scenario, request_timeout_ms=50, sweep_interval_ms=10)
+    play(tmp_path, scenario, clock, sweep_interval_ms=10)
 
 
 def test_a_put_larger_than_the_engines_frame_is_refused_and_not_sent(tmp_path: Path) -> None:

@@ -26,14 +26,14 @@ from storage_engine.wire.frames import (
     encode_frame,
     encode_struct,
 )
-from tests.storage_engine.doubles import message
+from tests.storage_engine.doubles import WAIT_S, message
 from tests.storage_engine.engines import RECONNECT, Engine, engine_with_topic, pull_all
 
 
 def raw(engine: Engine) -> socket.socket:
     connection = socket.socket(socket.AF_UNIX)
     connection.connect(engine.socket)  # waits for its turn, which one with a timeout does not
-    connection.settimeout(10)
+    connection.settimeout(WAIT_S)
     return connection
 
 

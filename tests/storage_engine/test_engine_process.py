@@ -9,6 +9,7 @@ import random
 import threading
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from storage_engine.client import (
@@ -27,11 +28,11 @@ from storage_engine.client import (
     TopicConfig,
     encode_record,
 )
-from tests.storage_engine.doubles import message
+from tests.storage_engine.doubles import WAIT_S, message
 from tests.storage_engine.engines import RECONNECT, Engine, engine_with_topic, pull_all
 
 
-def receive_request(count: int = 100, wait_ms: int = 0, lease_ms: int = 1_000) -> ReceiveRequest:
+def receive_request(count: int = 100, wait_ms: int = 0, lease_ms: int = 60_000) -> ReceiveRequest:
     return ReceiveRequest(
         group="g", topic="t", member_id="m", messages_max=count, bytes_max=1 << 20,
         wait_ms=wait_ms, lease_ms=lease_ms,
@@ -196,6 +197,8 @@ def test_the_asyncio_client_reconnects_by_itself_and_tells_unsent_from_unknown()
 def test_the_asyncio_client_goes_on_at_once_when_the_greeting_is_cut_off(tmp_path: Path) -> None:
     """An engine that dies between accept and HELLO must not cost a whole request timeout."""
 
+    patient = msgspec.structs.replace(RECONNECT, request_timeout_ms=3_600_000)
+
     async def scenario() -> int:
         accepted = 0
         enough = asyncio.Event()
@@ -209,10 +212,10 @@ def test_the_asyncio_client_goes_on_at_once_when_the_greeting_is_cut_off(tmp_pat
 
         path = str(tmp_path / "s")
         server = await asyncio.start_unix_server(accept, path)
-        client = AsyncStoreClient(path, client_name="test", config=RECONNECT)
+        client = AsyncStoreClient(path, client_name="test", config=patient)
         client.start()
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(enough.wait(), 3)
+            await asyncio.wait_for(enough.wait(), WAIT_S)
         await client.aclose()
         server.close()
         return accepted
@@ -259,9 +262,7 @@ def test_a_cancelled_receive_gives_its_messages_back() -> None:
         await client.wait_connected(10_000)
         await client.group_put(GroupConfig(group="g"))
         for index in range(50):
-            parked = asyncio.ensure_future(
-                client.receive(receive_request(wait_ms=10_000, lease_ms=60_000))
-            )
+            parked = asyncio.ensure_future(client.receive(receive_request(wait_ms=10_000)))
             await client.ping()
             put = client.put([encode_record(message(b"%d" % index))])
             for _ in range(index % 5):
@@ -271,7 +272,7 @@ def test_a_cancelled_receive_gives_its_messages_back() -> None:
                 leased = await parked
                 pytest.fail(f"a cancelled receive returned {leased}")
             await put
-            received = await client.receive(receive_request(wait_ms=10_000, lease_ms=60_000))
+            received = await client.receive(receive_request(wait_ms=10_000))
             assert [record.body for record in received.records] == [b"%d" % index]
             ref = LeaseRef(
                 topic="t", queue_id=0, lease_generation=received.head.lease_generation,

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from pathlib import Path
 
 import pytest
 
-from storage_engine.clock import SystemClock
 from storage_engine.config import MIB
 from storage_engine.errors import BadRequest
 from storage_engine.filters.limits import DEPTH_MAX, NODES_MAX, TEXT_BYTES_MAX
@@ -126,11 +126,13 @@ async def test_a_store_that_closes_looks_no_more(tmp_path: Path) -> None:
     assert answers == []
 
 
-class RealTime(ManualClock):
-    """Measures what a look takes; leases and members stay as they are."""
+class WorkingTime(ManualClock):
+    """Measures what a look takes of a core, whatever else the machine does; leases and members
+    stay as they are.
+    """
 
     def monotonic_ms(self) -> int:
-        return SystemClock().monotonic_ms()
+        return time.thread_time_ns() // 1_000_000
 
 
 TERMS = NODES_MAX // 4  # of two operands, their operator, and the OR behind it
@@ -148,7 +150,7 @@ BOMBS = {
 async def test_a_filter_bomb_is_cut_off_in_time_and_all_is_looked_at_in_the_end(
     tmp_path: Path, name: str
 ) -> None:
-    clock = RealTime()
+    clock = WorkingTime()
     store = OpenStore(tmp_path, limits=ROOMY, clock=clock).open()
     store.topic(durability=Durability.ASYNC)
     store.group()
@@ -164,7 +166,7 @@ async def test_a_filter_bomb_is_cut_off_in_time_and_all_is_looked_at_in_the_end(
         took_ms.append(clock.monotonic_ms() - began_ms)
         store.store.tick()
     assert store.consumer_offset() == 200
-    # 5 ms and one message where the machine has nothing else to do; a few may meet a busy one.
+    # 5 ms and one message; caches that others use as well cost a few of them more.
     assert sum(took_ms) < 200 * 50
     assert sorted(took_ms)[-20] < 50
     await store.close()

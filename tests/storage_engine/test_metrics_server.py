@@ -189,6 +189,7 @@ async def test_slow_and_many_clients_cost_only_themselves(
                 assert await asyncio.wait_for(reader.read(), 10) == b""
             except ConnectionResetError:
                 continue
+        monkeypatch.undo()
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(b"GET /healthz HTTP/1.1\r\n\r\n")
         answer = await reader.read()

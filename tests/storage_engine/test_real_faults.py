@@ -33,7 +33,7 @@ CUTS = 3
 )
 def test_a_disk_that_fails_loses_nothing_acknowledged(injection: str) -> None:
     machine.need_strace()
-    injured = run_injured(injection, seed=SEED)
+    injured = run_injured(injection, seed=SEED, acked_min=1)
     assert injured.fired_count > 0
     assert injured.anomalies == []
     assert injured.history.count(Outcome.ACKED) > 0
@@ -41,7 +41,7 @@ def test_a_disk_that_fails_loses_nothing_acknowledged(injection: str) -> None:
 
 def test_after_one_failed_sync_the_engine_goes_on_by_itself() -> None:
     machine.need_strace()
-    injured = run_injured("msync:error=EIO:when=3", seed=SEED)
+    injured = run_injured("msync:error=EIO:when=3", seed=SEED, acked_min=101)
     assert "sync_failed" in injured.log
     assert not injured.has_died
     assert injured.anomalies == []
@@ -60,14 +60,14 @@ def test_after_one_failed_sync_the_engine_goes_on_by_itself() -> None:
 )
 def test_a_kill_at_one_system_call_loses_nothing_acknowledged(call: str, number: int) -> None:
     machine.need_strace()
-    injured = run_injured(f"{call}:signal=KILL:when={number}", seed=number)
+    injured = run_injured(f"{call}:signal=KILL:when={number}", seed=number, acked_min=1)
     assert injured.has_died
     assert injured.anomalies == []
 
 
 def test_a_slow_disk_costs_time_and_nothing_else() -> None:
     machine.need_strace()
-    injured = run_injured("msync:delay_enter=200000:when=1+20", seed=SEED, run_s=1.5)
+    injured = run_injured("msync:delay_enter=200000:when=1+20", seed=SEED, run_s=1.5, acked_min=1)
     assert injured.fired_count > 0
     assert injured.anomalies == []
     assert not injured.has_died

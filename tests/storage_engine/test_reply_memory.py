@@ -80,7 +80,7 @@ async def test_a_connection_remembers_only_so_many_members(
             store.store.consumption.delivery, "leave", lambda *name: left.append(name[2])
         )
         client = AsyncStoreClient(path, client_name="test")
-        await client.wait_connected(5_000)
+        await client.wait_connected(60_000)
         for member_id in ("a", "b", "c", "b", "d", "e"):
             await client.receive(
                 ReceiveRequest(

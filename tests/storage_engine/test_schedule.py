@@ -216,7 +216,6 @@ async def test_beat_may_ask_for_what_becomes_due_and_each_comes_at_its_time(
         assert store.pull_bodies() == [b"a", b"b", b"c"]
 
 
-@pytest.mark.timeout(20)
 async def test_no_tick_need_come_between_when_a_message_is_due_soon(tmp_path: Path) -> None:
     async with OpenStore(tmp_path, limits={"schedule_step_ms": 20}) as store:
         store.topic()

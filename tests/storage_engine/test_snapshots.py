@@ -165,7 +165,7 @@ async def test_an_id_of_an_earlier_run_releases_nothing(tmp_path: Path) -> None:
 
 def test_a_snapshot_is_taken_and_released_over_the_socket() -> None:
     with Engine() as engine, StoreClient(engine.socket, client_name="test") as client:
-        taken = client.snapshot(SnapshotRequest(lease_ms=1_000))
+        taken = client.snapshot(SnapshotRequest(lease_ms=60_000))
         assert taken.segment_bytes == 65_536
         assert client.snapshot_release(SnapshotRelease(snapshot_id=taken.snapshot_id)).was_held
         assert not client.snapshot_release(SnapshotRelease(snapshot_id=taken.snapshot_id)).was_held

@@ -25,13 +25,13 @@ from storage_engine.recovery.checkpoint import read_checkpoint
 from storage_engine.wire.groups import StartFrom
 from storage_engine.wire.reads import PullRequest, PullStatus
 from storage_engine.wire.topics import Durability
-from tests.storage_engine.doubles import OpenStore, Put, copy_store, fingerprint, message
+from tests.storage_engine.doubles import WAIT_S, OpenStore, Put, copy_store, fingerprint, message
 
 
 async def wait_until(is_true: object) -> None:
     """Let the loop run until a claim holds."""
     assert callable(is_true)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(WAIT_S):
         while not is_true():
             await asyncio.sleep(0)
 

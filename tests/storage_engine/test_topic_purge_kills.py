@@ -82,7 +82,7 @@ class Run:
         """Do it again and again, until the engine is gone."""
 
         def run() -> None:
-            with contextlib.suppress(StoreError), self.engine.client(300) as client:
+            with contextlib.suppress(StoreError), self.engine.client() as client:
                 while True:
                     work(client)
 

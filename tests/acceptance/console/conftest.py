@@ -7,19 +7,21 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
 
 from tests.services import Service
 from tests.storage_engine.faults.machine import need_chromium
 
 REFUSALS: Final = re.compile("status of (404|409|422)")  # which browsers tell as faults
 New = Callable[..., Page]
+WAIT_MS: Final = 60_000
 
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     """One for the module: as long as it runs, so does a loop on this thread."""
     path = need_chromium()
+    expect.set_options(timeout=WAIT_MS)
     with sync_playwright() as playwright:
         yield playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
 
@@ -55,7 +57,7 @@ def new_page(browser: Browser, session: dict[str, object], faults: list[str]) ->
     def make(width: int = 1440, **options: object) -> Page:
         given = {**session, "viewport": {"width": width, "height": 900}, **options}
         context = browser.new_context(**given)  # type: ignore[arg-type]  # as Playwright names them
-        context.set_default_timeout(10_000)
+        context.set_default_timeout(WAIT_MS)
         contexts.append(context)
         page = context.new_page()
         page.on("pageerror", lambda error: faults.append(str(error)))

@@ -20,6 +20,7 @@ def produce(service: Service, topic: str, body: str) -> str:
         f"{facts.base_url}/v1/ns/{facts.namespace}/topics/{topic}/messages",
         headers={"authorization": f"Bearer {facts.api_key}"},
         json={"body": body, "keys": ["from-rest"]},
+        timeout=60,
     )
     answer.raise_for_status()
     return str(answer.json()["id"])
@@ -34,10 +35,13 @@ def receive(service: Service, count: int) -> list[str]:
         f"{root}/topics/orders/groups/billing:receive",
         headers=headers,
         json={"max": count, "wait": "2s", "consumer_id": "browser-test"},
+        timeout=60,
     )
     got.raise_for_status()
     receipts = [str(each["receipt"]) for each in got.json()["messages"]]
-    settled = httpx.post(f"{root}/groups/billing:settle", headers=headers, json={"ack": receipts})
+    settled = httpx.post(
+        f"{root}/groups/billing:settle", headers=headers, json={"ack": receipts}, timeout=60
+    )
     settled.raise_for_status()
     return receipts
 
@@ -46,7 +50,9 @@ def give_up(service: Service, group: str, *bodies: str) -> list[str]:
     """Ids of messages that the group has given up, for ``SCRIPT``, of a topic of its name."""
     facts = service.facts
     headers = {"authorization": f"Bearer {facts.api_key}"}
-    with httpx.Client(base_url=f"{facts.base_url}/v1/ns/demo", headers=headers) as client:
+    with httpx.Client(
+        base_url=f"{facts.base_url}/v1/ns/demo", headers=headers, timeout=60
+    ) as client:
 
         def ask(method: str, path: str, body: object) -> httpx.Response:
             return client.request(method, path, json=body).raise_for_status()

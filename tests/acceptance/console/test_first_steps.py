@@ -13,7 +13,7 @@ from playwright.sync_api import Browser, Error, Page, expect
 from tests.acceptance.console.messages import SCRIPT, produce
 from tests.services import Service
 
-pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(600)]
 New = Callable[..., Page]
 
 
@@ -47,7 +47,7 @@ def test_from_login_to_the_first_message_without_leaving_the_page(
     browser: Browser, service: Service
 ) -> None:
     context = browser.new_context(base_url=service.facts.base_url)
-    context.set_default_timeout(20_000)
+    context.set_default_timeout(60_000)
     page = context.new_page()
     page.goto("/account/login/?next=/console/demo/quick-start")
     page.get_by_label("User name or email").fill(service.facts.username)
@@ -81,7 +81,7 @@ def test_key_is_shown_once_works_and_is_revoked(page: Page, service: Service) ->
 
     def status() -> int:
         headers = {"authorization": f"Bearer {text}"}
-        return httpx.post(path, headers=headers, json={"body": "x"}).status_code
+        return httpx.post(path, headers=headers, json={"body": "x"}, timeout=60).status_code
 
     assert status() == 201
     page.get_by_role("link", name="I have copied it").click()

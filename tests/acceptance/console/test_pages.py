@@ -18,7 +18,7 @@ from playwright.sync_api import Page, expect
 from tests.acceptance.console.messages import give_up, produce
 from tests.services import Service
 
-pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(600)]
 SCREENSHOTS: Final = Path(__file__).resolve().parents[3] / "screenshots"
 WIDTHS: Final = (1440, 390)
 # All of them in one theme; in the other only what colours can change.

@@ -9,6 +9,7 @@ import itertools
 import json
 import random
 import threading
+import time
 from collections.abc import Iterator
 from typing import Any  # decoded JSON
 
@@ -17,6 +18,7 @@ from websockets.exceptions import ConnectionClosed, InvalidHandshake
 from websockets.sync.client import connect
 from websockets.typing import Subprotocol
 
+from mqservice.lib.timestamps import parse_rfc3339
 from mqservice.supervisor.quickstart import Quickstart
 from tests.acceptance.history.events import (
     Accepted,
@@ -33,8 +35,7 @@ BATCH = 50
 MESSAGE_GROUPS = 200  # of one producer; a forgotten message holds up its own for a lease
 RECEIVE_MAX = 32
 PAUSE_S = 0.02
-VANISH_SHARE = 0.03  # of the batches that a socket gets
-TIMEOUT_S = 3.0
+TIMEOUT_S = 15.0
 
 
 class Client(threading.Thread):
@@ -139,7 +140,10 @@ class RestConsumer(Client):
         messages: list[dict[str, Any]] = response.json()["messages"]
         for message in messages:
             place = message["queue"], message["offset"], message["attempt"]
-            self.history.add(Delivered(message["body"], self.name, batch, *place, self.lease_ms))
+            left_s = parse_rfc3339(message["lease_until"]) / 1_000 - time.time()
+            late_s = max(0.0, self.lease_ms / 1_000 - left_s)
+            delivered = Delivered(message["body"], self.name, batch, *place, self.lease_ms, late_s)
+            self.history.add(delivered)
         return messages
 
     def _settle(self, api: httpx.Client, messages: list[dict[str, Any]]) -> None:
@@ -169,6 +173,7 @@ class SocketConsumer(Client):
     """Takes pushes and acks them; now and then it vanishes without a word."""
 
     lease_ms = 2_000
+    vanish_share = 0.03  # of the batches that it gets
 
     def work(self) -> None:
         batches = itertools.count(1)  # not one number twice, however a session ends
@@ -208,7 +213,7 @@ class SocketConsumer(Client):
                     continue
                 if frame.get("op") == "msgs":
                     held = self._delivered(frame["m"], next(batches))
-                    if self.random.random() < VANISH_SHARE:
+                    if self.random.random() < self.vanish_share:
                         for body in held.values():
                             self.history.add(GivenBack(body, self.name))
                         return

@@ -43,7 +43,10 @@ class Refused(Event):
 
 @dataclass(frozen=True, slots=True)
 class Delivered(Event):
-    """A consumer got it. ``batch``: which answer or frame, ``lease_ms`` how long it is its own."""
+    """A consumer got it. ``batch``: which answer or frame, ``lease_ms`` how long it is its own.
+
+    ``late_s``: how long before that its lease had begun, where the answer says so.
+    """
 
     body: str
     consumer: str
@@ -52,6 +55,7 @@ class Delivered(Event):
     offset: int
     attempt: int
     lease_ms: int
+    late_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

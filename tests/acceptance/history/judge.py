@@ -69,7 +69,8 @@ def judge(
 ) -> Verdict:
     """See the module's docstring. ``is_ordered``: the group is, and shares its queues.
 
-    ``lease_slack_s``: how late clients may have seen a delivery whose lease ended since.
+    ``lease_slack_s``: how late clients may have seen a delivery whose lease ended since; to it
+    comes by how much some of them were late as far as the service's answers tell.
     """
     events = list(history.events)
     verdict = Verdict()
@@ -80,15 +81,16 @@ def judge(
     for event in events:
         if isinstance(event, Delivered):
             deliveries.setdefault(event.body, []).append(event)
+    late_s = max((each.late_s for found in deliveries.values() for each in found), default=0.0)
     verdict.accepted_count = len(accepted)
     verdict.delivered_count = sum(map(len, deliveries.values()))
     verdict.lost = [body for body in accepted if body not in deliveries]
     verdict.phantom = [body for body in deliveries if body not in offered]
     verdict.refused_delivered = [body for body in deliveries if body in refused]
     _judge_order(verdict, offered, accepted, deliveries)
-    _judge_repeats(verdict, events, deliveries, lease_slack_s)
+    _judge_repeats(verdict, events, deliveries, lease_slack_s + late_s, LATE_SECONDS + late_s)
     if is_ordered:
-        verdict.overtaken, verdict.held_twice = judge_message_groups(events)
+        verdict.overtaken, verdict.held_twice = judge_message_groups(events, LATE_SECONDS + late_s)
     return verdict
 
 
@@ -120,6 +122,7 @@ def _judge_repeats(
     events: list[Event],
     deliveries: dict[str, list[Delivered]],
     lease_slack_s: float,
+    slack_s: float,
 ) -> None:
     acked = {event.body: event.at for event in reversed(events) if isinstance(event, Acked)}
     begun = {event.body: event.at for event in reversed(events) if isinstance(event, AckBegun)}
@@ -131,13 +134,13 @@ def _judge_repeats(
     for body, found in deliveries.items():
         in_time = sorted(found, key=lambda each: each.at)
         for before, after in pairwise(in_time):
-            if body in acked and acked[body] < after.at - LATE_SECONDS:
+            if body in acked and acked[body] < after.at - slack_s:
                 verdict.acked_again.append(f"{body} to {after.consumer}, acked before")
             if any(before.at <= at <= after.at for at in given_back.get(body, ())):
                 cause = "given back"
             elif after.at - before.at >= before.lease_ms / 1_000 - lease_slack_s:
                 cause = "lease ended"
-            elif any(before.at - LATE_SECONDS <= at <= after.at for at in kills):
+            elif any(before.at - slack_s <= at <= after.at for at in kills):
                 cause = "killed"
             elif begun.get(body, after.at) < after.at and body not in acked:
                 cause = "ack unconfirmed"

@@ -22,8 +22,6 @@ from tests.acceptance.history.events import (
     Offered,
 )
 
-LATE_SECONDS = 0.2  # by which clients see what happens
-
 
 @dataclass(slots=True)
 class _Order:
@@ -33,8 +31,11 @@ class _Order:
     held: dict[int, Delivered] = field(default_factory=dict)
 
 
-def judge_message_groups(events: list[Event]) -> tuple[list[str], list[str]]:
-    """(overtaken, held twice), each as text; ``events`` of one topic and one group."""
+def judge_message_groups(events: list[Event], late_s: float) -> tuple[list[str], list[str]]:
+    """(overtaken, held twice), each as text; ``events`` of one topic and one group.
+
+    ``late_s``: by how much clients see later what happens.
+    """
     group_of = {one.body: one.message_group for one in events if isinstance(one, Offered)}
     places: dict[str, tuple[int, int]] = {}  # the first ones, in which they have their order
     for event in events:
@@ -73,7 +74,7 @@ def judge_message_groups(events: list[Event]) -> tuple[list[str], list[str]]:
                 for at, other in order.held.items()
                 if (other.consumer, other.batch) != (event.consumer, event.batch)
                 and at != offset
-                and event.at < other.at + other.lease_ms / 1_000 - LATE_SECONDS
+                and event.at < other.at + other.lease_ms / 1_000 - late_s
             ]
             order.held[offset] = event
     return overtaken, held_twice

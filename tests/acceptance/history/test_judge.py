@@ -70,6 +70,13 @@ def test_a_message_that_comes_again_for_a_reason_is_explained(
     assert verdict.explained == {cause: 1}
 
 
+def test_a_machine_on_which_answers_are_late_explains_leases_that_seem_short() -> None:
+    late = Delivered("a", "c", 1, 0, 0, 1, LEASE_MS, 1.5, at=2)
+    again = delivered("b", 2.8, attempt=2)
+    assert judge(history(*SENT, *DONE, late, again)).explained["lease ended"]
+    assert judge(history(*SENT, *DONE, again)).violations.keys() == {"unexplained"}
+
+
 def grouped(*bodies: str) -> list[Event]:
     """Sent in this order: ``a1`` is of message group ``a``, ``-1`` of none; all of one queue."""
     sent: list[Event] = []

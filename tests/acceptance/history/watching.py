@@ -14,7 +14,7 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from tests.acceptance.history.clients import Producer, RestConsumer, SocketConsumer
 
-TIMEOUT_S = 15.0  # a request that takes longer is stuck
+TIMEOUT_S = 45.0  # a request that takes longer is stuck
 CLOSE_CODES = (1012, 1013)  # "restart; try later", after which clients come back
 # The connection ended before the first byte of an answer: the outcome is unknown.
 UNANSWERED = (httpx.ConnectError, httpx.ReadError, httpx.WriteError, httpx.RemoteProtocolError)
@@ -88,9 +88,13 @@ class WatchingRestConsumer(_OverRest, RestConsumer):
 
 
 class WatchingSocketConsumer(SocketConsumer):
-    """A close by the service must be one that tells clients to come back."""
+    """A close by the service must be one that tells clients to come back.
+
+    It never goes by itself: so each process that ends has to close the sockets that it began with.
+    """
 
     signals: Signals
+    vanish_share = 0.0
 
     def ended(self, error: Exception) -> None:
         if isinstance(error, ConnectionClosed):

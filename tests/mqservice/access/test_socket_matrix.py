@@ -11,7 +11,7 @@ from tests.mqservice.access.test_matrix import DEAD
 from tests.mqservice.access.world import World
 from tests.people import People
 
-WAIT_S = 10.0
+WAIT_S = 60.0
 # The code with which a server that cannot refuse by HTTP closes: 4401, 4404; 4400 asks for ``?ns``.
 NAMESPACES = ("acme", "rival", "nowhere", "-")
 

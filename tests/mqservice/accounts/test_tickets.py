@@ -39,7 +39,7 @@ PAGE = "https://app.example.com"
 OTHER_PAGE = "https://other.example.com"
 NOBODY = "redis://127.0.0.1:1/0"
 KEPT = "mq:ticket:*"
-WAIT_S = 10.0
+WAIT_S = 60.0
 Json = dict[str, Any]  # Any: answers are looked into field by field
 Api = Callable[[str], Client]
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 
-WAIT_S = 10
+WAIT_S = 60
 
 
 @dataclass
@@ -61,10 +61,18 @@ def listening(tls: ssl.SSLContext | None = None) -> Iterator[Hook]:
 def _read(connection: socket.socket) -> tuple[str, dict[str, str], bytes]:
     content = b""
     while b"\r\n\r\n" not in content:
-        content += connection.recv(65_536)
+        content += _received(connection)
     head, _, body = content.partition(b"\r\n\r\n")
     first, *lines = head.decode("ascii").split("\r\n")
     headers = dict(line.split(": ", 1) for line in lines)
     while len(body) < int(headers["Content-Length"]):
-        body += connection.recv(65_536)
+        body += _received(connection)
     return first, headers, body
+
+
+def _received(connection: socket.socket) -> bytes:
+    """What comes next. Raises ``ConnectionError`` when nothing ever will."""
+    content = connection.recv(65_536)
+    if not content:
+        raise ConnectionError("the client is gone before its request was whole")
+    return content

@@ -19,7 +19,7 @@ from mqservice.sampling.models import GroupSample, StoreSample
 from tests.mqservice.alerts.conftest import NOW_MS, Measured, Rule
 from tests.people import People, create_people
 
-WAIT_S = 20
+WAIT_S = 60
 
 
 def states(rule: AlertRule) -> list[tuple[str, int | None]]:

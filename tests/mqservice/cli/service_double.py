@@ -23,7 +23,7 @@ import uvicorn
 from mqservice.cli.target import Target
 
 KEY = "mqk_test"
-STOP_WAIT_S = 10
+STOP_WAIT_S = 60
 Json = dict[str, Any]  # reason: documents as the API writes them, built and read by hand
 
 

@@ -178,7 +178,7 @@ async def test_consume_raw_writes_nothing_but_bodies() -> None:
     async with service_double() as double:
         double.backlog = [Pushed("0A", b"\xff\n"), Pushed("0B", b"x")]
         ended = await mqservice(
-            *("consume", "orders", "-g", "billing", "-o", "raw", "--idle-exit", "200ms"),
+            *("consume", "orders", "-g", "billing", "-o", "raw", "--idle-exit", "1s"),
             double=double,
         )
         assert (ended.code, ended.out) == (0, b"\xff\nx")
@@ -189,7 +189,7 @@ async def test_consume_that_gets_fewer_than_asked_for_fails() -> None:
     async with service_double() as double:
         double.backlog = [Pushed("0A", b"x")]
         ended = await mqservice(
-            *("consume", "orders", "-g", "g", "--ack", "--count", "2", "--idle-exit", "200ms"),
+            *("consume", "orders", "-g", "g", "--ack", "--count", "2", "--idle-exit", "1s"),
             double=double,
         )
         assert (ended.code, ended.out) == (1, b"x\n")

@@ -16,7 +16,7 @@ from mqservice.cli.messages import Delivered
 from mqservice.cli.target import Target
 from tests.mqservice.cli.service_double import Pushed, ServiceDouble, service_double
 
-WAIT_S = 5
+WAIT_S = 60
 SOON = Backoff(first_ms=1, cap_ms=2)
 BOTH = pytest.mark.parametrize("subprotocol", list(Subprotocol))
 MSGPACK = Subprotocol.MSGPACK
@@ -114,7 +114,7 @@ async def test_without_ack_credit_is_given_again_and_nothing_settled() -> None:
 async def test_idle_exit_ends_a_quiet_subscription() -> None:
     async with service_double() as double:
         fill(double, 2)
-        limits = ConsumeLimits(idle_exit_ms=100, does_ack=True)
+        limits = ConsumeLimits(idle_exit_ms=1_000, does_ack=True)
         consuming = await Consuming(double.target, limits).run()
         assert len(consuming.messages) == 2
         assert consuming.consumer.totals.acked == 2

@@ -119,7 +119,7 @@ def test_dead_letters_are_redriven_by_beat_and_worker(service: Service) -> None:
     mqservice(service, "topic", "create", topic)
     mqservice(service, "produce", topic, "a", "b", "c")
     with httpx.Client(
-        base_url=facts.base_url, headers={"authorization": f"Bearer {facts.api_key}"}
+        base_url=facts.base_url, headers={"authorization": f"Bearer {facts.api_key}"}, timeout=60
     ) as client:
         receipts: list[str] = []
         while len(receipts) < 3:
@@ -161,13 +161,13 @@ def test_a_group_is_made_changed_paused_and_deleted(service: Service) -> None:
     assert (group["max_attempts"], group["lease"], group["paused"]) == (None, "2m", True)
     assert group["retry"] == {"policy": "exponential", "start": "5s", "factor": 2.0, "cap": "2h"}
     mqservice(service, "produce", name, "one")
-    consume = ("consume", name, "-g", name, "--ack", "--idle-exit", "1s", "-q")
-    assert mqservice(service, *consume) == b""
+    consume = ("consume", name, "-g", name, "--ack", "-q", "--idle-exit")
+    assert mqservice(service, *consume, "1s") == b""
     mqservice(service, "group", "resume", name)
-    assert mqservice(service, *consume, "--count", "1") == b"one\n"
+    assert mqservice(service, *consume, "30s", "--count", "1") == b"one\n"
     mqservice(service, "group", "delete", name, "--yes")
     mqservice(service, "group", "create", name)
-    assert mqservice(service, *consume, "--count", "1") == b"one\n"
+    assert mqservice(service, *consume, "30s", "--count", "1") == b"one\n"
     mqservice(service, "topic", "delete", name, "--yes")
     mqservice(service, "topic", "create", name, "--queues", "1")
-    assert mqservice(service, *consume) == b""
+    assert mqservice(service, *consume, "1s") == b""

@@ -43,13 +43,13 @@ class Socket(ApplicationCommunicator):
     async def open(self) -> dict[str, Any]:
         """What the server says to the handshake."""
         await self.send_input({"type": "websocket.connect"})
-        return cast("dict[str, Any]", await self.receive_output(5))
+        return cast("dict[str, Any]", await self.receive_output(60))
 
     async def say(self, text: str) -> None:
         await self.send_input({"type": "websocket.receive", "text": text})
 
     async def told(self) -> dict[str, Any]:
-        return cast("dict[str, Any]", json.loads((await self.receive_output(5))["text"]))
+        return cast("dict[str, Any]", json.loads((await self.receive_output(60))["text"]))
 
     async def leave(self) -> None:
         await self.send_input({"type": "websocket.disconnect", "code": 1001})
@@ -70,7 +70,7 @@ def opened(cookie: bytes, ns: str = "acme", origin: bytes = ORIGIN) -> Socket:
 async def close_code(socket: Socket) -> int:
     message = await socket.open()
     if message["type"] == "websocket.accept":
-        message = await socket.receive_output(5)
+        message = await socket.receive_output(60)
     assert message["type"] == "websocket.close", message
     return int(message["code"])
 
@@ -109,7 +109,7 @@ async def test_frame_that_is_none_ends_the_socket(people: People, frame: str) ->
     socket = opened(await signed_in(people.bob))
     assert (await socket.open())["type"] == "websocket.accept"
     await socket.say(frame)
-    message = await socket.receive_output(5)
+    message = await socket.receive_output(60)
     assert (message["type"], message["code"]) == ("websocket.close", 4400)
 
 
@@ -129,7 +129,7 @@ async def test_socket_ends_with_what_let_it_in(
     else:
         await Member.objects.filter(user=people.bob).adelete()
     for _ in range(1_000):
-        message = await socket.receive_output(5)
+        message = await socket.receive_output(60)
         if message["type"] != "websocket.send":
             break
     assert message["code"] == (4401 if loss == "session" else 4404)

@@ -205,7 +205,7 @@ class Socket(ApplicationCommunicator):
 
     async def open(self) -> dict[str, Any]:
         await self.send_input({"type": "websocket.connect"})
-        return cast("dict[str, Any]", await self.receive_output(5))
+        return cast("dict[str, Any]", await self.receive_output(60))
 
     async def say(self, **order: object) -> None:
         await self.send_input({"type": "websocket.receive", "text": json.dumps(order)})
@@ -213,7 +213,7 @@ class Socket(ApplicationCommunicator):
     async def told(self, word: str) -> dict[str, Any]:
         """The next frame that has ``word``."""
         while True:
-            message = await self.receive_output(5)
+            message = await self.receive_output(60)
             assert message["type"] == "websocket.send", message
             frame = cast("dict[str, Any]", json.loads(message["text"]))
             if frame.get(word):
@@ -222,7 +222,7 @@ class Socket(ApplicationCommunicator):
     async def closed(self) -> int:
         """The code, after whatever is told before."""
         while True:
-            message = await self.receive_output(5)
+            message = await self.receive_output(60)
             if message["type"] == "websocket.close":
                 return int(message["code"])
 
@@ -289,7 +289,7 @@ async def test_page_is_told_of_messages_pauses_and_survives_the_engine(
 
     await socket.say(paused=True)
     while not await socket.receive_nothing(0.1):
-        await socket.receive_output(1)
+        await socket.receive_output(60)
     await store.add("meanwhile")
     assert await socket.receive_nothing(0.1)
     await socket.say(tag="", key="")

@@ -8,21 +8,33 @@ from collections.abc import Iterator
 import httpx
 import pytest
 
+from mqservice.delivery.context import SessionTimes
+from mqservice.lib.clock import Clock, SystemClock
 from tests.mqservice.delivery.peers import BOTH, Peer
-from tests.mqservice.delivery.serving import Server, serving
+from tests.mqservice.delivery.serving import PATIENT, Server, serving
 from tests.mqservice.delivery.store_double import StoreDouble
 
 _numbers = itertools.count()
 
 
 @pytest.fixture(scope="module")
-def store() -> StoreDouble:
-    return StoreDouble()
+def clock() -> Clock:
+    return SystemClock()
 
 
 @pytest.fixture(scope="module")
-def server(store: StoreDouble) -> Iterator[Server]:
-    with serving(store) as running:
+def times() -> SessionTimes:
+    return PATIENT
+
+
+@pytest.fixture(scope="module")
+def store(clock: Clock) -> StoreDouble:
+    return StoreDouble(clock)
+
+
+@pytest.fixture(scope="module")
+def server(store: StoreDouble, clock: Clock, times: SessionTimes) -> Iterator[Server]:
+    with serving(store, times, clock=clock) as running:
         yield running
 
 
@@ -38,7 +50,9 @@ def topic(server: Server) -> str:
 @pytest.fixture
 def api(server: Server) -> Iterator[httpx.Client]:
     """An HTTP client with a key for namespace acme."""
-    with httpx.Client(base_url=server.url, headers={"authorization": server.key()}) as client:
+    with httpx.Client(
+        base_url=server.url, headers={"authorization": server.key()}, timeout=60
+    ) as client:
         yield client
 
 

@@ -20,7 +20,7 @@ def serving_engine(socket_path: str, *, quotas: QuotaLimits = DEFAULTS) -> Itera
     store = AsyncStoreClient(socket_path, client_name="test")
     with serving(store, quotas=quotas) as server:
         server.call(store.start)
-        wait_until(lambda: store.is_connected, seconds=20)
+        wait_until(lambda: store.is_connected)
         yield server
         server.stop_store(store)
 

@@ -18,7 +18,7 @@ from tests.mqservice.delivery.serving import Json, Server
 JSON = "mq.v1.json"
 MSGPACK = "mq.v1.msgpack"
 BOTH = (JSON, MSGPACK)
-TIMEOUT_SECONDS = 10.0
+TIMEOUT_SECONDS = 60.0
 
 _COMMANDS: dict[str, tuple[int, list[str]]] = {
     "hello": (1, ["id", "client", "resume", "max_frame", "resume_ttl_ms"]),

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
+from mqservice.lib.clock import Clock, SystemClock
 from mqservice.store import (
     Extend,
     LeaseExpired,
@@ -59,10 +60,6 @@ from storage_engine.records.record import decode_record
 POLL_SECONDS = 0.02
 
 
-def now_ms() -> int:
-    return time.time_ns() // 1_000_000
-
-
 @dataclass
 class Progress:
     """What a group has done with one queue."""
@@ -77,7 +74,8 @@ class Progress:
 class StoreDouble:
     """Same methods as the asynchronous client; used on one loop, looked at from any thread."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Clock | None = None) -> None:
+        self._clock = clock or SystemClock()
         self.is_connected = True
         self.put_error: StoreError | None = None
         self.refused_bodies: dict[bytes, StoreError] = {}
@@ -125,7 +123,7 @@ class StoreDouble:
         if error is not None:
             return PutResult(-1, -1, 0, error)
         log = self.queues.setdefault((record.topic, record.queue_id), [])
-        stored_ms = now_ms()
+        stored_ms = self._clock.now_ms()
         self._physical_offset += 1
         log.append(
             msgspec.structs.replace(
@@ -159,7 +157,7 @@ class StoreDouble:
 
     def _lease(self, request: ReceiveRequest) -> Received:
         self._generation += 1
-        until_ms = now_ms() + request.lease_ms
+        until_ms = self._clock.now_ms() + request.lease_ms
         records: list[Record] = []
         attempts: list[int] = []
         total_bytes = 0
@@ -168,7 +166,7 @@ class StoreDouble:
                 continue
             progress = self._progress(request.group, topic, queue_id)
             for offset, (_, lease_until_ms) in list(progress.leases.items()):
-                if lease_until_ms <= now_ms():
+                if lease_until_ms <= self._clock.now_ms():
                     del progress.leases[offset]
                     progress.ready.append(offset)
             while len(records) < request.messages_max:
@@ -259,7 +257,7 @@ class StoreDouble:
                 failures.append(_failure(extend, extend.queue_offset))
                 extended.append(0)
                 continue
-            until_ms = now_ms() + extend.lease_ms
+            until_ms = self._clock.now_ms() + extend.lease_ms
             progress.leases[extend.queue_offset] = (held[0], until_ms)
             extended.append(until_ms)
         self._wake()

@@ -93,7 +93,9 @@ def test_a_queue_that_is_not_there_is_404(
 )
 def test_who_may_look(server: Server, topic: str, path: str, store: StoreDouble) -> None:
     def get(topic: str, **headers: str) -> tuple[int, str | None]:
-        response = httpx.get(f"{server.url}/v1/ns/acme/topics/{topic}/{path}", headers=headers)
+        response = httpx.get(
+            f"{server.url}/v1/ns/acme/topics/{topic}/{path}", headers=headers, timeout=60
+        )
         return response.status_code, response.json().get("code")
 
     consumer = server.key(scopes=frozenset({Scope.CONSUME}))

@@ -22,6 +22,11 @@ from tests.mqservice.delivery.peers import Peer, closed, subscribe
 from tests.mqservice.delivery.serving import Server
 
 
+@pytest.fixture(autouse=True)
+def patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection_calls, "_REPLY_SECONDS_MAX", 60.0)
+
+
 @pytest.fixture
 def valkey(valkey_server: str, server: Server) -> Iterator[str]:
     """A process that answers calls."""
@@ -92,7 +97,7 @@ def test_a_process_that_does_not_answer_is_missed(
 
     with redis.Redis.from_url(valkey_server) as client, client.pubsub() as silent:
         silent.subscribe(CHANNEL)
-        silent.get_message(timeout=5)  # that it is subscribed
+        silent.get_message(timeout=60)  # that it is subscribed
         found = find_connections(valkey_server, 1, "acme")
     assert (found.count, found.is_complete) == (0, False)
 

@@ -27,6 +27,7 @@ def test_condition_that_nothing_can_meet_is_refused(
         answer = httpx.get(
             f"{server.url}/v1/-/groups/billing/dlq?{query}",
             headers={"authorization": server.key()},
+            timeout=60,
         )
 
     problem = answer.json()

@@ -101,7 +101,7 @@ def test_a_lone_consumer_changes_its_filter(api: httpx.Client, topic: str) -> No
     assert bodies(receive(api, topic, filter="a", consumer_id="first")) == []
     assert bodies(receive(api, topic, filter="b", consumer_id="first")) == []
     put(api, topic, {"tag": "a"}, {"tag": "b"})
-    assert bodies(receive(api, topic, filter="b", consumer_id="first", wait="5s")) == ["1"]
+    assert bodies(receive(api, topic, filter="b", consumer_id="first", wait="20s")) == ["1"]
 
 
 @pytest.mark.parametrize("subprotocol", BOTH)

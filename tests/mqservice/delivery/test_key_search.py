@@ -146,8 +146,8 @@ def test_another_tenant_sees_nothing_though_it_knows_every_name(
     for path in paths:
         for ns in ("acme", "rival"):
             url = f"{server.url}/v1/ns/{ns}/topics/{topic}/{path}"
-            foreign = httpx.get(url, headers=stranger)
-            absent = httpx.get(url.replace(topic, "absent"), headers=stranger)
+            foreign = httpx.get(url, headers=stranger, timeout=60)
+            absent = httpx.get(url.replace(topic, "absent"), headers=stranger, timeout=60)
             assert (foreign.status_code, foreign.json()["code"]) == (404, "TOPIC_NOT_FOUND")
             assert foreign.json()["detail"].replace(topic, "absent") == absent.json()["detail"]
             assert "stored" not in foreign.json()

@@ -32,7 +32,9 @@ def topic(server: Server, engine_socket: str) -> str:
 
 @pytest.fixture
 def api(server: Server) -> Iterator[httpx.Client]:
-    with httpx.Client(base_url=server.url, headers={"authorization": server.key()}) as client:
+    with httpx.Client(
+        base_url=server.url, headers={"authorization": server.key()}, timeout=60
+    ) as client:
         yield client
 
 
@@ -177,7 +179,7 @@ def test_a_key_is_known_after_the_engine_and_the_web_process_were_killed() -> No
                 else:
                     server.topic(name)
                 with httpx.Client(
-                    base_url=server.url, headers={"authorization": server.key()}
+                    base_url=server.url, headers={"authorization": server.key()}, timeout=60
                 ) as api:
                     answers.append(put(api, name, {"body": "x", "dedup_id": "once"}))
                     answers.append(put(api, name, [{"body": "y"}] * 3, KEY))
@@ -185,7 +187,7 @@ def test_a_key_is_known_after_the_engine_and_the_web_process_were_killed() -> No
                     lost = put(api, name, {"body": "z", "dedup_id": "later"})
                     assert lost.status_code == 503
                     engine.start()
-                    wait_until(lambda: server.store.is_connected, seconds=20)
+                    wait_until(lambda: server.store.is_connected)
                     again = put(api, name, {"body": "z", "dedup_id": "later"})
                     assert again.status_code == (200 if turn else 201)
         assert [answer.status_code for answer in answers] == [201, 201, 200, 200, 200, 200]

@@ -25,7 +25,10 @@ def test_no_key_and_wrong_keys_are_401(
     headers = {} if authorization is None else {"authorization": authorization}
 
     response = httpx.post(
-        f"{server.url}/v1/ns/acme/topics/{topic}/messages", json={"body": "x"}, headers=headers
+        f"{server.url}/v1/ns/acme/topics/{topic}/messages",
+        json={"body": "x"},
+        headers=headers,
+        timeout=60,
     )
 
     assert (response.status_code, response.json()["code"]) == (401, "UNAUTHENTICATED")
@@ -45,8 +48,12 @@ def test_a_foreign_topic_looks_like_an_absent_one(server: Server, topic: str) ->
     server.topic("theirs", tenant_id=2, namespace="acme")
     headers = {"authorization": server.key(namespace=None)}
 
-    foreign = httpx.post(f"{server.url}/v1/ns/acme/topics/theirs/messages", headers=headers)
-    absent = httpx.post(f"{server.url}/v1/ns/acme/topics/theirz/messages", headers=headers)
+    foreign = httpx.post(
+        f"{server.url}/v1/ns/acme/topics/theirs/messages", headers=headers, timeout=60
+    )
+    absent = httpx.post(
+        f"{server.url}/v1/ns/acme/topics/theirz/messages", headers=headers, timeout=60
+    )
 
     assert foreign.status_code == absent.status_code == 404
     assert foreign.json()["detail"].replace("theirs", "theirz") == absent.json()["detail"]
@@ -62,7 +69,9 @@ def test_illegal_topic_names_are_400(api: httpx.Client, name: str) -> None:
 def test_a_key_without_the_scope_is_403(server: Server, topic: str) -> None:
     headers = {"authorization": server.key(scopes=frozenset({Scope.CONSUME}))}
 
-    response = httpx.post(f"{server.url}/v1/ns/acme/topics/{topic}/messages", headers=headers)
+    response = httpx.post(
+        f"{server.url}/v1/ns/acme/topics/{topic}/messages", headers=headers, timeout=60
+    )
 
     assert (response.status_code, response.json()["code"]) == (403, "FORBIDDEN")
 
@@ -123,7 +132,7 @@ def test_a_body_above_the_topics_limit_is_413(
 
 
 def test_a_declared_length_is_refused_before_the_body_is_read(server: Server, topic: str) -> None:
-    with socket.create_connection(("127.0.0.1", server.port), timeout=10) as peer:
+    with socket.create_connection(("127.0.0.1", server.port), timeout=60) as peer:
         peer.sendall(
             f"POST /v1/ns/acme/topics/{topic}/messages HTTP/1.1\r\nhost: x\r\n"
             f"authorization: {server.key()}\r\ncontent-length: 99999999999\r\n\r\n".encode()
@@ -135,7 +144,7 @@ def test_a_declared_length_is_refused_before_the_body_is_read(server: Server, to
 
 
 def test_a_stream_without_a_length_is_refused_while_it_comes(server: Server, topic: str) -> None:
-    with socket.create_connection(("127.0.0.1", server.port), timeout=10) as peer:
+    with socket.create_connection(("127.0.0.1", server.port), timeout=60) as peer:
         peer.sendall(
             f"POST /v1/ns/acme/topics/{topic}/messages HTTP/1.1\r\nhost: x\r\n"
             f"authorization: {server.key()}\r\ntransfer-encoding: chunked\r\n\r\n".encode()

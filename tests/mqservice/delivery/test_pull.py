@@ -67,7 +67,7 @@ def expire(
 ) -> None:
     """Let all that is in queue 0 expire, then put ``left``."""
     grow_topic(server, socket_path, topic, queue_count=4, retention_ms=1)
-    wait_until(lambda: pull(api, topic, 0)["status"] == "OFFSET_ILLEGAL", seconds=10)
+    wait_until(lambda: pull(api, topic, 0)["status"] == "OFFSET_ILLEGAL")
     grow_topic(server, socket_path, topic, queue_count=4, retention_ms=3_600_000)
     put(api, topic, *({"body": body, "queue": 0} for body in left))
 

@@ -66,7 +66,7 @@ def server(engine_process: EngineProcess) -> Iterator[Server]:
     store = AsyncStoreClient(engine_process.socket_path, client_name="test")
     with serving(store) as running:
         running.call(store.start)
-        wait_until(lambda: store.is_connected, seconds=20)
+        wait_until(lambda: store.is_connected)
         yield running
         running.stop_store(store)
 
@@ -89,7 +89,9 @@ def topic(server: Server, engine_process: EngineProcess) -> str:
 def test_a_message_goes_all_the_way(server: Server, topic: str, subprotocol: str) -> None:
     body = os.urandom(10_000)
     with (
-        httpx.Client(base_url=server.url, headers={"authorization": server.key()}) as api,
+        httpx.Client(
+            base_url=server.url, headers={"authorization": server.key()}, timeout=60
+        ) as api,
         Peer(server, subprotocol) as peer,
     ):
         stored = api.post(
@@ -118,12 +120,14 @@ def test_a_message_goes_all_the_way(server: Server, topic: str, subprotocol: str
 
 
 def test_receive_and_settle_by_receipt(server: Server, topic: str) -> None:
-    with httpx.Client(base_url=server.url, headers={"authorization": server.key()}) as api:
+    with httpx.Client(
+        base_url=server.url, headers={"authorization": server.key()}, timeout=60
+    ) as api:
         receive = f"/v1/-/topics/{topic}/groups/billing:receive"
         settle = "/v1/-/groups/billing:settle"
         offers: list[Json] = [{"body": str(n), "queue": 0} for n in range(5)]
         api.post(f"/v1/-/topics/{topic}/messages:batch", json=offers)
-        messages = api.post(receive, json={"wait": "1s"}).json()["messages"]
+        messages = api.post(receive, json={"wait": "20s"}).json()["messages"]
         receipts = [message["receipt"] for message in messages]
         first = api.post(
             settle,
@@ -133,7 +137,7 @@ def test_receive_and_settle_by_receipt(server: Server, topic: str) -> None:
                 "extend": [{"receipt": receipts[4], "lease": "2m"}],
             },
         ).json()
-        redelivered = api.post(receive, json={"wait": "1s"}).json()["messages"]
+        redelivered = api.post(receive, json={"wait": "20s"}).json()["messages"]
         stale = api.post(settle, json={"ack": [receipts[3]]}).json()
 
     assert [message["body"] for message in messages] == ["0", "1", "2", "3", "4"]
@@ -162,7 +166,9 @@ def test_nothing_confirmed_is_lost_when_the_engine_is_killed(
     confirmed: dict[str, bytes] = {}
     refusals: set[str] = set()
     with (
-        httpx.Client(base_url=server.url, headers={"authorization": server.key()}) as api,
+        httpx.Client(
+            base_url=server.url, headers={"authorization": server.key()}, timeout=60
+        ) as api,
         Peer(server) as consumer,
     ):
         consumer.ask(

@@ -127,7 +127,7 @@ def test_a_long_poll_is_woken_by_a_message(
 def test_a_client_that_goes_frees_its_parked_poll(
     server: Server, topic: str, store: StoreDouble
 ) -> None:
-    with socket.create_connection(("127.0.0.1", server.port), timeout=10) as peer:
+    with socket.create_connection(("127.0.0.1", server.port), timeout=60) as peer:
         peer.sendall(
             f"POST /v1/ns/acme/topics/{topic}/groups/billing:receive HTTP/1.1\r\nhost: x\r\n"
             f"authorization: {server.key()}\r\ncontent-length: 0\r\n\r\n".encode()

@@ -38,7 +38,7 @@ def group(server: Server, engine_socket: str, topic: str) -> str:
 
 def receive(api: httpx.Client, topic: str, group: str, **options: object) -> list[Json]:
     path = f"/v1/-/topics/{topic}/groups/{group}:receive"
-    response = api.post(path, json={"wait": "5s", **options})
+    response = api.post(path, json={"wait": "20s", **options})
     assert response.status_code == 200, response.text
     messages: list[Json] = response.json()["messages"]
     return messages

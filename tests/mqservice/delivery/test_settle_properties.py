@@ -180,5 +180,5 @@ def test_a_poison_message_ends_in_the_dead_letters_and_its_queue_goes_on(
     assert seen == {body: 2 if body == "poison" else 1 for body in bodies}
     assert acked == [str(n) for n in range(8)]
     put(api, topic, {"body": "later", "queue": 0})
-    [later] = receive(api, topic, group, wait="5s", consumer_id="worker")
+    [later] = receive(api, topic, group, wait="20s", consumer_id="worker")
     assert later["body"] == "later"

@@ -9,8 +9,9 @@ import pytest
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
+from mqservice.delivery.context import SessionTimes
 from tests.mqservice.delivery.peers import JSON, Peer, subscribe
-from tests.mqservice.delivery.serving import Server
+from tests.mqservice.delivery.serving import PATIENT, Server
 from tests.mqservice.delivery.store_double import StoreDouble
 from tests.mqservice.delivery.waiting import wait_until
 
@@ -19,7 +20,9 @@ def test_hello_tells_the_limits(peer: Peer) -> None:
     welcome = peer.welcome
 
     assert welcome["session"].startswith("s_")
-    assert (welcome["resumed"], welcome["ping_ms"], welcome["pong_ms"]) == (False, 25_000, 10_000)
+    assert welcome["resumed"] is False
+    assert (welcome["ping_ms"], welcome["pong_ms"]) == (PATIENT.ping_ms, PATIENT.pong_ms)
+    assert (SessionTimes().ping_ms, SessionTimes().pong_ms) == (25_000, 10_000)
     assert welcome["limits"] == {
         "credit_msgs": 1_000,
         "credit_bytes": 8 * 1024 * 1024,

@@ -1,88 +1,41 @@
-"""Flow control and the ends of a session: credit, leases, readers that do not read, shutdown."""
+"""Flow control: credit, the size of frames, leases that end or do not, readers that do not read."""
 
 from __future__ import annotations
 
 import contextlib
-import socket
-from collections.abc import Iterator
 
 import pytest
-from websockets.exceptions import ConnectionClosed, InvalidStatus
+from websockets.exceptions import ConnectionClosed
 
 from mqservice.delivery.context import SessionTimes
-from mqservice.store import TopicNotFound
-from tests.mqservice.delivery.peers import BOTH, Peer
-from tests.mqservice.delivery.serving import Json, Server, serving
+from tests.clock import ManualClock
+from tests.mqservice.delivery.flowing import (
+    TIMES,
+    fill,
+    flow_of,
+    frames_during_pings,
+    pass_time_until,
+    pushed_before_pong,
+    subscribe,
+)
+from tests.mqservice.delivery.peers import TIMEOUT_SECONDS, Peer, closed
+from tests.mqservice.delivery.serving import Json, Server
 from tests.mqservice.delivery.store_double import StoreDouble
 from tests.mqservice.delivery.waiting import wait_until
 
-TIMES = SessionTimes(ping_ms=400, pong_ms=400, hello_ms=400, stall_ms=600, grace_ms=600, tick_ms=50)
 KIB = 1024
 # The library reads ahead a few frames and stops; the kernel holds some more, but never 8 MB.
 SMALL_FRAME_BYTES = 16 * KIB
 
 
 @pytest.fixture(scope="module")
-def server(store: StoreDouble) -> Iterator[Server]:
-    with serving(store, TIMES) as running:
-        yield running
+def clock() -> ManualClock:
+    return ManualClock()
 
 
-@pytest.fixture(params=BOTH)
-def peer(server: Server, request: pytest.FixtureRequest) -> Iterator[Peer]:
-    with Peer(server, request.param) as connected:
-        yield connected
-
-
-def fill(peer: Peer, topic: str, count: int, body_bytes: int = 10) -> None:
-    for start in range(0, count, 100):
-        offers: list[Json] = [
-            {"body": "x" * body_bytes, "queue": 0} for _ in range(min(100, count - start))
-        ]
-        assert peer.ask("pub", topic=topic, m=offers)["op"] == "ok"
-
-
-def subscribe(peer: Peer, topic: str, msgs: int, bytes_count: int, **fields: object) -> None:
-    credit = {"msgs": msgs, "bytes": bytes_count}
-    answer = peer.ask("sub", sid=1, topic=topic, group="billing", credit=credit, **fields)
-    assert answer["op"] == "ok", answer
-    assert answer["r"]["credit"] == credit
-
-
-def pushed_before_pong(peer: Peer) -> int:
-    """How many messages are pushed until the answer to a ping; what is not sent by then is held."""
-    count = 0
-    for _ in range(3):
-        peer.send("ping")
-        while (frame := peer.recv())["op"] != "pong":
-            count += len(frame.get("m", ()))
-    return count
-
-
-def frames_during_pings(peer: Peer, count: int) -> list[Json]:
-    """All else that comes until the server has pinged ``count`` times; but what flows is told."""
-    frames: list[Json] = []
-    while count:
-        frame = peer.recv()
-        if frame["op"] == "ping":
-            count -= 1
-        elif frame["op"] != "flow":
-            frames.append(frame)
-    return frames
-
-
-def flow_of(peer: Peer) -> Json:
-    """The next of the frames that say why messages come or not."""
-    while (frame := peer.recv())["op"] != "flow":
-        pass
-    return frame
-
-
-def close_code(peer: Peer, timeout: float = 5.0) -> int:
-    with pytest.raises(ConnectionClosed) as caught:
-        peer.read_on(timeout)
-    assert caught.value.rcvd is not None
-    return caught.value.rcvd.code
+@pytest.fixture(scope="module")
+def times() -> SessionTimes:
+    return TIMES
 
 
 def test_nothing_is_sent_beyond_the_credit_in_messages(peer: Peer, topic: str) -> None:
@@ -144,18 +97,21 @@ def test_a_frame_stays_within_what_the_client_takes(server: Server, topic: str) 
         sizes = []
         count = 0
         while count < 20:
-            content = peer.socket.recv(5)
+            content = peer.socket.recv(TIMEOUT_SECONDS)
             sizes.append(len(content))
             count += str(content).count('"t":')
 
     assert max(sizes) <= 16 * KIB
 
 
-def test_a_lease_that_ends_is_announced_and_its_credit_returned(peer: Peer, topic: str) -> None:
+def test_a_lease_that_ends_is_announced_and_its_credit_returned(
+    peer: Peer, topic: str, clock: ManualClock
+) -> None:
     fill(peer, topic, 2)
     subscribe(peer, topic, 1, 1_000, lease_ms=1_000)
     [first] = peer.take(1)
 
+    clock.advance(1_000)
     frames = [peer.recv()]
     while frames[-1]["op"] != "lost":
         frames.append(peer.recv())
@@ -179,14 +135,16 @@ def test_a_late_ack_still_counts_while_nobody_leased_it_again(
     assert answer["r"] == {"acked": 1, "failed": []}
 
 
-def test_an_extended_lease_does_not_end(peer: Peer, topic: str, store: StoreDouble) -> None:
+def test_an_extended_lease_does_not_end(
+    peer: Peer, topic: str, store: StoreDouble, clock: ManualClock
+) -> None:
     fill(peer, topic, 1)
     subscribe(peer, topic, 1, 1_000, lease_ms=1_000)
     [message] = peer.take(1)
     peer.ask("extend", sid=1, t=[message["t"]], ms=60_000)
     held_until = store.progress["acme%billing", f"acme%{topic}", 0].leases[0][1]
 
-    frames = frames_during_pings(peer, 3)
+    frames = frames_during_pings(peer, clock, 3)
 
     assert frames == [], "three pings take longer than the lease"
     assert held_until - message["s"] > 50_000
@@ -194,13 +152,13 @@ def test_an_extended_lease_does_not_end(peer: Peer, topic: str, store: StoreDoub
 
 @pytest.mark.parametrize(("auto_extend_ms", "is_lost"), [(0, True), (600_000, False)])
 def test_a_lease_is_extended_by_itself_when_asked(
-    peer: Peer, topic: str, auto_extend_ms: int, is_lost: bool
+    peer: Peer, topic: str, clock: ManualClock, auto_extend_ms: int, is_lost: bool
 ) -> None:
     fill(peer, topic, 1)
     subscribe(peer, topic, 1, 1_000, lease_ms=1_000, auto_extend_ms=auto_extend_ms)
     [message] = peer.take(1)
 
-    lost = [frame for frame in frames_during_pings(peer, 4) if frame["op"] == "lost"]
+    lost = [frame for frame in frames_during_pings(peer, clock, 4) if frame["op"] == "lost"]
 
     assert bool(lost) == is_lost, "four pings take longer than the lease"
     if not is_lost:
@@ -208,12 +166,14 @@ def test_a_lease_is_extended_by_itself_when_asked(
         assert acked["r"] == {"acked": 1, "failed": []}
 
 
-def test_a_lease_is_extended_no_longer_than_asked(peer: Peer, topic: str) -> None:
+def test_a_lease_is_extended_no_longer_than_asked(
+    peer: Peer, topic: str, clock: ManualClock
+) -> None:
     fill(peer, topic, 1)
     subscribe(peer, topic, 1, 1_000, lease_ms=1_000, auto_extend_ms=1_500)
     [message] = peer.take(1)
 
-    lost = [frame for frame in frames_during_pings(peer, 8) if frame["op"] == "lost"]
+    lost = [frame for frame in frames_during_pings(peer, clock, 8) if frame["op"] == "lost"]
 
     assert lost[0]["t"] == [message["t"]]
 
@@ -247,33 +207,22 @@ def test_a_closed_socket_gives_its_leases_back_at_once(
     assert {m["a"] for m in messages} == {2}
 
 
-def test_a_vanished_client_gives_its_leases_back(
-    server: Server, topic: str, store: StoreDouble
-) -> None:
-    with Peer(server) as peer:
-        fill(peer, topic, 3)
-        subscribe(peer, topic, 3, 10_000)
-        peer.take(3)
-        peer.socket.socket.shutdown(socket.SHUT_RDWR)
-        wait_until(lambda: store.leased_count("acme%billing") == 0)
-
-
 def test_a_reader_that_does_not_read_is_bounded_and_cut_off(
-    server: Server, topic: str, store: StoreDouble
+    server: Server, topic: str, store: StoreDouble, clock: ManualClock
 ) -> None:
     with Peer(server) as producer:
         fill(producer, topic, 1_000, body_bytes=8 * KIB)
     with Peer(server, max_frame=SMALL_FRAME_BYTES) as peer:
         subscribe(peer, topic, 1_000, 8 * 1024 * KIB)
         wait_until(lambda: store.leased_count("acme%billing") > 0)
-        wait_until(lambda: store.leased_count("acme%billing") == 0, seconds=10)
+        pass_time_until(lambda: store.leased_count("acme%billing") == 0, clock)
 
-        assert close_code(peer) == 4408
+        assert closed(peer) == (4408, "nothing was read for 600 ms")
     assert store.parked_count == 0
 
 
 def test_a_reader_that_talks_and_does_not_read_is_cut_off_too(
-    server: Server, topic: str, store: StoreDouble
+    server: Server, topic: str, store: StoreDouble, clock: ManualClock
 ) -> None:
     with Peer(server) as producer:
         fill(producer, topic, 1_000, body_bytes=8 * KIB)
@@ -286,96 +235,6 @@ def test_a_reader_that_talks_and_does_not_read_is_cut_off_too(
                 peer.send("ack", sid=1, t=[1])  # heard, and never answered
             return store.leased_count("acme%billing") == 0
 
-        wait_until(is_cut_off, seconds=10)
+        pass_time_until(is_cut_off, clock)
 
-        assert close_code(peer) == 4408
-
-
-def test_pings_are_sent_and_must_be_answered(peer: Peer) -> None:
-    for _ in range(3):
-        assert peer.recv()["op"] == "ping"
-    peer.answers_pings = False
-
-    assert close_code(peer) == 4408
-
-
-def test_an_empty_object_is_a_pong(server: Server) -> None:
-    with Peer(server) as peer:
-        peer.answers_pings = False
-        for _ in range(3):
-            assert peer.recv()["op"] == "ping"
-            peer.socket.send("{}")
-
-
-def test_an_empty_array_is_a_pong(server: Server) -> None:
-    with Peer(server, BOTH[1]) as peer:
-        peer.answers_pings = False
-        for _ in range(3):
-            assert peer.recv()["op"] == "ping"
-            peer.socket.send(b"\x90")
-
-
-def test_hello_must_come_soon(server: Server) -> None:
-    with Peer(server, hello=False) as peer:
-        assert close_code(peer) == 4408
-
-
-def test_a_revoked_key_ends_its_sockets(server: Server) -> None:
-    key = server.key()
-    with Peer(server, key=key) as peer, Peer(server, key=key) as other, Peer(server) as stranger:
-        del server.keys[key.encode()]
-        server.call(server.context.caches.keys.clear)
-
-        assert (close_code(peer), close_code(other)) == (4401, 4401)
-        assert stranger.ask("pub", topic="absent", m=[{"body": "x"}])["code"] == "TOPIC_NOT_FOUND"
-
-
-def test_a_deleted_topic_is_told_to_its_subscribers(
-    peer: Peer, topic: str, store: StoreDouble, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async def gone(request: object) -> None:
-        raise TopicNotFound("gone")
-
-    monkeypatch.setattr(store, "receive", gone)
-    subscribe(peer, topic, 1, 100)
-
-    err = peer.recv()
-
-    assert (err["op"], err["id"], err["code"]) == ("err", None, "TOPIC_NOT_FOUND")
-
-
-@pytest.mark.parametrize("subprotocol", BOTH)
-def test_shutdown_says_goaway_waits_for_acks_and_closes_with_1012(subprotocol: str) -> None:
-    store = StoreDouble()
-    with serving(store, TIMES) as server:
-        server.topic("orders")
-        server.group("billing")
-        with Peer(server, subprotocol) as acker, Peer(server, subprotocol) as idler:
-            fill(acker, "orders", 4)
-            for peer in (acker, idler):
-                subscribe(peer, "orders", 2, 1_000)
-            acked = [m["t"] for m in acker.take(2)]
-            idler.take(2)
-
-            server.ask_to_stop()
-            while (goaway := acker.recv())["op"] != "goaway":
-                continue
-            answer = acker.ask("ack", sid=1, t=acked)
-            codes = [close_code(acker), close_code(idler)]
-
-    assert goaway == {"op": "goaway", "why": "drain", "grace_ms": 600, "retry_ms": 500}
-    assert answer["r"] == {"acked": 2, "failed": []}
-    assert codes == [1012, 1012]
-    assert store.settled_count("acme%billing") == 2
-    assert store.leased_count("acme%billing") == 0
-
-
-def test_a_new_socket_during_the_end_is_refused(topic: str) -> None:
-    with serving(StoreDouble(), TIMES) as server:
-        server.call(server.context.drain.begin)
-
-        with pytest.raises(InvalidStatus) as caught:
-            Peer(server)
-
-    assert caught.value.response.status_code == 503
-    assert caught.value.response.headers["retry-after"] == "1"
+        assert closed(peer) == (4408, "nothing was read for 600 ms")

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import httpx
 import pytest
 
-from mqservice.delivery.context import SessionTimes
 from mqservice.store import AsyncStoreClient
 from tests.engine import running_engine
 from tests.mqservice.delivery.browsing import put
 from tests.mqservice.delivery.engine_serving import real_topic
 from tests.mqservice.delivery.peers import BOTH, Peer
-from tests.mqservice.delivery.serving import Server, serving
+from tests.mqservice.delivery.serving import PATIENT, Server, serving
 from tests.mqservice.delivery.waiting import wait_until
 
 FEW = {"MQ_ENGINE_INFLIGHT_COUNT_MAX": "2"}
@@ -28,9 +28,9 @@ def few_socket() -> Iterator[str]:
 @pytest.fixture(scope="module")
 def server(few_socket: str) -> Iterator[Server]:
     store = AsyncStoreClient(few_socket, client_name="test")
-    with serving(store, SessionTimes(tick_ms=50)) as running:
+    with serving(store, replace(PATIENT, tick_ms=50)) as running:
         running.call(store.start)
-        wait_until(lambda: store.is_connected, seconds=20)
+        wait_until(lambda: store.is_connected)
         yield running
         running.stop_store(store)
 
@@ -43,7 +43,7 @@ def test_inflight_is_told_until_messages_come_again(
     headers = {"authorization": server.key()}
     with (
         Peer(server, subprotocol) as peer,
-        httpx.Client(base_url=server.url, headers=headers) as api,
+        httpx.Client(base_url=server.url, headers=headers, timeout=60) as api,
     ):
         put(api, topic, *[{"body": str(number)} for number in range(3)])
         credit = {"msgs": 100, "bytes": 100_000}

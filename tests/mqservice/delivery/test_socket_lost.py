@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import httpx
 import pytest
 
-from mqservice.delivery.context import SessionTimes
 from mqservice.store import (
     AsyncStoreClient,
     Dispatch,
@@ -21,11 +21,11 @@ from mqservice.store import (
 from tests.mqservice.delivery.browsing import put
 from tests.mqservice.delivery.engine_serving import real_topic
 from tests.mqservice.delivery.peers import BOTH, Peer
-from tests.mqservice.delivery.serving import Json, Server, serving
+from tests.mqservice.delivery.serving import HOUR_MS, PATIENT, Json, Server, serving
 from tests.mqservice.delivery.waiting import wait_until
 
 # The clock of the sessions hardly ticks: what is told is told by the engine.
-TIMES = SessionTimes(tick_ms=3_600_000)
+TIMES = replace(PATIENT, tick_ms=HOUR_MS)
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +33,7 @@ def server(engine_socket: str) -> Iterator[Server]:
     store = AsyncStoreClient(engine_socket, client_name="test")
     with serving(store, TIMES) as running:
         running.call(store.start)
-        wait_until(lambda: store.is_connected, seconds=20)
+        wait_until(lambda: store.is_connected)
         yield running
         running.stop_store(store)
 

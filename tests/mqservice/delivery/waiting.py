@@ -9,7 +9,7 @@ from collections.abc import Callable
 PAUSE_SECONDS = 0.005
 
 
-def wait_until(is_so: Callable[[], bool], seconds: float = 20.0) -> None:
+def wait_until(is_so: Callable[[], bool], seconds: float = 60.0) -> None:
     """Until ``is_so``; fails when that takes longer than ``seconds``."""
     deadline = time.monotonic() + seconds
     pause = threading.Event()

@@ -28,7 +28,7 @@ from tests.people import People
 Api = Callable[[str], Client]
 GROUP = "/v1/ns/acme/groups/"
 TOPIC = "/v1/ns/acme/topics/"
-WAIT_S = 10
+WAIT_S = 30
 
 
 @pytest.fixture

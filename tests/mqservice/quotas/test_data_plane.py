@@ -52,7 +52,7 @@ class QuotaServer:
 
     def client(self, tenant_id: int) -> httpx.Client:
         key = self.key(tenant_id)
-        return httpx.Client(base_url=self.server.url, headers={"authorization": key})
+        return httpx.Client(base_url=self.server.url, headers={"authorization": key}, timeout=60)
 
 
 @pytest.fixture(scope="module")
@@ -102,7 +102,7 @@ def test_every_answer_says_what_is_left(quotas: QuotaServer) -> None:
     assert refused.headers["ratelimit"].startswith('"messages-in";r=0;t=')
     read = quotas.api.get(MESSAGES)
     assert '"messages-out";q=4;w=1' in read.headers["ratelimit-policy"]
-    stranger = httpx.get(f"{quotas.server.url}{MESSAGES}")
+    stranger = httpx.get(f"{quotas.server.url}{MESSAGES}", timeout=60)
     assert stranger.status_code == 401
     assert "ratelimit" not in stranger.headers
 
@@ -201,6 +201,7 @@ def test_scopes_are_refused_before_anything_is_counted(quotas: QuotaServer) -> N
             f"{quotas.server.url}{MESSAGES}",
             content=msgspec.json.encode({"body": "x"}),
             headers={"authorization": key, "content-type": "application/json"},
+            timeout=60,
         )
         assert answer.status_code == 403
     assert put(quotas.api).status_code == 201

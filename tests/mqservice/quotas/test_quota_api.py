@@ -130,7 +130,7 @@ def test_every_change_is_told_to_web_processes(test_dsn: str) -> None:
         listener.execute("LISTEN mq_invalidate")
         quota("topic_count_max=5")
         quota("--tenant", "acme", "topic_count_max=5")
-        told = [notice.payload for notice in listener.notifies(timeout=10, stop_after=2)]
+        told = [notice.payload for notice in listener.notifies(timeout=60, stop_after=2)]
     assert told == ["quota -", f"quota {tenant_id}"]
 
 

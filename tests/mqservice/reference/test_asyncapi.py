@@ -19,7 +19,7 @@ from tests.mqservice.delivery.peers import BOTH, JSON, Peer
 from tests.mqservice.delivery.serving import serving
 from tests.mqservice.delivery.store_double import StoreDouble
 
-TIMES = SessionTimes(ping_ms=400, pong_ms=4_000, grace_ms=600, tick_ms=50)
+TIMES = SessionTimes(ping_ms=400, pong_ms=60_000, grace_ms=600, tick_ms=50)
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 FRAMES_MAX = 40
 NUMBERS = {**codec._OPS, "welcome": 2, "msgs": 6}

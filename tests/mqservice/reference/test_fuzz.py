@@ -30,12 +30,14 @@ def test_no_secret_is_in_a_log(service: Service) -> None:
     assert planted
     wanted = [facts.api_key, facts.password, *planted]
     # A key where it does not belong, and bodies that are refused.
-    httpx.get(f"{facts.base_url}/v1/-/topics/orders/messages?key={facts.api_key}")
+    httpx.get(f"{facts.base_url}/v1/-/topics/orders/messages?key={facts.api_key}", timeout=60)
     headers = {"authorization": f"Bearer {facts.api_key}"}
     for path in ("topics/orders/messages", "topics/orders", "groups/billing:settle"):
         url = f"{facts.base_url}/v1/ns/-/{path}"
-        httpx.request("PUT", url, headers=headers, content=b'{"x":"%s"' % facts.api_key.encode())
-        httpx.post(url, headers=headers, content=b'{"x":"%s"' % facts.api_key.encode())
+        httpx.request(
+            "PUT", url, headers=headers, content=b'{"x":"%s"' % facts.api_key.encode(), timeout=60
+        )
+        httpx.post(url, headers=headers, content=b'{"x":"%s"' % facts.api_key.encode(), timeout=60)
 
     logs = [path for path in (service.data_dir / "log").rglob("*") if path.is_file()]
 

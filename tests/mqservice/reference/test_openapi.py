@@ -103,7 +103,7 @@ def test_path_of_an_operation_leads_to_its_handler(operation: Any) -> None:
 
 def test_everything_documented_is_served_and_asks_for_a_key(server: Server) -> None:
     wrong = []
-    with httpx.Client(base_url=server.url) as http:
+    with httpx.Client(base_url=server.url, timeout=60) as http:
         for method, path, operation in operations():
             if path == SOCKET_PATH or operation.get("security") == []:
                 continue

@@ -32,7 +32,7 @@ from tests.mqservice.tasks.desk import Desk, numbered, open_desk
 from tests.people import People, create_people
 
 NOW_MS = 1_800_000_000_000
-WAIT_S = 20
+WAIT_S = 60
 
 
 @pytest.fixture

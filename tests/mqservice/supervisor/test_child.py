@@ -42,8 +42,8 @@ class Watched:
         code: str,
         *,
         is_fatal: bool = False,
-        stop_timeout_ms: int = 10_000,
-        start_timeout_ms: int = 10_000,
+        stop_timeout_ms: int = 60_000,
+        start_timeout_ms: int = 60_000,
         marker: str | None = "alive",
     ) -> None:
         tmp_path = output.logs
@@ -82,7 +82,7 @@ class Watched:
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while not condition():
             await asyncio.sleep(0.01)
 
@@ -199,7 +199,7 @@ async def test_processes_a_child_leaves_behind_end_with_it(output: Output, tmp_p
         "p = subprocess.Popen([sys.executable, '-c', 'import signal; signal.pause()'])\n"
         "open('grandchild', 'w').write(str(p.pid)); print('alive', flush=True); signal.pause()"
     )
-    watched = Watched(output, code)
+    watched = Watched(output, code, stop_timeout_ms=500)  # how long they are waited for
     await watched.child.start()
     grandchild = int((tmp_path / "grandchild").read_text())
 

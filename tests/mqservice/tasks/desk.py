@@ -94,7 +94,7 @@ class Desk:
         with blocking_client() as client:
             given = 0
             while given < count:
-                received = client.receive(self._receive_request(self.topic, wait_ms=5_000))
+                received = client.receive(self._receive_request(self.topic, wait_ms=30_000))
                 assert received.records, f"{given} of {count} were delivered"
                 nacks = [
                     Nack(

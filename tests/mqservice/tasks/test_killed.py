@@ -22,7 +22,7 @@ from tests.people import People, create_people
 
 pytestmark = pytest.mark.django_db(transaction=True)
 MOMENTS = ("noted", "sent", "saving", "saved")
-WAIT_S = 30
+WAIT_S = 60
 
 
 @pytest.fixture

@@ -35,7 +35,7 @@ def reader(engine: str, acme: Client) -> Iterator[Reader]:
 
 def nack(reader: Reader, **how: Any) -> str:
     """Receive one message and give it back; its id."""
-    received = reader.receive(1, wait_ms=5_000)
+    received = reader.receive(1, wait_ms=30_000)
     [record] = received.records
     give_back = Nack(
         topic=record.topic,

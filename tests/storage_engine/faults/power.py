@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 from tests.storage_engine.engines import Engine
 from tests.storage_engine.faults import machine
 from tests.storage_engine.kills.history_checker import Anomaly, anomalies
-from tests.storage_engine.kills.kill_loop import LIMITS, drain, prepare, working
+from tests.storage_engine.kills.kill_loop import LIMITS, await_acks, drain, prepare, working
 from tests.storage_engine.kills.outcomes import History, Outcome, Queue, Send
 
 SYNC_QUEUES: Final[tuple[Queue, ...]] = (("t", 0), ("t", 1))
@@ -27,6 +27,7 @@ SLACK_MS: Final = 300  # for the sync itself and for a machine that does other t
 _RUN_S_MIN: Final = 0.1
 _RUN_S_MAX: Final = 0.45
 _ASYNC_RUN_S: Final = 1.0
+_ACKED_EACH: Final = 101
 
 
 class Cuts(NamedTuple):
@@ -46,7 +47,9 @@ def run_cuts(cut_count: int, *, seed: int) -> Cuts:
     with machine.ext4() as disk, _engine_on(disk) as engine:
         prepare(engine)
         for _ in range(cut_count):
+            acked_count = history.count(Outcome.ACKED)
             with working(engine, history, draw, SYNC_QUEUES):
+                await_acks(history, acked_count + _ACKED_EACH)
                 threading.Event().wait(draw.uniform(_RUN_S_MIN, _RUN_S_MAX))
                 cuts.append((_cut(disk, engine), time.monotonic_ns()))
             _mount_again(disk, engine)
@@ -76,6 +79,7 @@ def run_async_cut(*, seed: int) -> Cuts:
     with machine.ext4() as disk, _engine_on(disk) as engine:
         prepare(engine)
         with working(engine, history, draw, (ASYNC_QUEUE,)):
+            await_acks(history, _ACKED_EACH)
             threading.Event().wait(_ASYNC_RUN_S + draw.random() * WINDOW_MS / 1_000)
             cut_ns = _cut(disk, engine)
         _mount_again(disk, engine)

