@@ -258,14 +258,21 @@ def test_a_vanished_client_gives_its_leases_back(
         wait_until(lambda: store.leased_count("acme%billing") == 0)
 
 
-def test_a_reader_that_does_not_read_is_bounded_and_cut_off(
-    server: Server, topic: str, store: StoreDouble
-) -> None:
+@contextlib.contextmanager
+def reader_that_does_not_read(server: Server, topic: str, store: StoreDouble) -> Iterator[Peer]:
+    """It has asked for more than fits on the way to it, and has got leases of some."""
     with Peer(server) as producer:
         fill(producer, topic, 1_000, body_bytes=8 * KIB)
     with Peer(server, max_frame=SMALL_FRAME_BYTES) as peer:
         subscribe(peer, topic, 1_000, 8 * 1024 * KIB)
         wait_until(lambda: store.leased_count("acme%billing") > 0)
+        yield peer
+
+
+def test_a_reader_that_does_not_read_is_bounded_and_cut_off(
+    server: Server, topic: str, store: StoreDouble
+) -> None:
+    with reader_that_does_not_read(server, topic, store) as peer:
         wait_until(lambda: store.leased_count("acme%billing") == 0, seconds=10)
 
         assert close_code(peer) == 4408
@@ -275,11 +282,7 @@ def test_a_reader_that_does_not_read_is_bounded_and_cut_off(
 def test_a_reader_that_talks_and_does_not_read_is_cut_off_too(
     server: Server, topic: str, store: StoreDouble
 ) -> None:
-    with Peer(server) as producer:
-        fill(producer, topic, 1_000, body_bytes=8 * KIB)
-    with Peer(server, max_frame=SMALL_FRAME_BYTES) as peer:
-        subscribe(peer, topic, 1_000, 8 * 1024 * KIB)
-        wait_until(lambda: store.leased_count("acme%billing") > 0)
+    with reader_that_does_not_read(server, topic, store) as peer:
 
         def is_cut_off() -> bool:
             with contextlib.suppress(ConnectionClosed):
