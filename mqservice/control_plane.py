@@ -35,6 +35,7 @@ from django.utils.module_loading import import_string
 
 from mqservice.delivery.http import Receive, Scope, Send, send_problem
 from mqservice.lib.fair_turns import FairTurns
+from mqservice.lib.lookup_cache import make_room
 from mqservice.lib.middleware import API_PREFIX, ASKED_FOR
 from mqservice.lib.problem import Problem
 from mqservice.lib.throttle import network_of
@@ -121,11 +122,10 @@ class ControlPlane(BaseHandler):
 
     def _remember(self, key: bytes, tenant_id: int | None) -> None:
         """None: the key was not a good one, or nobody has asked."""
-        self._tenants.pop(key, None)
         if tenant_id is None:
+            self._tenants.pop(key, None)
             return
-        if len(self._tenants) >= KEYS_MAX:
-            del self._tenants[next(iter(self._tenants))]
+        make_room(self._tenants, key, KEYS_MAX)
         self._tenants[key] = tenant_id
 
     def _load(self) -> None:

@@ -287,3 +287,15 @@ async def test_a_key_is_its_tenants_for_as_long_as_it_is_good(
     await sync_to_async(ApiKey.objects.update)(revoked_at=timezone.now())
     assert [await ask(everybody.acme_key) for _ in range(2)] == [acme, "10.0.0.1"]
     plane.close()
+
+
+async def test_closing_lets_all_be_answered_that_has_been_asked(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked = Asked(monkeypatch)
+    tasks = [asked.ask("/v1/last") for _ in range(EACH_MAX + 1)]  # one waits for its turn
+    await asked.wait_begun(EACH_MAX)
+    asked.plane.close()
+    await asked.end(*tasks)
+    bodies = [message["body"] for message in asked.sent if "body" in message]
+    assert bodies == [b"done"] * (EACH_MAX + 1)
