@@ -33,7 +33,7 @@ from mqservice.body_guard import BodyGuard  # noqa: E402 as above
 from mqservice.caches import caches, listen  # noqa: E402 needs Django set up
 from mqservice.console.live.consumer import live_application  # noqa: E402 as above
 from mqservice.console.tail.consumer import tail_application  # noqa: E402 as above
-from mqservice.control_plane import ControlPlane, is_of_program  # noqa: E402 as above
+from mqservice.control_plane import ControlPlane, asker_of, is_of_program  # noqa: E402 as above
 from mqservice.delivery.connection_calls import answer_calls  # noqa: E402 as above
 from mqservice.delivery.context import DeliveryContext, process_context  # noqa: E402 as above
 from mqservice.delivery.http import (  # noqa: E402 as above
@@ -51,7 +51,6 @@ from mqservice.delivery.socket.consumer import DeliveryConsumer  # noqa: E402 as
 from mqservice.lib.clock import SystemClock  # noqa: E402 as above
 from mqservice.lib.middleware import API_PREFIX, ASKED_FOR  # noqa: E402 as above
 from mqservice.lib.problem import Problem  # noqa: E402 as above
-from mqservice.lib.throttle import network_of  # noqa: E402 as above
 from mqservice.quotas.holdings import Holdings  # noqa: E402 as above
 from mqservice.quotas.process import set_process_meters  # noqa: E402 as above
 from mqservice.quotas.refusals import RefusalPaces, body_bytes_of  # noqa: E402 as above
@@ -188,8 +187,10 @@ class Application:
                 if not any(name.lower() == b"x-request-id" for name, _ in headers):
                     headers.append((b"x-request-id", request_id.encode()))
                 is_paced = is_api and message["status"] in _PACED_STATUSES
-                if is_paced and not await self._refusals.turn(_refused_by(scope), body_bytes):
-                    headers.append((b"connection", b"close"))
+                if is_paced:
+                    who = asker_of(scope, scope.get(ASKED_FOR))
+                    if not await self._refusals.turn(who, body_bytes):
+                        headers.append((b"connection", b"close"))
                 message = {**message, "headers": headers}
             await send(message)
 
@@ -204,15 +205,6 @@ class Application:
                 # What is still on its way of a body has no end we know of.
                 close=guard.refusal.status in (408, 413),
             )
-
-
-def _refused_by(scope: Scope) -> str:
-    """Whose refusal this is: the tenant's that asked, or where it was asked from."""
-    tenant_id = scope.get(ASKED_FOR)
-    if tenant_id is not None:
-        return f"tenant {tenant_id}"
-    client = scope.get("client")
-    return network_of(client[0] if client else "")
 
 
 def _holdings_of(context: DeliveryContext) -> Holdings:

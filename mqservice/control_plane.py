@@ -8,6 +8,9 @@ between thread and loop a dozen times, which costs more CPU than most views. Wha
 browsers goes there: sessions, forms and files need its whole middleware, programs need none of it.
 Here each thread keeps its connections: the engine's, and for ``CONNECTION_SECONDS_MAX``
 PostgreSQL's.
+
+Turns are a tenant's, however many keys it has; those of who has shown no good key yet are of where
+the request comes from.
 """
 
 from __future__ import annotations
@@ -32,19 +35,30 @@ from django.utils.module_loading import import_string
 
 from mqservice.delivery.http import Receive, Scope, Send, send_problem
 from mqservice.lib.fair_turns import FairTurns
-from mqservice.lib.middleware import API_PREFIX
+from mqservice.lib.lookup_cache import make_room
+from mqservice.lib.middleware import API_PREFIX, ASKED_FOR
 from mqservice.lib.problem import Problem
+from mqservice.lib.throttle import network_of
 from mqservice.store import keep_client
 
 THREADS: Final = 4  # they wait for PostgreSQL and the engine; one of them computes at a time
 EACH_MAX: Final = 3  # threads that one asker keeps
 CONNECTION_SECONDS_MAX: Final = 300
+KEYS_MAX: Final = 10_000  # whose tenants are remembered; the oldest are forgotten
 
 
 def is_of_program(scope: Scope, headers: dict[bytes, bytes]) -> bool:
     """Whether ``ControlPlane`` answers it: nothing of a browser's session can be needed."""
     is_api: bool = scope["path"].startswith(API_PREFIX)
     return is_api and b"authorization" in headers and b"cookie" not in headers
+
+
+def asker_of(scope: Scope, tenant_id: int | None) -> str:
+    """Whose request it is: the tenant's, or while that is unknown, of where it was sent from."""
+    if tenant_id is not None:
+        return f"tenant {tenant_id}"
+    client = scope.get("client")
+    return network_of(client[0] if client else "")
 
 
 class ControlPlane(BaseHandler):
@@ -55,19 +69,26 @@ class ControlPlane(BaseHandler):
         self._load()
         self._pool: ThreadPoolExecutor | None = None
         self._turns = FairTurns(at_once=THREADS, each_max=EACH_MAX)
+        self._tenants: dict[bytes, int] = {}  # by the header of a key that was good last
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request; nothing when its client is gone before all of it is here."""
         body = await _read(receive)
         if body is None:
             return
-        asker: bytes = dict(scope["headers"])[b"authorization"]
+        key: bytes = dict(scope["headers"])[b"authorization"]
+        asker = asker_of(scope, self._tenants.get(key))
         if not await self._turns.begin(asker):
             await _refuse(scope, send)
             return
+
+        def ended(_: object) -> None:
+            self._turns.end(asker)
+            self._remember(key, scope.get(ASKED_FOR))
+
         work = self.start(scope, body)
         # Not when this task ends: a thread goes on although nobody waits for it any more.
-        work.add_done_callback(lambda _: self._turns.end(asker))
+        work.add_done_callback(ended)
         await _send(await asyncio.shield(work), send)
 
     def start(self, scope: Scope, body: bytes) -> asyncio.Future[HttpResponseBase]:
@@ -98,6 +119,14 @@ class ControlPlane(BaseHandler):
         pool, self._pool = self._pool, None
         if pool is not None:
             pool.shutdown(wait=False)
+
+    def _remember(self, key: bytes, tenant_id: int | None) -> None:
+        """None: the key was not a good one, or nobody has asked."""
+        if tenant_id is None:
+            self._tenants.pop(key, None)
+            return
+        make_room(self._tenants, key, KEYS_MAX)
+        self._tenants[key] = tenant_id
 
     def _load(self) -> None:
         """As ``BaseHandler.load_middleware``, of a shorter list."""

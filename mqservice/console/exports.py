@@ -5,9 +5,6 @@
 No more than a page is in memory. A file that does not hold all says so at its end: JSON by
 ``is_complete`` and ``goes_on_at``, CSV by a last row. One whose pages fail on the way ends without
 its end, and the browser says that it failed.
-
-What tenants wrote may begin like a formula; spreadsheets would run it, so such a cell begins with
-an apostrophe.
 """
 
 from __future__ import annotations
@@ -26,6 +23,7 @@ from mqservice.console.asking import Answer, ask, ask_next
 from mqservice.console.bodies import Stored, body_of, text_of
 from mqservice.console.frame import Frame
 from mqservice.groups.models import ConsumerGroup
+from mqservice.lib.csv_cells import csv_cell
 
 EXPORTED_MAX: Final = 10_000
 PAGE_MESSAGES: Final = 256
@@ -33,8 +31,6 @@ COLUMNS: Final = (
     "id", "topic", "given_up_at", "attempts", "first_delivered_at", "last_delivered_at", "reason",
     "tag", "keys", "message_group", "properties", "body", "body_form",
 )  # fmt: skip
-# What makes a cell a formula for one spreadsheet or another; OWASP, "CSV Injection".
-FORMULA_STARTS: Final = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
 BYTE_ORDER_MARK: Final = "\ufeff"  # else Excel takes UTF-8 for something else
 
 
@@ -123,24 +119,19 @@ async def json_of(group: str, pages: AsyncIterator[Page]) -> AsyncIterator[str]:
     yield "\n], " + json.dumps(end)[1:] + "\n"
 
 
-def safe_cell(text: str) -> str:
-    """``text`` as a cell that no spreadsheet takes for a formula."""
-    return "'" + text if text.startswith(FORMULA_STARTS) else text
-
-
-def _row(message: Stored) -> list[str]:
+def _row(message: Stored) -> list[str | int | None]:
     body = body_of(message)
     text = text_of(body)
     form = "json" if "body_json" in message else "base64" if text is None else "text"
     if text is None:
         text = message["body_b64"]
     cells = (
-        message["id"], message["topic"], message["stored_at"], str(message["attempts"]),
+        message["id"], message["topic"], message["stored_at"], message["attempts"],
         message["first_delivered_at"], message["last_delivered_at"], message["reason"],
         message["tag"], ", ".join(message["keys"]), message["message_group"],
         json.dumps(message["properties"], ensure_ascii=False), text, form,
     )  # fmt: skip
-    return [safe_cell(cell or "") for cell in cells]
+    return [csv_cell(cell) for cell in cells]
 
 
 def _taken(file: io.StringIO) -> str:

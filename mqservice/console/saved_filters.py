@@ -45,6 +45,8 @@ def save_filter(
         raise NotSaved(_("This search is too long to be saved."))
     lock_namespace(namespace)  # two at once may not be one too many
     mine = SavedFilter.objects.filter(user=user, namespace=namespace)
+    if mine.count() >= FILTERS_MAX:  # no page shows those of a topic that is gone
+        mine.exclude(topic__in=namespace.topics.values("name")).delete()
     if not mine.filter(topic=topic, name=name).exists() and mine.count() >= FILTERS_MAX:
         raise NotSaved(
             _("You have %(n)s filters in this namespace already: delete one first.")

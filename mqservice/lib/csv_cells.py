@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from typing import Final
 
-# What a spreadsheet takes for the beginning of a formula, also behind blanks and line ends.
-_FORMULA_BEGINNINGS: Final = ("=", "+", "-", "@")
+# What one spreadsheet or another takes for the beginning of a formula, also behind blanks and line
+# ends; OWASP, "CSV Injection".
+_FORMULA_BEGINNINGS: Final = ("=", "+", "-", "@", "＝", "＋", "－", "＠")
+_CELL_ENDS: Final = ("\t", "\r", "\n")
 
 
 def csv_cell(value: str | int | None) -> str | int | None:
     """A text that could be taken for a formula gets an apostrophe, which shows it as text."""
     if not isinstance(value, str):
         return value
-    is_risky = value.lstrip().startswith(_FORMULA_BEGINNINGS) or value.startswith(("\t", "\r"))
+    is_risky = value.lstrip().startswith(_FORMULA_BEGINNINGS) or value.startswith(_CELL_ENDS)
     return f"'{value}" if is_risky else value

@@ -3,7 +3,8 @@
     begin(asker) ──▶ [FairTurns] ── free, and the asker has fewer than its part ──▶ now
                         └─ waits in the asker's own line ──▶ when ``end`` reaches it, line by line
 
-Used on one event loop.
+When all lines together are full, who came last in the longest one makes room. Used on one event
+loop.
 """
 
 from __future__ import annotations
@@ -24,60 +25,78 @@ class FairTurns:
         self._each_max = each_max
         self._waiting_max = waiting_max
         self._waiting_count = 0
-        self._at_work: dict[bytes, int] = {}
-        self._lines: dict[bytes, deque[asyncio.Future[None]]] = {}  # the next one's line first
+        self._at_work: dict[str, int] = {}
+        self._lines: dict[str, deque[asyncio.Future[bool]]] = {}  # the next one's line first
 
-    async def begin(self, asker: bytes) -> bool:
+    async def begin(self, asker: str) -> bool:
         """Wait for a turn; ``end`` follows. False: too many wait already, and no turn comes."""
         if self._free > 0 and self._has_part(asker):
             self._take(asker)
             return True
-        if self._waiting_count >= self._waiting_max:
+        if self._waiting_count >= self._waiting_max and not self._make_room(asker):
             return False
-        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        turn: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         self._lines.setdefault(asker, deque()).append(turn)
         self._waiting_count += 1
         try:
-            await turn
+            return await turn
         except asyncio.CancelledError:
-            if turn.done() and not turn.cancelled():
-                self.end(asker)  # it was given all the same
-            else:
+            if turn.cancelled():
                 self._leave(asker, turn)
+            elif turn.result():
+                self.end(asker)  # it was given all the same
             raise
-        return True
 
-    def end(self, asker: bytes) -> None:
+    def end(self, asker: str) -> None:
         """A turn is over: the next line whose asker has less than its part moves up."""
         self._free += 1
         if self._at_work[asker] == 1:
             del self._at_work[asker]
         else:
             self._at_work[asker] -= 1
-        for name in self._lines:
-            if self._has_part(name):
-                self._move_up(name)
+        while (name := next(filter(self._has_part, self._lines), None)) is not None:
+            if self._move_up(name):
                 return
 
-    def _move_up(self, asker: bytes) -> None:
+    def _move_up(self, asker: str) -> bool:
+        """False: all of the line have just left."""
         line = self._lines.pop(asker)
-        turn = line.popleft()
-        self._waiting_count -= 1
-        if line:
-            self._lines[asker] = line  # behind the lines of all others
-        self._take(asker)
-        turn.set_result(None)
+        while line:
+            turn = line.popleft()
+            self._waiting_count -= 1
+            if turn.cancelled():  # its task has not come to leave the line yet
+                continue
+            if line:
+                self._lines[asker] = line  # behind the lines of all others
+            self._take(asker)
+            turn.set_result(True)
+            return True
+        return False
 
-    def _leave(self, asker: bytes, turn: asyncio.Future[None]) -> None:
-        line = self._lines[asker]
+    def _make_room(self, asker: str) -> bool:
+        """Send one away, unless the asker's own line would be as long as the longest then."""
+        longest = max(self._lines.values(), key=len, default=deque())
+        if len(longest) <= len(self._lines.get(asker, ())) + 1:
+            return False
+        turn = longest.pop()
+        self._waiting_count -= 1
+        if not turn.cancelled():
+            turn.set_result(False)
+        return True
+
+    def _leave(self, asker: str, turn: asyncio.Future[bool]) -> None:
+        """Nothing where its turn or its place was given to another one before it could."""
+        line = self._lines.get(asker, deque())
+        if turn not in line:
+            return
         line.remove(turn)
         self._waiting_count -= 1
         if not line:
             del self._lines[asker]
 
-    def _has_part(self, asker: bytes) -> bool:
+    def _has_part(self, asker: str) -> bool:
         return self._at_work.get(asker, 0) < self._each_max
 
-    def _take(self, asker: bytes) -> None:
+    def _take(self, asker: str) -> None:
         self._free -= 1
         self._at_work[asker] = self._at_work.get(asker, 0) + 1

@@ -185,20 +185,20 @@ class LookupCache(Generic[K, V]):
         now_ms = self._clock.monotonic_ms()
         if value is None:
             self._entries.pop(key, None)
-            _make_room(self._absent_until_ms, key, self._limits.absent_max)
+            make_room(self._absent_until_ms, key, self._limits.absent_max)
             self._absent_until_ms[key] = now_ms + self._limits.absent_ms
             return
         life_ms = self._life_ms(value)
         usable_ms = self._limits.stale_ms_max if life_ms is None else life_ms
         usable_until_ms = now_ms + min(usable_ms, self._limits.stale_ms_max)
         self._absent_until_ms.pop(key, None)
-        _make_room(self._entries, key, self._limits.entries_max)
+        make_room(self._entries, key, self._limits.entries_max)
         self._entries[key] = _Entry(
             value, min(now_ms + self._limits.fresh_ms, usable_until_ms), usable_until_ms
         )
 
 
-def _make_room(table: dict[K, V], key: K, size_max: int) -> None:
+def make_room(table: dict[K, V], key: K, size_max: int) -> None:
     """Drop ``key``, so that it joins at the young end, and the oldest while the table is full."""
     table.pop(key, None)
     while len(table) >= size_max:

@@ -50,7 +50,7 @@ TAGS: Final = {
     "produce": "Store messages, alone or many at once.",
     "consume": "Receive messages under a lease and settle them.",
     "read": "Look at messages without any effect on their delivery.",
-    "schedule": "Messages that are to come: list, cancel, send now.",
+    "schedule": "Messages that are to come: list, cancel, send now or at another time.",
     "dead letters": "What groups gave up.",
     "topics": "Topics and their settings.",
     "groups": "Consumer groups, their settings and their members.",

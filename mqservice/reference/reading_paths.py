@@ -285,7 +285,10 @@ OPERATIONS: Final = [
         operation_id="listAllScheduled",
         tag="schedule",
         summary="List messages of all topics that are to come",
-        description="Delayed messages of a namespace, by kind of delay and then as they came.",
+        description=(
+            "Delayed messages of a namespace, by kind of delay and then as they came. A key for "
+            "some of the topics only is refused."
+        ),
         scope=Scope.CONSUME,
         parameters=[_LIMIT, cursor_parameter()],
         answers=_page(

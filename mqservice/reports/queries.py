@@ -13,12 +13,12 @@ from django.db import connection
 from django.db.models import Count, Max, Min, Q
 
 from mqservice.accounts.models import Namespace
+from mqservice.lib.csv_cells import csv_cell
 from mqservice.lib.problem import Problem
 from mqservice.reports.catalogue import REPORTS, Report
 from mqservice.reports.limits import CSV_ROWS_MAX
 from mqservice.reports.models import ReportPart, ReportRun, RunState, Trigger
 
-_FORMULA = ("=", "+", "-", "@", "\t", "\r")
 _TOTALS: Final = """
     SELECT report, date, zone, is_complete, rows_left_out, made_ms,
            (SELECT sum((row ->> 'message_count')::bigint) FROM jsonb_array_elements(rows) AS row),
@@ -122,11 +122,9 @@ def _csv_line(cells: Any) -> str:  # Any: texts and numbers
 
 
 def _cell(value: Any) -> Any:  # Any: what JSON has
-    if isinstance(value, str):
-        return "'" + value if value.startswith(_FORMULA) else value
     if isinstance(value, (list, dict)):
         return json.dumps(value, ensure_ascii=False)
-    return value
+    return csv_cell(value)
 
 
 def _seen_by(namespace: Namespace) -> Q:

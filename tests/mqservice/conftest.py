@@ -11,7 +11,7 @@ from django.test import Client
 from psycopg.conninfo import make_conninfo
 from pytest_django import Settings
 
-from mqservice.store import GroupRef, StoreClient, TopicRef
+from mqservice.store import GroupRef, StoreClient, TopicRef, blocking_client
 from storage_engine.topic_names import is_of_group
 from tests.engine import running_engine
 from tests.people import People, create_people
@@ -53,6 +53,13 @@ def engine(engine_socket: str, settings: Settings) -> str:
 
 
 @pytest.fixture
+def store(engine: str) -> Iterator[StoreClient]:
+    """A client of the engine."""
+    with blocking_client() as client:
+        yield client
+
+
+@pytest.fixture
 def test_dsn(transactional_db: None) -> str:
     """The database of the tests, for those who bring a connection of their own."""
     parameters = connection.get_connection_params()
@@ -64,6 +71,12 @@ def test_dsn(transactional_db: None) -> str:
 def api() -> Callable[[str], Client]:
     """A client that sends the given API key."""
     return lambda key: Client(headers={"authorization": f"Bearer {key}"})
+
+
+@pytest.fixture
+def acme(people: People, api: Callable[[str], Client]) -> Client:
+    """A client with a key for namespace acme."""
+    return api(people.acme_key)
 
 
 @pytest.fixture(scope="session")

@@ -10,12 +10,16 @@ from typing import Any
 
 import httpx
 import pytest
+from asgiref.sync import sync_to_async
 from django.db import connection
 from django.http import HttpResponse
+from django.utils import timezone
 
 from mqservice import control_plane
-from mqservice.control_plane import EACH_MAX, ControlPlane, is_of_program
+from mqservice.accounts.models import ApiKey
+from mqservice.control_plane import EACH_MAX, THREADS, ControlPlane, is_of_program
 from mqservice.delivery.http import Message, Scope
+from mqservice.lib.middleware import ASKED_FOR
 from mqservice.topics.models import Topic
 from tests.mqservice.delivery.serving import Server, serving
 from tests.mqservice.delivery.store_double import StoreDouble
@@ -164,41 +168,134 @@ def test_a_connection_that_the_server_has_ended_costs_no_request(
         assert thread.submit(statuses).result() == [200, 200]
 
 
+class Asked:
+    """A plane whose answers wait for ``may_end``; their keys are good if they name a tenant."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.plane = ControlPlane()
+        self.may_end = threading.Event()
+        self.begun: list[str] = []
+        self.sent: list[Message] = []
+        monkeypatch.setattr(self.plane, "answer", self._answer)
+
+    def ask(self, path: str, key: str = "Bearer x", client: str = "10.0.0.1") -> asyncio.Task[None]:
+        scope = {**scope_of(path, key), "client": (client, 1)}
+        return asyncio.create_task(self.plane(scope, receive_all, self._send))
+
+    async def wait_begun(self, count: int) -> None:
+        """And a little longer, for those that should not begin."""
+        async with asyncio.timeout(30):
+            while len(self.begun) < count:
+                await asyncio.sleep(0)
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert len(self.begun) == count
+
+    async def end(self, *tasks: asyncio.Task[None]) -> None:
+        self.may_end.set()
+        await asyncio.gather(*tasks)
+        self.plane.close()
+
+    def _answer(self, scope: Scope, body: bytes) -> HttpResponse:
+        self.begun.append(scope["path"])
+        self.may_end.wait(30)
+        key = dict(scope["headers"])[b"authorization"].decode()
+        if "tenant" in key:
+            scope[ASKED_FOR] = int(key.partition("tenant")[2][0])
+        return HttpResponse(b"done")
+
+    async def _send(self, message: Message) -> None:
+        self.sent.append(message)
+
+
+async def receive_all() -> Message:
+    return {"type": "http.request", "body": b""}
+
+
 async def test_a_thread_at_work_counts_although_its_client_has_left(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    plane, may_end, begun = ControlPlane(), threading.Event(), []
+    asked = Asked(monkeypatch)
+    left = [asked.ask(f"/v1/{number}") for number in range(EACH_MAX)]
+    await asked.wait_begun(EACH_MAX)
+    for task in left:
+        task.cancel()
+    await asyncio.gather(*left, return_exceptions=True)
+    next_one = asked.ask("/v1/next")
+    await asked.wait_begun(EACH_MAX)  # the asker's part is taken still
+    await asked.end(next_one)
+    assert asked.begun[EACH_MAX:] == ["/v1/next"]
+    assert [message.get("body") for message in asked.sent] == [None, b"done"]
 
-    def answer(scope: Scope, body: bytes) -> HttpResponse:
-        begun.append(scope["path"])
-        may_end.wait(30)
-        return HttpResponse(b"done")
 
-    monkeypatch.setattr(plane, "answer", answer)
-    sent: list[Message] = []
+async def test_a_tenant_has_no_more_threads_for_having_more_keys(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked = Asked(monkeypatch)
+    asked.may_end.set()
+    keys = [f"Bearer tenant1 key {number}" for number in range(EACH_MAX + 1)]
+    await asyncio.gather(*(asked.ask("/v1/first", key) for key in keys))
+    asked.may_end.clear()
+    asked.begun.clear()
+    many = [asked.ask("/v1/many", key, f"10.0.1.{number}") for number, key in enumerate(keys)]
+    await asked.wait_begun(EACH_MAX)
+    other = asked.ask("/v1/other", "Bearer tenant2")
+    await asked.wait_begun(THREADS)
+    assert asked.begun[-1] == "/v1/other"
+    await asked.end(*many, other)
 
-    async def receive() -> Message:
-        return {"type": "http.request", "body": b""}
+
+async def test_an_address_has_no_more_threads_for_guessing_many_keys(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked = Asked(monkeypatch)
+    guesses = [asked.ask("/v1/guess", f"Bearer {number}") for number in range(EACH_MAX + 1)]
+    await asked.wait_begun(EACH_MAX)
+    other = asked.ask("/v1/other", client="10.0.0.2")
+    await asked.wait_begun(THREADS)
+    assert asked.begun[-1] == "/v1/other"
+    await asked.end(*guesses, other)
+
+
+async def test_a_key_is_its_tenants_for_as_long_as_it_is_good(
+    everybody: People, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plane, askers = ControlPlane(), list[str]()
+    begin = plane._turns.begin
+
+    async def noted(asker: str) -> bool:
+        askers.append(asker)
+        return await begin(asker)
 
     async def send(message: Message) -> None:
-        sent.append(message)
+        pass
 
-    def ask(path: str) -> asyncio.Task[None]:
-        return asyncio.create_task(plane(scope_of(path, "Bearer x"), receive, send))
+    monkeypatch.setattr(plane._turns, "begin", noted)
+    monkeypatch.setattr(control_plane, "KEYS_MAX", 2)
 
-    left = [ask(f"/v1/{number}") for number in range(EACH_MAX)]
-    async with asyncio.timeout(30):
-        while len(begun) < EACH_MAX:
-            await asyncio.sleep(0)
-        for task in left:
-            task.cancel()
-        await asyncio.gather(*left, return_exceptions=True)
-        next_one = ask("/v1/next")
-        for _ in range(10):
-            await asyncio.sleep(0)
-        assert len(begun) == EACH_MAX  # the asker's part is taken still
-        may_end.set()
-        await next_one
+    async def ask(key: str) -> str:
+        scope = {**scope_of("/v1/quotas", f"Bearer {key}"), "client": ("10.0.0.1", 1)}
+        await plane(scope, receive_all, send)
+        return askers[-1]
+
+    acme, rival = (f"tenant {each.tenant_id}" for each in (everybody.acme, everybody.rival))
+    assert [await ask(everybody.acme_key) for _ in range(2)] == ["10.0.0.1", acme]
+    assert [await ask(everybody.acme_owner_key) for _ in range(2)] == ["10.0.0.1", acme]
+    assert [await ask(everybody.rival_key) for _ in range(2)] == ["10.0.0.1", rival]
+    assert [await ask(everybody.acme_key) for _ in range(2)] == ["10.0.0.1", acme]  # for newer ones
+    assert [await ask("mqk_none") for _ in range(2)] == ["10.0.0.1", "10.0.0.1"]
+    await sync_to_async(ApiKey.objects.update)(revoked_at=timezone.now())
+    assert [await ask(everybody.acme_key) for _ in range(2)] == [acme, "10.0.0.1"]
     plane.close()
-    assert begun[EACH_MAX:] == ["/v1/next"]
-    assert [message.get("body") for message in sent] == [None, b"done"]
+
+
+async def test_closing_lets_all_be_answered_that_has_been_asked(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked = Asked(monkeypatch)
+    tasks = [asked.ask("/v1/last") for _ in range(EACH_MAX + 1)]  # one waits for its turn
+    await asked.wait_begun(EACH_MAX)
+    asked.plane.close()
+    await asked.end(*tasks)
+    bodies = [message["body"] for message in asked.sent if "body" in message]
+    assert bodies == [b"done"] * (EACH_MAX + 1)

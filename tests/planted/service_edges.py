@@ -114,11 +114,11 @@ def deleted_topic_not_audited(
 
 
 @planted(
-    "mqservice.console.exports:safe_cell",
+    "mqservice.console.exports:csv_cell",
     f"{_TESTS}/console/test_exports.py::test_each_text_of_a_tenant_is_a_safe_cell",
 )
-def formula_in_an_exported_cell(real: Real, text: Thing) -> Thing:
-    return text
+def formula_in_an_exported_cell(real: Real, value: Thing) -> Thing:
+    return value
 
 
 @planted(

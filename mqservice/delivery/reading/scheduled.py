@@ -48,7 +48,6 @@ from mqservice.store import (
 
 _PLACE: Final = struct.Struct(">Iq")  # queue and offset of the schedule
 _QUESTION: Final = b"scheduled"
-_ALL_QUESTION: Final = b"scheduled of all"
 _REAL_TOPIC: Final = "REAL_TOPIC"
 _TIME_BYTES_MAX: Final = 4 * 1024
 _ASKED_MAX: Final = 8  # times that the engine is asked for one page, some 4,000 messages each
@@ -110,8 +109,7 @@ async def list_scheduled(context: DeliveryContext, request: Request) -> None:
     """``GET .../topics/{topic}/scheduled``"""
     request.principal.require(Scope.CONSUME, Kind.TOPIC, request.match.topic)
     route = await topic_route(context, request)
-    question = ScheduledListRequest(topic=route.engine_name, messages_max=1, bytes_max=1)
-    found, next_cursor = await _page(context, request, question)
+    found, next_cursor = await _page(context, request, route.engine_name)
     as_bytes = takes_msgpack(request)
     messages = [
         ScheduledMessage(**_shown(context, route.engine_name, *each, as_bytes=as_bytes))
@@ -126,8 +124,7 @@ async def list_all_scheduled(context: DeliveryContext, request: Request) -> None
     principal.require(Scope.CONSUME)
     routes = context.caches.routes
     namespace = await routes.load_namespace(principal, request.match.ns)
-    question = ScheduledListRequest(topic=namespace, is_namespace=True, messages_max=1, bytes_max=1)
-    found, next_cursor = await _page(context, request, question)
+    found, next_cursor = await _page(context, request, namespace, is_namespace=True)
     as_bytes = takes_msgpack(request)
     messages: list[NamespaceScheduled] = []
     known: dict[str, bool] = {}
@@ -155,17 +152,21 @@ async def _is_there(context: DeliveryContext, request: Request, topic: str) -> b
 
 
 async def _page(
-    context: DeliveryContext, request: Request, question: ScheduledListRequest
+    context: DeliveryContext, request: Request, name: str, *, is_namespace: bool = False
 ) -> tuple[list[tuple[Record, int]], str | None]:
-    """Records with their due times, and the cursor of what follows; for the path's query."""
+    """Records with their due times, and the cursor of what follows; for the path's query.
+
+    Args:
+        name: the engine's, of a topic or of a namespace; no name is one of both.
+    """
     query = Query(request.scope["query_string"], ("limit", "cursor"))
     limit = query.number("limit", low=1, high=BROWSE_COUNT_MAX) or BROWSE_COUNT_DEFAULT
-    asked = _ALL_QUESTION if question.is_namespace else _QUESTION
-    queue_id, queue_offset = _place_of(context, query, question.topic, asked)
+    queue_id, queue_offset = _place_of(context, query, name)
     for _ in range(_ASKED_MAX):
         head, records = await context.store.scheduled_list(
-            msgspec.structs.replace(
-                question,
+            ScheduledListRequest(
+                topic=name,
+                is_namespace=is_namespace,
                 queue_id=queue_id,
                 queue_offset=queue_offset,
                 messages_max=limit,
@@ -179,7 +180,7 @@ async def _page(
         if found:
             break
     place = _PLACE.pack(queue_id, queue_offset)
-    return found, context.cursors.write(place, topic=question.topic, question=asked)
+    return found, context.cursors.write(place, topic=name, question=_QUESTION)
 
 
 async def cancel_scheduled(context: DeliveryContext, request: Request) -> None:
@@ -220,13 +221,11 @@ async def reschedule(context: DeliveryContext, request: Request) -> None:
     await answer_struct(request, done)
 
 
-def _place_of(
-    context: DeliveryContext, query: Query, topic: str, question: bytes
-) -> tuple[int, int]:
+def _place_of(context: DeliveryContext, query: Query, name: str) -> tuple[int, int]:
     text = query.text("cursor")
     if text is None:
         return 0, 0
-    place = context.cursors.read(text, topic=topic, question=question)
+    place = context.cursors.read(text, topic=name, question=_QUESTION)
     if place is None:
         raise Fault("?cursor", "CURSOR_INVALID", "the cursor is not one of this list")
     queue_id, queue_offset = _PLACE.unpack(place)

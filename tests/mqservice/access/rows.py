@@ -123,9 +123,7 @@ DATA_ROWS: dict[tuple[str, str], Row] = {
     ("scheduled_one", "DELETE"): _data(
         "DELETE", "/scheduled/{handle}", Need.PRODUCE, fresh=("handle",)
     ),
-    ("scheduled_all", "GET"): Row(
-        method="GET", path="/v1/ns/{ns}/scheduled", need=Need.CONSUME, is_asked_first=True
-    ),
+    ("scheduled_all", "GET"): _data("GET", "/scheduled", Need.CONSUME),
     ("scheduled_move", "POST"): _data(
         "POST",
         "/scheduled/{handle}:reschedule",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -20,13 +19,7 @@ from mqservice.sampling.limits import SAMPLE_MS
 from tests.mqservice.alerts.conftest import NOW_MS, Measured, Rule
 from tests.people import People
 
-Api = Callable[[str], Client]
 PATH = "/v1/ns/acme/alerts/slow"
-
-
-@pytest.fixture
-def acme(people: People, api: Api) -> Client:
-    return api(people.acme_key)
 
 
 def post(client: Client, verb: str, body: object = None) -> Any:  # Any: the client's response

@@ -10,7 +10,6 @@ import pytest
 from django.test import Client
 
 from mqservice.accounts.audit import record
-from mqservice.lib.csv_cells import csv_cell
 from tests.people import People
 
 AUDIT = "/console/acme/audit"
@@ -115,11 +114,3 @@ def test_csv_has_what_the_filters_find_and_no_formula(
     assert not [cell for cell in cells if cell.lstrip().startswith(("=", "+", "-", "@"))]
     assert rows[0]["target"] == 'quo"te, comma'
     assert alice.get("/console/acme/audit.csv?from=soon").status_code == 400
-
-
-@pytest.mark.parametrize(
-    ("value", "cell"),
-    [("=1", "'=1"), ("\r=1", "'\r=1"), ("plain", "plain"), ("", ""), (-5, -5), (None, None)],
-)
-def test_cell_is_text_to_a_spreadsheet(value: str | int | None, cell: str | int | None) -> None:
-    assert csv_cell(value) == cell

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 from django.test import Client
@@ -13,7 +13,7 @@ from mqservice.delivery import connections_api
 from mqservice.delivery.connection_calls import Found
 from mqservice.delivery.connections import ConnectedSubscription, Connection
 from mqservice.lib.problem import Problem
-from mqservice.store import StoreClient, blocking_client
+from mqservice.store import StoreClient
 from tests.mqservice.groups.reading import Reader
 from tests.people import People
 
@@ -51,12 +51,6 @@ def processes(monkeypatch: pytest.MonkeyPatch) -> Processes:
 def alice(people: People, client: Client) -> Client:
     client.force_login(people.alice)
     return client
-
-
-@pytest.fixture
-def store(engine: str) -> Iterator[StoreClient]:
-    with blocking_client() as client:
-        yield client
 
 
 def socket(number: int, *, group: str = "billing", topic: str = "orders") -> Connection:

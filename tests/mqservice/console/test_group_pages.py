@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 
 import pytest
 from django.test import Client
@@ -14,7 +13,7 @@ from mqservice.groups.services import GroupChange, put_group
 from mqservice.lib.clock import SystemClock
 from mqservice.sampling.limits import SAMPLE_MS
 from mqservice.sampling.models import GroupSample
-from mqservice.store import AssignmentPolicy, ReceiveRequest, StoreClient, blocking_client
+from mqservice.store import AssignmentPolicy, ReceiveRequest, StoreClient
 from tests.mqservice.groups.reading import Reader
 from tests.people import People
 
@@ -57,17 +56,9 @@ def bob(people: People) -> Client:
 
 
 @pytest.fixture
-def store(engine: str) -> Iterator[StoreClient]:
-    with blocking_client() as client:
-        yield client
-
-
-@pytest.fixture
-def reader(people: People, api: object, store: StoreClient) -> Reader:
+def reader(acme: Client, store: StoreClient) -> Reader:
     """Five messages in queue 0 and two in queue 1, of which the group has settled one."""
-    reader = Reader(api(people.acme_key), store, queues=2)  # type: ignore[operator]  # conftest's
-    reader.put(5)
-    reader.put(2, queue_id=1)
+    reader = Reader.of_two_queues(acme, store)
     reader.ack(reader.receive(1))
     return reader
 

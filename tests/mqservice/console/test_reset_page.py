@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import html
 import re
-from collections.abc import Iterator
 
 import pytest
 from django.http import HttpResponse
@@ -13,7 +12,7 @@ from django.test import Client
 from mqservice.accounts.models import AuditEntry, Role
 from mqservice.accounts.services import set_role
 from mqservice.console import offset_reset
-from mqservice.store import StoreClient, blocking_client
+from mqservice.store import StoreClient
 from mqservice.topics.models import Topic
 from tests.mqservice.groups.reading import Reader
 from tests.people import People
@@ -26,17 +25,9 @@ def alice(people: People, client: Client) -> Client:
 
 
 @pytest.fixture
-def store(engine: str) -> Iterator[StoreClient]:
-    with blocking_client() as client:
-        yield client
-
-
-@pytest.fixture
-def reader(people: People, api: object, store: StoreClient) -> Reader:
+def reader(acme: Client, store: StoreClient) -> Reader:
     """Five messages in queue 0 and two in queue 1, of which the group has settled three and one."""
-    reader = Reader(api(people.acme_key), store, queues=2)  # type: ignore[operator]  # conftest's
-    reader.put(5)
-    reader.put(2, queue_id=1)
+    reader = Reader.of_two_queues(acme, store)
     reader.seek({"offset": 3, "queue": 0})
     reader.seek({"offset": 1, "queue": 1})
     return reader

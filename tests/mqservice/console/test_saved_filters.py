@@ -58,6 +58,7 @@ def test_there_are_only_so_many_of_a_person(
     people: People, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(saved_filters, "FILTERS_MAX", 2)
+    topic = Topic.objects.create(namespace=people.acme, name="orders")
     for name in ("one", "two"):
         save_filter(people.alice, people.acme, "orders", name, {"tag": name})
     with pytest.raises(NotSaved, match="2 filters"):
@@ -65,6 +66,10 @@ def test_there_are_only_so_many_of_a_person(
     save_filter(people.alice, people.acme, "orders", "two", {"tag": "other"})
     save_filter(people.charlie, people.rival, "orders", "theirs", {"tag": "t"})
     assert SavedFilter.objects.count() == 3
+    topic.delete()
+    save_filter(people.alice, people.acme, "refunds", "three", {"tag": "t"})
+    assert not filters_of(people.alice, people.acme, "orders")
+    assert SavedFilter.objects.count() == 2
 
 
 def test_nobody_sees_or_deletes_those_of_another(people: People, alice: Client) -> None:

@@ -2,29 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-
 import pytest
 from django.test import Client
 from pytest_django import Settings
 
 from mqservice.accounts.models import AuditEntry
-from mqservice.store import StoreClient, blocking_client
+from mqservice.store import StoreClient
 from tests.mqservice.groups.reading import Reader
 from tests.people import People
 
-Api = Callable[[str], Client]
-
 
 @pytest.fixture
-def store(engine: str) -> Iterator[StoreClient]:
-    with blocking_client() as client:
-        yield client
-
-
-@pytest.fixture
-def reader(people: People, api: Api, store: StoreClient) -> Reader:
-    reader = Reader(api(people.acme_key), store, queues=2)
+def reader(acme: Client, store: StoreClient) -> Reader:
+    reader = Reader(acme, store, queues=2)
     reader.put(1_200)
     reader.put(34, queue_id=1)
     reader.receive(3)

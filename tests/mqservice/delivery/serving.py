@@ -13,7 +13,7 @@ from random import Random
 from typing import Any, TypeVar
 
 from mqservice.accounts.access import KeyCache, Principal
-from mqservice.accounts.scopes import Scope
+from mqservice.accounts.scopes import Grant, Scope
 from mqservice.asgi import Application
 from mqservice.caches import Caches, RouteCache, RouteKey
 from mqservice.delivery.context import DeliveryContext, SessionTimes
@@ -104,6 +104,7 @@ class Server:
         tenant_id: int = 1,
         namespace: str | None = "acme",
         scopes: frozenset[Scope] = ALL_SCOPES,
+        grants: tuple[Grant, ...] = (),
     ) -> str:
         """A new key's Authorization header."""
         header = f"Bearer {generate_api_key()}"
@@ -114,6 +115,7 @@ class Server:
             namespace_id=None,
             namespace=namespace,
             scopes=scopes,
+            grants=grants,
         )
         return header
 

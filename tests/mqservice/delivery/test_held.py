@@ -81,7 +81,7 @@ def acked(held: Held, tags: list[int]) -> tuple[list[tuple[int, Delivery]], int,
     return deliveries, batch.body_bytes, []
 
 
-@settings(max_examples=300)
+@settings(max_examples=300, deadline=None)
 @given(STEPS)
 def test_batches_change_nothing_that_can_be_seen(steps: list[Step]) -> None:
     held, model = Held(), Model()

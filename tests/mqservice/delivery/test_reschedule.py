@@ -7,60 +7,48 @@ from collections.abc import Iterator
 import httpx
 import pytest
 
+from mqservice.accounts.scopes import Grant, Kind, Scope
 from mqservice.lib.timestamps import parse_rfc3339, rfc3339
+from mqservice.store import StoreClient, TopicConfig
 from tests.mqservice.delivery.engine_serving import real_topic, serving_engine
-from tests.mqservice.delivery.serving import Server
+from tests.mqservice.delivery.serving import Json, Server
 from tests.mqservice.delivery.test_delays import DAY_MS, browsed, produced, scheduled
 from tests.mqservice.delivery.waiting import wait_until
-from tests.storage_engine.engines import Engine
 
 
 @pytest.fixture(scope="module")
-def engine() -> Iterator[Engine]:
-    with Engine() as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
-def server(engine: Engine) -> Iterator[Server]:
-    with serving_engine(engine.socket) as running:
+def server(engine_socket: str) -> Iterator[Server]:
+    with serving_engine(engine_socket) as running:
         yield running
 
 
 @pytest.fixture
-def topic(server: Server, engine: Engine) -> str:
-    return real_topic(server, engine.socket)
-
-
-@pytest.fixture
-def client(server: Server) -> Iterator[httpx.Client]:
-    headers = {"authorization": server.key()}
-    with httpx.Client(base_url=server.url, headers=headers, trust_env=False, timeout=60) as made:
-        yield made
+def topic(server: Server, engine_socket: str) -> str:
+    return real_topic(server, engine_socket)
 
 
 def test_a_message_comes_at_another_time_and_both_handles_are_good(
-    client: httpx.Client, topic: str
+    api: httpx.Client, topic: str
 ) -> None:
-    told = produced(client, topic, delay="1d")
+    told = produced(api, topic, delay="1d")
     path = f"/v1/ns/acme/scheduled/{told['recall_handle']}:reschedule"
-    answer = client.post(path, json={"delay": "2h"})
+    answer = api.post(path, json={"delay": "2h"})
     assert answer.status_code == 200
     moved = answer.json()
     assert (moved["id"], moved["topic"], moved["state"]) == (told["id"], topic, "rescheduled")
-    (listed,) = scheduled(client, topic)
+    (listed,) = scheduled(api, topic)
     assert listed["recall_handle"] == moved["recall_handle"] != told["recall_handle"]
     assert moved["deliver_at"] < told["deliver_at"]
     later = {"deliver_at": rfc3339(parse_rfc3339(told["deliver_at"]) + 30 * DAY_MS)}
-    again = client.post(path, json=later)
+    again = api.post(path, json=later)
     assert (again.status_code, again.json()["deliver_at"]) == (200, later["deliver_at"])
     at_once = f"/v1/ns/acme/scheduled/{moved['recall_handle']}:reschedule"
     past = {"deliver_at": "2020-01-01T08:00:00.000Z"}
-    assert client.post(at_once, json=past).status_code == 200
-    wait_until(lambda: browsed(client, topic) == [told["id"]])
-    late = client.post(path, json={"delay": "2h"})
+    assert api.post(at_once, json=past).status_code == 200
+    wait_until(lambda: browsed(api, topic) == [told["id"]])
+    late = api.post(path, json={"delay": "2h"})
     assert (late.status_code, late.json()["code"]) == (409, "ALREADY_DELIVERED")
-    assert scheduled(client, topic) == []
+    assert scheduled(api, topic) == []
 
 
 @pytest.mark.parametrize(
@@ -81,35 +69,89 @@ def test_a_message_comes_at_another_time_and_both_handles_are_good(
     ],
 )
 def test_a_new_time_that_is_none_changes_nothing(
-    client: httpx.Client, topic: str, body: str, code: str
+    api: httpx.Client, topic: str, body: str, code: str
 ) -> None:
-    told = produced(client, topic, delay="1d")
+    told = produced(api, topic, delay="1d")
     path = f"/v1/ns/acme/scheduled/{told['recall_handle']}:reschedule"
-    answer = client.post(path, content=body)
+    answer = api.post(path, content=body)
     assert (answer.status_code, answer.json()["code"]) == (400, code)
-    (listed,) = scheduled(client, topic)
+    (listed,) = scheduled(api, topic)
     assert listed["recall_handle"] == told["recall_handle"]
 
 
-def test_those_of_all_topics_are_listed_with_the_topic_of_each(
-    client: httpx.Client, server: Server, engine: Engine, topic: str
-) -> None:
-    other = real_topic(server, engine.socket)
-    told = [produced(client, name, delay="1d")["id"] for name in (topic, other, topic)]
-    found: list[tuple[str, str]] = []
+def all_scheduled(client: httpx.Client, **headers: str) -> list[Json]:
+    """Those of the key's namespace, on pages of two."""
+    found: list[Json] = []
     cursor: dict[str, str] = {}
     while True:
-        page = client.get("/v1/ns/acme/scheduled", params={"limit": 2, **cursor}).json()
-        found += [(each["id"], each["topic"]) for each in page["messages"]]
-        if page["next_cursor"] is None:
-            break
-        cursor = {"cursor": page["next_cursor"]}
+        answer = client.get("/v1/-/scheduled", params={"limit": 2, **cursor}, headers=headers)
+        assert answer.status_code == 200, answer.text
+        found += answer.json()["messages"]
+        if answer.json()["next_cursor"] is None:
+            return found
+        cursor = {"cursor": answer.json()["next_cursor"]}
+
+
+def test_those_of_all_topics_are_listed_with_the_topic_of_each(
+    api: httpx.Client, server: Server, engine_socket: str, topic: str
+) -> None:
+    other = real_topic(server, engine_socket)
+    told = [produced(api, name, delay="1d")["id"] for name in (topic, other, topic)]
+    found = [(each["id"], each["topic"]) for each in all_scheduled(api)]
     assert [each for each in found if each[0] in told] == list(
         zip(told, (topic, other, topic), strict=True)
     )
-    wrong = client.get(f"/v1/ns/acme/topics/{topic}/scheduled", params={"cursor": "x", "limit": 2})
-    assert wrong.json()["code"] == "CURSOR_INVALID"
-    foreign = {"authorization": server.key(tenant_id=2, namespace="other")}
-    assert client.get("/v1/ns/acme/scheduled", headers=foreign).status_code == 404
-    mine = client.get("/v1/-/scheduled", headers=foreign).json()
-    assert [each["id"] for each in mine["messages"] if each["id"] in told] == []
+
+
+def test_a_cursor_of_one_list_is_none_of_another(
+    api: httpx.Client, server: Server, engine_socket: str, topic: str
+) -> None:
+    other = real_topic(server, engine_socket)
+    for name in (topic, topic, other, other):
+        produced(api, name, delay="1d")
+    lists = [
+        f"/v1/-/topics/{topic}/scheduled",
+        f"/v1/-/topics/{other}/scheduled",
+        "/v1/-/scheduled",
+    ]
+    for own in lists:
+        cursor = api.get(own, params={"limit": 1}).json()["next_cursor"]
+        statuses = [api.get(path, params={"cursor": cursor}).status_code for path in lists]
+        assert statuses == [200 if path == own else 400 for path in lists]
+
+
+def test_another_tenant_sees_its_own_alone(
+    api: httpx.Client, server: Server, engine_socket: str, topic: str
+) -> None:
+    """Whose namespace has a name that begins like ours, and a topic named like ours."""
+    with StoreClient(engine_socket, client_name="setup") as client:
+        client.topic_put(TopicConfig(topic=f"acme2%{topic}", queue_count=1))
+    server.topic(topic, tenant_id=2, namespace="acme2")
+    foreign = {"authorization": server.key(tenant_id=2, namespace="acme2")}
+    answer = api.post(
+        f"/v1/-/topics/{topic}/messages", json={"body": "x", "delay": "1d"}, headers=foreign
+    )
+    ours, theirs = produced(api, topic, delay="1d")["id"], answer.json()["id"]
+    assert [each["id"] for each in all_scheduled(api, **foreign)] == [theirs]
+    assert [each["id"] for each in all_scheduled(api) if each["id"] in (ours, theirs)] == [ours]
+    for path in ("/v1/ns/acme/scheduled", f"/v1/ns/acme/topics/{topic}/scheduled"):
+        assert api.get(path, headers=foreign).status_code == 404
+
+
+@pytest.mark.parametrize("kind", [None, Kind.TOPIC])
+def test_a_key_for_some_topics_lists_those_by_their_names_only(
+    api: httpx.Client, server: Server, engine_socket: str, topic: str, kind: Kind | None
+) -> None:
+    other = real_topic(server, engine_socket)
+    for name in (topic, other):
+        produced(api, name, delay="1d")
+    grant = Grant(scope=Scope.CONSUME, kind=kind, pattern=topic)
+    narrow = {"authorization": server.key(scopes=frozenset({Scope.PRODUCE}), grants=(grant,))}
+    paths = (
+        "/v1/-/scheduled",
+        f"/v1/-/topics/{other}/scheduled",
+        f"/v1/-/topics/{topic}/scheduled",
+    )
+    answers = [api.get(path, headers=narrow) for path in paths]
+    assert [answer.status_code for answer in answers] == [403, 403, 200]
+    assert all(other not in answer.text for answer in (answers[0], answers[2]))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Iterator
 
 import pytest
 from websockets.exceptions import ConnectionClosed
@@ -207,14 +208,21 @@ def test_a_closed_socket_gives_its_leases_back_at_once(
     assert {m["a"] for m in messages} == {2}
 
 
-def test_a_reader_that_does_not_read_is_bounded_and_cut_off(
-    server: Server, topic: str, store: StoreDouble, clock: ManualClock
-) -> None:
+@contextlib.contextmanager
+def reader_that_does_not_read(server: Server, topic: str, store: StoreDouble) -> Iterator[Peer]:
+    """It has asked for more than fits on the way to it, and has got leases of some."""
     with Peer(server) as producer:
         fill(producer, topic, 1_000, body_bytes=8 * KIB)
     with Peer(server, max_frame=SMALL_FRAME_BYTES) as peer:
         subscribe(peer, topic, 1_000, 8 * 1024 * KIB)
         wait_until(lambda: store.leased_count("acme%billing") > 0)
+        yield peer
+
+
+def test_a_reader_that_does_not_read_is_bounded_and_cut_off(
+    server: Server, topic: str, store: StoreDouble, clock: ManualClock
+) -> None:
+    with reader_that_does_not_read(server, topic, store) as peer:
         pass_time_until(lambda: store.leased_count("acme%billing") == 0, clock)
 
         assert closed(peer) == (4408, "nothing was read for 600 ms")
@@ -224,11 +232,7 @@ def test_a_reader_that_does_not_read_is_bounded_and_cut_off(
 def test_a_reader_that_talks_and_does_not_read_is_cut_off_too(
     server: Server, topic: str, store: StoreDouble, clock: ManualClock
 ) -> None:
-    with Peer(server) as producer:
-        fill(producer, topic, 1_000, body_bytes=8 * KIB)
-    with Peer(server, max_frame=SMALL_FRAME_BYTES) as peer:
-        subscribe(peer, topic, 1_000, 8 * 1024 * KIB)
-        wait_until(lambda: store.leased_count("acme%billing") > 0)
+    with reader_that_does_not_read(server, topic, store) as peer:
 
         def is_cut_off() -> bool:
             with contextlib.suppress(ConnectionClosed):

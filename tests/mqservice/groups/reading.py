@@ -40,6 +40,14 @@ class Reader:
         assert created.status_code == 201, created.content
         assert client.put(self.path).status_code == 201
 
+    @classmethod
+    def of_two_queues(cls, client: Client, store: StoreClient) -> Reader:
+        """Five messages in queue 0 and two in queue 1."""
+        reader = cls(client, store, queues=2)
+        reader.put(5)
+        reader.put(2, queue_id=1)
+        return reader
+
     def put(self, count: int, *, queue_id: int = 0) -> None:
         """Messages ``0``, ``1``, …"""
         records = [

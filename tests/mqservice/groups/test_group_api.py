@@ -16,11 +16,6 @@ Api = Callable[[str], Client]
 JSON = "application/json"
 
 
-@pytest.fixture
-def acme(people: People, api: Api) -> Client:
-    return api(people.acme_key)
-
-
 def test_created_group_has_the_defaults_of_the_service(engine: str, acme: Client) -> None:
     response = acme.put("/v1/ns/acme/groups/billing")
     assert response.status_code == 201

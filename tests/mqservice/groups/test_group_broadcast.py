@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 from django.test import Client
@@ -24,11 +24,6 @@ from tests.people import People
 pytestmark = pytest.mark.django_db(transaction=True)
 GROUP = "/v1/ns/acme/groups/"
 HOUR_MS = 3_600_000
-
-
-@pytest.fixture
-def acme(people: People, api: Callable[[str], Client]) -> Client:
-    return api(people.acme_key)
 
 
 @pytest.fixture

@@ -16,11 +16,6 @@ GROUP = "/v1/ns/acme/groups/"
 SHARED = {"dispatch": "shared", "strategy": "AVG", "ordered": False, "batch_per_group": 1}
 
 
-@pytest.fixture
-def acme(people: People, api: Callable[[str], Client]) -> Client:
-    return api(people.acme_key)
-
-
 def put(client: Client, name: str, **settings: object) -> dict[str, object]:
     response = client.put(GROUP + name, settings, content_type="application/json")
     assert response.status_code in {200, 201}, response.content

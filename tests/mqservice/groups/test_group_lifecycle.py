@@ -31,11 +31,6 @@ TOPIC = "/v1/ns/acme/topics/"
 WAIT_S = 30
 
 
-@pytest.fixture
-def acme(people: People, api: Api) -> Client:
-    return api(people.acme_key)
-
-
 def begin(client: Client, name: str, *bodies: bytes) -> None:
     """A topic and a group of that name, and messages."""
     client.put(TOPIC + name, data='{"queues": 1}', content_type="application/json")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import msgspec
 import pytest
 from django.test import Client
@@ -17,16 +15,9 @@ from mqservice.store import (
     RetryPolicy,
     blocking_client,
 )
-from tests.people import People
 
-Api = Callable[[str], Client]
 Json = dict[str, object]
 PATH = "/v1/ns/acme/groups/"
-
-
-@pytest.fixture
-def acme(people: People, api: Api) -> Client:
-    return api(people.acme_key)
 
 
 def put(client: Client, name: str, **settings: object):  # type: ignore[no-untyped-def]  # the client's own answer type

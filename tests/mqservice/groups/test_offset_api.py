@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 import msgspec
@@ -34,22 +34,9 @@ Api = Callable[[str], Client]
 
 
 @pytest.fixture
-def store(engine: str) -> Iterator[StoreClient]:
-    with blocking_client() as client:
-        yield client
-
-
-@pytest.fixture
-def acme(people: People, api: Api) -> Client:
-    return api(people.acme_key)
-
-
-@pytest.fixture
 def reader(acme: Client, store: StoreClient) -> Reader:
     """Five messages in queue 0 and two in queue 1, of which the group has settled one."""
-    reader = Reader(acme, store, queues=2)
-    reader.put(5)
-    reader.put(2, queue_id=1)
+    reader = Reader.of_two_queues(acme, store)
     reader.ack(reader.receive(1))
     return reader
 

@@ -2,39 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-
 import pytest
 from django.test import Client
 
 from mqservice.accounts.models import AuditEntry
 from mqservice.groups.models import Dispatch
 from mqservice.groups.services import GroupChange, put_group
-from mqservice.store import StoreClient, blocking_client
+from mqservice.store import StoreClient
 from tests.mqservice.groups.reading import Json, Reader
 from tests.people import People
-
-Api = Callable[[str], Client]
-
-
-@pytest.fixture
-def store(engine: str) -> Iterator[StoreClient]:
-    with blocking_client() as client:
-        yield client
-
-
-@pytest.fixture
-def acme(people: People, api: Api) -> Client:
-    return api(people.acme_key)
 
 
 @pytest.fixture
 def reader(acme: Client, store: StoreClient) -> Reader:
-    """Five messages in queue 0 and two in queue 1."""
-    reader = Reader(acme, store, queues=2)
-    reader.put(5)
-    reader.put(2, queue_id=1)
-    return reader
+    return Reader.of_two_queues(acme, store)
 
 
 def test_a_shift_leads_so_many_messages_of_each_queue_back_or_ahead(reader: Reader) -> None:

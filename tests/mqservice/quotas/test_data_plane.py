@@ -14,7 +14,7 @@ from mqservice.accounts.scopes import Scope
 from mqservice.quotas.limits import QuotaLimits
 from mqservice.quotas.refusals import CONNECTION_BYTES, REFUSALS_AT_ONCE, WAITING_BYTES_MAX
 from tests.mqservice.delivery.peers import BOTH, Peer
-from tests.mqservice.delivery.serving import Server, serving
+from tests.mqservice.delivery.serving import ALL_SCOPES, Server, serving
 from tests.mqservice.delivery.store_double import StoreDouble
 from tests.mqservice.quotas.manual import ManualClock
 
@@ -46,9 +46,9 @@ class QuotaServer:
         owner = tenant_id or self.tenant_id
         self.server.topic(topic, tenant_id=owner, namespace=f"n{owner}")
 
-    def key(self, tenant_id: int | None = None, **more: frozenset[Scope]) -> str:
+    def key(self, tenant_id: int | None = None, scopes: frozenset[Scope] = ALL_SCOPES) -> str:
         owner = tenant_id or self.tenant_id
-        return self.server.key(tenant_id=owner, namespace=f"n{owner}", **more)
+        return self.server.key(tenant_id=owner, namespace=f"n{owner}", scopes=scopes)
 
     def client(self, tenant_id: int) -> httpx.Client:
         key = self.key(tenant_id)

@@ -26,11 +26,6 @@ ROOT = "/v1/ns/acme/reports"
 JSON = "application/json"
 
 
-@pytest.fixture
-def acme(people: People, api: Api) -> Client:
-    return api(people.acme_key)
-
-
 def part(
     namespace: Namespace,
     report: str,

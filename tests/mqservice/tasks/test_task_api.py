@@ -23,11 +23,6 @@ Json = dict[str, Any]  # Any: documents as the API writes them
 
 
 @pytest.fixture
-def acme(people: People, api: Api) -> Client:
-    return api(people.acme_key)
-
-
-@pytest.fixture
 def group(people: People) -> str:
     """A group in the database alone, for what is refused before the engine is asked."""
     ConsumerGroup.objects.create(namespace=people.acme, name="billing")

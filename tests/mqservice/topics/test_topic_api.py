@@ -22,11 +22,6 @@ def put(client: Client, name: str, body: str = "{}", ns: str = "acme", **headers
     )
 
 
-@pytest.fixture
-def acme(people: People, api: Api) -> Client:
-    return api(people.acme_key)
-
-
 def test_created_topic_is_in_postgresql_and_in_the_engine(engine: str, acme: Client) -> None:
     response = put(acme, "orders", '{"queues": 3, "durability": "async", "retention": "1d"}')
     assert response.status_code == 201

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from typing import Any
 
 import msgspec
@@ -10,31 +9,15 @@ import pytest
 from django.test import Client
 
 from mqservice.accounts.models import AuditEntry
-from mqservice.store import OutcomeUnknown, StoreClient, blocking_client
+from mqservice.store import OutcomeUnknown, StoreClient
 from mqservice.topics import purging
 from tests.mqservice.groups.reading import Json, Reader
-from tests.people import People
-
-Api = Callable[[str], Client]
-
-
-@pytest.fixture
-def store(engine: str) -> Iterator[StoreClient]:
-    with blocking_client() as client:
-        yield client
-
-
-@pytest.fixture
-def acme(people: People, api: Api) -> Client:
-    return api(people.acme_key)
 
 
 @pytest.fixture
 def reader(acme: Client, store: StoreClient) -> Reader:
-    """Five messages in queue 0 and two in queue 1; the group has settled one and holds two."""
-    reader = Reader(acme, store, queues=2)
-    reader.put(5)
-    reader.put(2, queue_id=1)
+    """Five messages in queue 0 and two in queue 1; the group has settled one."""
+    reader = Reader.of_two_queues(acme, store)
     reader.ack(reader.receive(1))
     return reader
 

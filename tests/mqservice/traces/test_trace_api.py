@@ -23,11 +23,6 @@ MESSAGES = "/v1/ns/acme/messages"
 
 
 @pytest.fixture
-def acme(people: People, api: Callable[[str], Client]) -> Client:
-    return api(people.acme_key)
-
-
-@pytest.fixture
 def reader(engine: str, acme: Client) -> Iterator[Reader]:
     with StoreClient(engine, client_name="test") as store:
         yield Reader(acme, store)
