@@ -9,6 +9,7 @@ import itertools
 import json
 import random
 import threading
+import time
 from collections.abc import Iterator
 from typing import Any  # decoded JSON
 
@@ -17,6 +18,7 @@ from websockets.exceptions import ConnectionClosed, InvalidHandshake
 from websockets.sync.client import connect
 from websockets.typing import Subprotocol
 
+from mqservice.lib.timestamps import parse_rfc3339
 from mqservice.supervisor.quickstart import Quickstart
 from tests.acceptance.history.events import (
     Accepted,
@@ -139,7 +141,9 @@ class RestConsumer(Client):
         messages: list[dict[str, Any]] = response.json()["messages"]
         for message in messages:
             place = message["queue"], message["offset"], message["attempt"]
-            self.history.add(Delivered(message["body"], self.name, batch, *place, self.lease_ms))
+            # However late the answer is read: what is left of the lease, not how long it was.
+            left_ms = parse_rfc3339(message["lease_until"]) - time.time_ns() // 1_000_000
+            self.history.add(Delivered(message["body"], self.name, batch, *place, left_ms))
         return messages
 
     def _settle(self, api: httpx.Client, messages: list[dict[str, Any]]) -> None:

@@ -64,13 +64,8 @@ class Verdict:
         return {name: found for name, found in named.items() if found}
 
 
-def judge(
-    history: History, *, is_ordered: bool = False, lease_slack_s: float = LATE_SECONDS
-) -> Verdict:
-    """See the module's docstring. ``is_ordered``: the group is, and shares its queues.
-
-    ``lease_slack_s``: how late clients may have seen a delivery whose lease ended since.
-    """
+def judge(history: History, *, is_ordered: bool = False) -> Verdict:
+    """See the module's docstring. ``is_ordered``: the group is, and shares its queues."""
     events = list(history.events)
     verdict = Verdict()
     offered = {event.body: event for event in events if isinstance(event, Offered)}
@@ -86,7 +81,7 @@ def judge(
     verdict.phantom = [body for body in deliveries if body not in offered]
     verdict.refused_delivered = [body for body in deliveries if body in refused]
     _judge_order(verdict, offered, accepted, deliveries)
-    _judge_repeats(verdict, events, deliveries, lease_slack_s)
+    _judge_repeats(verdict, events, deliveries)
     if is_ordered:
         verdict.overtaken, verdict.held_twice = judge_message_groups(events)
     return verdict
@@ -116,10 +111,7 @@ def _judge_order(
 
 
 def _judge_repeats(
-    verdict: Verdict,
-    events: list[Event],
-    deliveries: dict[str, list[Delivered]],
-    lease_slack_s: float,
+    verdict: Verdict, events: list[Event], deliveries: dict[str, list[Delivered]]
 ) -> None:
     acked = {event.body: event.at for event in reversed(events) if isinstance(event, Acked)}
     begun = {event.body: event.at for event in reversed(events) if isinstance(event, AckBegun)}
@@ -135,7 +127,7 @@ def _judge_repeats(
                 verdict.acked_again.append(f"{body} to {after.consumer}, acked before")
             if any(before.at <= at <= after.at for at in given_back.get(body, ())):
                 cause = "given back"
-            elif after.at - before.at >= before.lease_ms / 1_000 - lease_slack_s:
+            elif after.at - before.at >= before.lease_ms / 1_000 - LATE_SECONDS:
                 cause = "lease ended"
             elif any(before.at - LATE_SECONDS <= at <= after.at for at in kills):
                 cause = "killed"
