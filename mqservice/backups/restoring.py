@@ -10,7 +10,6 @@ remove must be empty, and is filled by one transaction.
 from __future__ import annotations
 
 import asyncio
-import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -23,6 +22,7 @@ from mqservice.backups.errors import BackupDamaged, BackupError, BackupRefused
 from mqservice.backups.files import check_file, copy_checked
 from mqservice.backups.installation import find_database_url, store_dir
 from mqservice.backups.manifest import DUMP, SECRETS, STORE, Manifest, read_manifest, sync_directory
+from mqservice.backups.place import require_no_mount
 from mqservice.supervisor import binaries
 from mqservice.supervisor.binaries import PostgresClients, find_postgres_clients
 from mqservice.supervisor.child import Child
@@ -108,8 +108,7 @@ def _marked(place: DataDir, store: Path) -> Iterator[None]:
     is_left = marker.exists() and store.is_relative_to(place.path)
     if not is_left and store.exists() and any(store.iterdir()):
         raise BackupRefused(f"{store} is not empty")
-    if os.path.ismount(store):
-        raise BackupRefused(f"{store} is a mount, which cannot be renamed: name a directory in it")
+    require_no_mount(store)
     place.path.mkdir(mode=0o700, parents=True, exist_ok=True)
     store.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     lock = DataDirLock(place)  # also tells `up` that the directory is one of this service

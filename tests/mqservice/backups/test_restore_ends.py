@@ -13,6 +13,7 @@ from mqservice.backups import database, restoring
 from mqservice.backups.errors import BackupRefused
 from mqservice.backups.files import entry_of
 from mqservice.backups.manifest import Manifest, write_manifest
+from mqservice.backups.place import new_directory
 from mqservice.backups.restoring import restore
 from mqservice.supervisor.data_dir import DataDir
 from mqservice.supervisor.errors import ConfigInvalid
@@ -88,15 +89,17 @@ def test_a_store_elsewhere_that_is_not_empty_is_left_alone(backup: Path, tmp_pat
     assert names(store) == ["mine"]
 
 
-def test_a_store_that_is_a_mount_is_refused_before_anything_is_done(
+def test_a_mount_is_refused_before_anything_is_done(
     backup: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    store = tmp_path / "mounted"
-    store.mkdir()
-    monkeypatch.setattr(os.path, "ismount", lambda path: path == store)
+    mount = tmp_path / "mounted"
+    mount.mkdir()
+    monkeypatch.setattr(os.path, "ismount", lambda path: path == mount)
     with pytest.raises(BackupRefused, match="is a mount"):
-        restored(backup, DataDir(tmp_path / "data"), MQ_ENGINE_STORE_DIR=str(store))
-    assert not (tmp_path / "data").exists()
+        restored(backup, DataDir(tmp_path / "data"), MQ_ENGINE_STORE_DIR=str(mount))
+    with pytest.raises(BackupRefused, match="is a mount"), new_directory(mount):
+        raise AssertionError("it is filled")
+    assert names(tmp_path) == ["backup", "mounted"]
 
 
 def test_one_that_fails_leaves_nothing_of_it_and_what_is_not_its_own(
