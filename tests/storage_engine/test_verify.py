@@ -268,6 +268,18 @@ def test_a_start_mends_derived_files(store_dir: Path, damage: Callable[[Path], F
     assert found(asyncio.run(reopened(store_dir))) == []
 
 
+async def test_a_start_removes_what_a_killed_run_was_writing(store_dir: Path) -> None:
+    leftovers = [
+        store_dir / f"{name}.tmp"
+        for name in ("checkpoint", "config/minOffsets.json", f"commitlog/{1 << 20:020d}",
+                     f"consumequeue/t/0/{8_000:020d}", "index/20260102030405678")
+    ]  # fmt: skip
+    for path in leftovers:
+        path.write_bytes(b"half")
+    assert [kind for kind, _ in found(check(store_dir))] == [Kind.TEMPORARY_FILE] * len(leftovers)
+    assert found(await reopened(store_dir)) == []
+
+
 def test_a_damaged_record_costs_itself_after_a_start_and_a_rebuild(store_dir: Path) -> None:
     record = records(store_dir)[7]
     path, at = log_path(store_dir, record.physical_offset)
