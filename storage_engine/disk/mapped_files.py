@@ -166,6 +166,7 @@ class MappedFiles:
         for path in self.directory.iterdir() if self.directory.is_dir() else ():
             if base_offset_of(path.name) is not None:
                 self._access.unlink(path)
+        self._access.drop_leftovers(self.directory)
 
     def _drop(self, file: MappedFile) -> None:
         file.close()
