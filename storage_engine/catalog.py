@@ -17,7 +17,7 @@ from storage_engine.clock import Clock
 from storage_engine.config import StoreConfig
 from storage_engine.config_table import GroupTable, TopicTable
 from storage_engine.disk.files import Files
-from storage_engine.errors import BadRequest
+from storage_engine.errors import BadRequest, TopicNotFound
 from storage_engine.groups.retry_policy import RECONSUME_FOR_EVER
 from storage_engine.put_path import Route
 from storage_engine.queues.consume_queue import ConsumeQueue
@@ -96,6 +96,17 @@ class Catalog:
         """Let the tables stand still until the loop goes on; see ``SharedWrites.settle``."""
         self.topic_writes.settle()
         self.group_writes.settle()
+
+    def settle_for(self, topic: str, what: str) -> None:
+        """The same before a topic that producers know is deleted or purged, as ``what`` says.
+
+        Raises ``TopicNotFound``; ``BadRequest``: it belongs to a group or to the engine.
+        """
+        self.settle()
+        if topic not in self.topics:
+            raise TopicNotFound(f"topic {topic} does not exist")
+        if _is_own(topic):
+            raise BadRequest(f"topic {topic} cannot be {what} by itself")
 
     def load(self) -> None:
         """Read the tables; ``route_all`` must follow once the consume queues are recovered.

@@ -22,7 +22,7 @@ from collections.abc import Callable
 from storage_engine.catalog import Catalog
 from storage_engine.delivery.consumer_offsets import ConsumerOffsets
 from storage_engine.delivery.delivery import Delivery
-from storage_engine.errors import BadRequest, GroupNotFound, StoreError, TopicNotFound
+from storage_engine.errors import GroupNotFound, StoreError, TopicNotFound
 from storage_engine.groups.clients import split_reader
 from storage_engine.groups.retry_record import RETRY_TOPIC
 from storage_engine.log.commit_log import CommitLog
@@ -31,12 +31,9 @@ from storage_engine.queues.consume_queues import ConsumeQueues
 from storage_engine.queues.min_offsets import MinOffsets
 from storage_engine.records.record import parse_head
 from storage_engine.records.record_draft import read_draft
-from storage_engine.records.schedule_topic import (
-    REAL_TOPIC,
-    SCHEDULE_TOPIC,
-)
+from storage_engine.records.schedule_topic import REAL_TOPIC
 from storage_engine.retries import Retries
-from storage_engine.topic_names import dlq_topic_of, is_of_group, retry_topic_of
+from storage_engine.topic_names import dlq_topic_of, retry_topic_of
 
 log = logging.getLogger(__name__)
 
@@ -72,11 +69,7 @@ class Deletions:
             BadRequest: it belongs to a group or to the engine.
             DiskFull, SyncFailed: it may be empty then, but is there.
         """
-        self._catalog.settle()
-        if topic not in self._catalog.topics:
-            raise TopicNotFound(f"topic {topic} does not exist")
-        if topic == SCHEDULE_TOPIC or is_of_group(topic):
-            raise BadRequest(f"topic {topic} cannot be deleted by itself")
+        self._catalog.settle_for(topic, "deleted")
         more = self._catalog.retry_queues_of(topic)
         refusal = TopicNotFound(f"topic {topic} was deleted")
         self._empty([topic], more, lambda group, other: other == topic, refusal)

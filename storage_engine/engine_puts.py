@@ -106,7 +106,7 @@ class EnginePuts:
 
         ``published`` is called once they are durable and visible; never when the engine stops
         before. Raises, with nothing appended: ``DiskFull``; ``StoreReadOnly`` while segments are
-        written anew after a failed sync.
+        written anew after a failed sync; ``ShuttingDown``.
         """
         if self._durability.refusal is not None:
             raise self._durability.refusal

@@ -8,9 +8,11 @@ store/
   config/minOffsets.json              where each queue begins since retention last deleted (ours)
   config/quarantine.json              damaged places of the log (ours)
   config/retentionClock.json          the time by which messages grow old (ours)
+  dedup/00000001                      keys of requests within their window (ours)
   offsets.journal                     settled offsets since the last checkpoint
   checkpoint  abort  lock
   reserve                             disk kept for settles and checkpoints (ours)
+  spare                               disk kept for minOffsets.json (ours)
 """
 
 from __future__ import annotations

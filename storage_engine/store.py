@@ -36,7 +36,7 @@ from storage_engine.engine_stats import Watched, stats_of
 from storage_engine.errors import ShuttingDown, StoreBusy, StoreError
 from storage_engine.forwarder import Forwarder
 from storage_engine.index.indexer import Indexer
-from storage_engine.layout import CHECKPOINT_FILE
+from storage_engine.layout import CHECKPOINT_FILE, CONFIG_DIR, INDEX_DIR
 from storage_engine.log.commit_log import CommitLog
 from storage_engine.log.durability import Durability
 from storage_engine.log.prefaulter import Prefaulter
@@ -152,14 +152,13 @@ class Store:
         path = self.config.store_path
         self.disk.open()
         self.catalog.load()
-        checkpoint = read_checkpoint(path / CHECKPOINT_FILE)
         self._quarantine.load()
         self._min_offsets.load()
         self._dedup.load()
         recovered = recover(
             self._commit_log,
             self._queues,
-            checkpoint,
+            read_checkpoint(path / CHECKPOINT_FILE),
             floors=self._min_offsets.table,
             quarantine=self._quarantine,
             was_power_cut=self._run_mark.was_power_cut(),
@@ -167,6 +166,7 @@ class Store:
             keys=self.indexer,
             found_mark=self._dedup.found,
         )
+        self._files.drop_leftovers(path, path / CONFIG_DIR, path / INDEX_DIR)
         self._min_offsets.clamp(recovered.end_offset, self._queues)
         self._quarantine.forget_below(self._commit_log.start_offset)
         self._dispatcher.dispatched_offset = recovered.end_offset

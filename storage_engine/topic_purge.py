@@ -22,14 +22,11 @@ from collections.abc import Callable
 from storage_engine.catalog import Catalog
 from storage_engine.delivery.delivery import Delivery
 from storage_engine.delivery.process_queue import ProcessQueue
-from storage_engine.errors import BadRequest, TopicNotFound
 from storage_engine.group_progress import unsettled_count
 from storage_engine.log.commit_log import CommitLog
 from storage_engine.queues.consume_queue import ConsumeQueue
 from storage_engine.queues.consume_queues import ConsumeQueues
 from storage_engine.queues.min_offsets import MinOffsets
-from storage_engine.records.schedule_topic import SCHEDULE_TOPIC
-from storage_engine.topic_names import is_of_group
 from storage_engine.wire.topics import QueuePurge, TopicPurgeReply, TopicPurgeRequest
 
 log = logging.getLogger(__name__)
@@ -67,12 +64,8 @@ class TopicPurge:
             DiskFull: nothing has changed, or all is dropped and some leases of before still count.
             SyncFailed: it is done, and the next start does it again if need be.
         """
-        self._catalog.settle()
         topic = request.topic
-        if topic not in self._catalog.topics:
-            raise TopicNotFound(f"topic {topic} does not exist")
-        if topic == SCHEDULE_TOPIC or is_of_group(topic):
-            raise BadRequest(f"topic {topic} cannot be purged by itself")
+        self._catalog.settle_for(topic, "purged")
         queues = self._catalog.queues_of(topic)
         sources = [
             source

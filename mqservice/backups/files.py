@@ -9,7 +9,7 @@ import hashlib
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Final
+from typing import BinaryIO, Final
 
 from mqservice.backups.errors import BackupDamaged
 from mqservice.backups.manifest import FileEntry
@@ -20,27 +20,20 @@ _ZEROS: Final = bytes(PIECE_BYTES)
 
 def entry_of(directory: Path, path: str) -> FileEntry:
     """The entry of a file that is there; reads it once, and makes it durable."""
-    digest, size = hashlib.sha256(), 0
     with (directory / path).open("rb") as file:
-        while piece := file.read(PIECE_BYTES):
-            digest.update(piece)
-            size += len(piece)
+        size, sha256 = _read(file, lambda _: None)
         os.fsync(file.fileno())
-    return FileEntry(path=path, size_bytes=size, sha256=digest.hexdigest())
+    return FileEntry(path=path, size_bytes=size, sha256=sha256)
 
 
 def check_file(directory: Path, entry: FileEntry, *, passed: Callable[[int], None]) -> str:
     """What is wrong with the file; empty when it is as its entry says. Reads it once."""
-    digest, size = hashlib.sha256(), 0
     try:
         with (directory / entry.path).open("rb") as file:
-            while piece := file.read(PIECE_BYTES):
-                digest.update(piece)
-                size += len(piece)
-                passed(len(piece))
+            size, sha256 = _read(file, passed)
     except OSError as error:
         return f"{entry.path}: {error.strerror}"
-    return _fault(entry, size, digest.hexdigest())
+    return _fault(entry, size, sha256)
 
 
 def copy_checked(
@@ -71,6 +64,16 @@ def copy_checked(
     fault = _fault(entry, size, digest.hexdigest())
     if fault:
         raise BackupDamaged(f"the backup is damaged: {fault}")
+
+
+def _read(file: BinaryIO, passed: Callable[[int], None]) -> tuple[int, str]:
+    """Its size, and its SHA-256."""
+    digest, size = hashlib.sha256(), 0
+    while piece := file.read(PIECE_BYTES):
+        digest.update(piece)
+        size += len(piece)
+        passed(len(piece))
+    return size, digest.hexdigest()
 
 
 def _fault(entry: FileEntry, size: int, sha256: str) -> str:

@@ -13,6 +13,7 @@ from typing import Final
 import msgspec
 
 from mqservice.backups.errors import BackupDamaged, BackupRefused
+from mqservice.supervisor.data_dir import write_private
 
 FORMAT_VERSION: Final = 1
 MANIFEST: Final = "manifest.json"
@@ -60,13 +61,8 @@ def write_manifest(directory: Path, manifest: Manifest) -> None:
     """Makes a backup of the files in ``directory``; durable on return. Raises OSError."""
     content = msgspec.json.format(msgspec.json.encode(manifest), indent=1) + b"\n"
     digest = hashlib.sha256(content).hexdigest()
-    for name, text in ((MANIFEST_SUM, f"{digest}  {MANIFEST}\n".encode()), (MANIFEST, content)):
-        temporary = directory / f".{name}.new"
-        with open(temporary, "xb", opener=_private) as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(directory / name)
+    write_private(directory / MANIFEST_SUM, f"{digest}  {MANIFEST}\n")
+    write_private(directory / MANIFEST, content.decode())
     sync_directory(directory)
 
 
@@ -105,7 +101,3 @@ def sync_directory(directory: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
-
-
-def _private(path: str, flags: int) -> int:
-    return os.open(path, flags | os.O_CLOEXEC, 0o600)

@@ -28,6 +28,7 @@ def new_directory(target: Path) -> Iterator[Path]:
     """
     if target.is_symlink() or (target.exists() and not _is_empty(target)):
         raise BackupRefused(f"{target} is there already; name a directory that is not, or is empty")
+    require_no_mount(target)
     partial = target.with_name(target.name + PARTIAL_SUFFIX)
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -51,6 +52,12 @@ def new_directory(target: Path) -> Iterator[Path]:
             raise
     finally:
         os.close(descriptor)
+
+
+def require_no_mount(path: Path) -> None:
+    """Raises BackupRefused: nothing can be given that name by a rename."""
+    if os.path.ismount(path):
+        raise BackupRefused(f"{path} is a mount; name a directory in it")
 
 
 def _clear(directory: Path) -> None:

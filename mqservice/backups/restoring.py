@@ -22,6 +22,7 @@ from mqservice.backups.errors import BackupDamaged, BackupError, BackupRefused
 from mqservice.backups.files import check_file, copy_checked
 from mqservice.backups.installation import find_database_url, store_dir
 from mqservice.backups.manifest import DUMP, SECRETS, STORE, Manifest, read_manifest, sync_directory
+from mqservice.backups.place import require_no_mount
 from mqservice.supervisor import binaries
 from mqservice.supervisor.binaries import PostgresClients, find_postgres_clients
 from mqservice.supervisor.child import Child
@@ -101,12 +102,13 @@ def _marked(place: DataDir, store: Path) -> Iterator[None]:
     """
     marker = place.restoring
     aside = store.with_name(store.name + _ASIDE_SUFFIX)
-    if place.path.exists() and not marker.exists():
-        names = {path.name for path in place.path.iterdir()}
-        if names - _MAY_BE_THERE:
-            raise BackupRefused(f"{place.path} is not empty; name an empty or a new directory")
-    if store.exists() and any(store.iterdir()):
+    if not marker.exists() and _contents(place):
+        raise BackupRefused(f"{place.path} is not empty; name an empty or a new directory")
+    # One that was killed at its very end has left the store under its name.
+    is_left = marker.exists() and store.is_relative_to(place.path)
+    if not is_left and store.exists() and any(store.iterdir()):
         raise BackupRefused(f"{store} is not empty")
+    require_no_mount(store)
     place.path.mkdir(mode=0o700, parents=True, exist_ok=True)
     store.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     lock = DataDirLock(place)  # also tells `up` that the directory is one of this service
@@ -114,19 +116,30 @@ def _marked(place: DataDir, store: Path) -> Iterator[None]:
     try:
         marker.touch(mode=0o600)
         sync_directory(place.path)
-        ours = [aside, *(path for path in place.path.iterdir() if path not in (marker, place.lock))]
-        ours = [path for path in ours if path.name not in _MAY_BE_THERE]
-        _remove(ours)
+        _remove([aside, *_contents(place)])
         try:
             yield
             marker.unlink()
             sync_directory(place.path)
         except BaseException:
-            _remove([aside, *(path for path in place.path.iterdir() if path != place.lock)])
-            place.lock.unlink(missing_ok=True)
+            # The marker last, and only when nothing else is left: it is what `up` heeds.
+            _remove([aside, *_contents(place)])
+            if not (aside.exists() or _contents(place)):
+                marker.unlink(missing_ok=True)
+                place.lock.unlink(missing_ok=True)
             raise
     finally:
         lock.release()
+
+
+def _contents(place: DataDir) -> list[Path]:
+    """What is in the data directory besides what holds it for a restore."""
+    if not place.path.exists():
+        return []
+    own = (place.restoring, place.lock)
+    return [
+        path for path in place.path.iterdir() if path not in own and path.name not in _MAY_BE_THERE
+    ]
 
 
 def _remove(paths: list[Path]) -> None:

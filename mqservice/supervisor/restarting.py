@@ -39,9 +39,15 @@ _STOP_MS: Final = {"web": WEB_STOP_MS, "engine": ENGINE_STOP_MS, "analytics": AN
 async def restart(data_dir: DataDir, kind: str, *, told: Callable[[str], None]) -> None:
     """Replace the processes of one of ``KINDS``, or of ``ALL``, one after the other.
 
-    Raises ConfigInvalid: nothing of that kind runs; StartFailed: one did not come back.
+    Raises ConfigInvalid: nothing of that kind runs, and nothing was done; StartFailed: one did not
+    come back.
     """
     facts = _facts(data_dir)
+    if not facts.own_url:
+        raise ConfigInvalid(
+            "the supervisor that runs is of a version that knows no restart: stop the service and "
+            "start it anew"
+        )
     kinds = KINDS if kind == ALL else (kind,)
     names = [name for each in kinds for name in sorted(facts.pids) if _kind_of(name) == each]
     if not names:

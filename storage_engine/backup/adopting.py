@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from storage_engine.backup.copying import sync_directories
 from storage_engine.clock import SystemClock
 from storage_engine.disk.files import Files
 from storage_engine.disk.lock import raise_epoch
@@ -16,7 +17,7 @@ from storage_engine.layout import COMMIT_LOG_DIR, base_offset_of
 
 
 def adopt(store: Path) -> None:
-    """Durable on return. Raises OSError, DiskFull."""
+    """Durable on return, the names of what was copied too. Raises OSError, DiskFull, SyncFailed."""
     for path in sorted((store / COMMIT_LOG_DIR).iterdir()):
         if base_offset_of(path.name) is None:
             continue
@@ -27,3 +28,4 @@ def adopt(store: Path) -> None:
         finally:
             os.close(descriptor)
     raise_epoch(Files(), store, SystemClock().now_ms())
+    sync_directories(store)

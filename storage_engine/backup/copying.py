@@ -14,6 +14,7 @@ from typing import Final
 
 from storage_engine.backup.lines import CopiedFile
 from storage_engine.clock import measured_ns
+from storage_engine.disk.files import Files
 
 PIECE_BYTES: Final = 1024 * 1024
 _ZEROS: Final = bytes(PIECE_BYTES)
@@ -103,13 +104,9 @@ def write_file(target: Path, content: bytes, *, name: str) -> CopiedFile:
 
 
 def sync_directories(root: Path) -> None:
-    """Make the names of all files below durable."""
+    """Make the names of all files below durable. Raises SyncFailed."""
     for directory, _, _ in os.walk(root):
-        descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+        Files().sync_dir(Path(directory))
 
 
 def _private(path: str, flags: int) -> int:

@@ -359,6 +359,12 @@ class Files:
     def unlink(self, path: Path) -> None:
         path.unlink(missing_ok=True)
 
+    def drop_leftovers(self, *directories: Path) -> None:
+        """Delete what a process that was killed was writing aside there."""
+        for directory in directories:
+            for path in directory.glob(f"*{TEMPORARY_SUFFIX}"):
+                self.unlink(path)
+
 
 def _write_whole(descriptor: int, content: bytes | memoryview) -> None:
     view = memoryview(content)

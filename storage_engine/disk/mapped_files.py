@@ -17,7 +17,7 @@ from storage_engine.disk.files import Files
 from storage_engine.disk.map_pool import MapPool
 from storage_engine.disk.mapped_file import MappedFile
 from storage_engine.errors import StoreCorrupt
-from storage_engine.layout import base_offset_of, segment_name
+from storage_engine.layout import TEMPORARY_SUFFIX, base_offset_of, segment_name
 
 
 class MappedFiles:
@@ -47,18 +47,20 @@ class MappedFiles:
         self._preparing = threading.Lock()
 
     def load(self) -> None:
-        """Find the files that are there.
+        """Find the files that are there; one that was being made is deleted.
 
         Raises:
             StoreCorrupt: a file has another size, or one is missing in between. Nothing is changed.
         """
         self.close()
         self.files = []
-        found = []
+        found, leftovers = [], []
         for path in self.directory.iterdir() if self.directory.is_dir() else ():
             base_offset = base_offset_of(path.name)
             if base_offset is not None:
                 found.append((base_offset, path))
+            elif path.name.endswith(TEMPORARY_SUFFIX):
+                leftovers.append(path)
         found.sort()
         for base_offset, path in found:
             stat = path.stat()
@@ -74,6 +76,8 @@ class MappedFiles:
             # Only what is known to have disk behind it may be written through the map.
             allocated = self.size_bytes if stat.st_blocks * 512 >= stat.st_size else 0
             self.files.append(self._file(base_offset, allocated))
+        for path in leftovers:
+            self._access.unlink(path)
 
     def _file(self, base_offset: int, allocated_bytes: int) -> MappedFile:
         path = self.directory / segment_name(base_offset)
@@ -162,6 +166,7 @@ class MappedFiles:
         for path in self.directory.iterdir() if self.directory.is_dir() else ():
             if base_offset_of(path.name) is not None:
                 self._access.unlink(path)
+        self._access.drop_leftovers(self.directory)
 
     def _drop(self, file: MappedFile) -> None:
         file.close()

@@ -18,7 +18,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import NamedTuple
 
-from storage_engine.errors import StoreError, StoreReadOnly
+from storage_engine.errors import ShuttingDown, StoreError, StoreReadOnly
 from storage_engine.log.commit_log import CommitLog
 from storage_engine.log.flusher import Flusher, SyncTimes
 
@@ -171,6 +171,8 @@ class Durability:
             await asyncio.gather(self._repair, return_exceptions=True)
         if self._rewriting is not None:
             await asyncio.gather(self._rewriting, return_exceptions=True)
+        # Clients are still served: what they have the engine append would be seen by nobody.
+        self.refusal = ShuttingDown("the engine is stopping")
         if self._flusher.error is None:
             try:
                 self._commit_log.sync(self._commit_log.append_offset)

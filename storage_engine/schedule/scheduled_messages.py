@@ -63,17 +63,13 @@ class _Found(NamedTuple):
 
 
 class _Wanted(NamedTuple):
-    """Messages for a topic, or for all topics of the namespace of that name."""
+    """Messages for the topic of that name, or for all topics that begin with it."""
 
     name: bytes
-    is_namespace: bool
-
-    @property
-    def block_name(self) -> bytes:
-        return self.name + b"%" if self.is_namespace else self.name
+    is_prefix: bool
 
     def matches(self, topic: bytes) -> bool:
-        return topic.startswith(self.name + b"%") if self.is_namespace else topic == self.name
+        return topic.startswith(self.name) if self.is_prefix else topic == self.name
 
 
 class _Page:
@@ -147,7 +143,8 @@ class ScheduledMessages:
         if request.queue_id < 0 or request.queue_offset < 0:
             raise BadRequest(f"there is no place {request.queue_offset} of {request.queue_id}")
         self._schedule.follow()
-        wanted = _Wanted(request.topic.encode(), request.is_namespace)
+        name = f"{request.topic}%" if request.is_namespace else request.topic
+        wanted = _Wanted(name.encode(), request.is_namespace)
         page = _Page(min(request.bytes_max, self._config.receive_bytes_max), request.messages_max)
         place = request.queue_offset
         for source in self._schedule.sources[request.queue_id :]:
@@ -166,7 +163,7 @@ class ScheduledMessages:
         while place < source.end and page.left > 0 and not page.is_full:
             block = place // BLOCK_UNITS
             stop = min((block + 1) * BLOCK_UNITS, source.end)
-            if not self._blocks.may_hold(queue_id, block, wanted.block_name):
+            if not self._blocks.may_hold(queue_id, block, wanted.name):
                 page.left -= _KNOWN_COST
                 place = stop
                 continue

@@ -35,7 +35,7 @@ class TopicBlocks:
             del self._bits[next(iter(self._bits))]  # the one known longest
         bits = 0
         for topic in topics:
-            bits |= _bit(topic) | _bit(namespace_of(topic))
+            bits |= _bit(topic) | _bit(_namespace_prefix(topic))
         self._bits[queue_id, block] = bits
 
     def may_hold(self, queue_id: int, block: int, topic: bytes) -> bool:
@@ -44,7 +44,7 @@ class TopicBlocks:
         return bits is None or bits & _bit(topic) != 0
 
 
-def namespace_of(topic: bytes) -> bytes:
+def _namespace_prefix(topic: bytes) -> bytes:
     """The name before the separator, and the separator; empty where there is none."""
     head, separator, _ = topic.partition(b"%")
     return head + separator if separator else b""

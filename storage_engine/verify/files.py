@@ -21,6 +21,7 @@ from storage_engine.layout import (
     CONFIG_DIR,
     CONSUME_QUEUE_DIR,
     CONSUMER_OFFSET_FILE,
+    DEDUP_DIR,
     INDEX_DIR,
     INDEX_NAME_DIGITS,
     JOURNAL_FILE,
@@ -168,6 +169,8 @@ def _is_known(parts: tuple[str, ...]) -> bool:
             return queue_id.isdecimal() and base_offset_of(name) is not None
         case (directory, name) if directory == INDEX_DIR:
             return len(name) == INDEX_NAME_DIGITS and name.isdecimal()
+        case (directory, name) if directory == DEDUP_DIR:
+            return name.isdecimal()
         case (directory, name) if directory == CONFIG_DIR:
             return name == _EPOCH_FILE or name.endswith(_CONFIG_SUFFIXES)
     return False

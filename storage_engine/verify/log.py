@@ -166,12 +166,16 @@ class LogCheck:
                     yield self._done(batch, segment, batch_at, size)
                     return
                 offset = segment.base_offset + at
-                if is_truncated and (first_nonzero(segment.path, view, at) is None):
+                # Zeros need no search, of which the last segment may have a GiB that no disk holds.
+                is_zero = first_nonzero(segment.path, view, at) is None
+                if is_truncated and is_zero:
                     break
                 if offset >= self._flushed_offset and not self._report.is_whole_store:
                     self._ended = True  # the engine is writing here just now
                     break
-                following = next_whole(content, view, at + 1, segment.base_offset)
+                following = (
+                    None if is_zero else next_whole(content, view, at + 1, segment.base_offset)
+                )
                 if following is None and self._is_end(segment, view, at):
                     self._ended = True
                     break

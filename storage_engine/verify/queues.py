@@ -5,7 +5,8 @@
 
 Unit n must hold place, size and tag hash of the record with queue offset n, and queue offsets of
 the log must follow each other without a gap; where the log is damaged, units and gaps may point
-into the damage. Units of records below the log's start are what retention leaves. Only reads.
+into the damage. Units of records below the log's start are what retention leaves; of messages that
+nobody can read any more it leaves records without units. Only reads.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from numpy.typing import NDArray
 from storage_engine.disk.files import Files
 from storage_engine.layout import CONSUME_QUEUE_DIR, base_offset_of, segment_name
 from storage_engine.queues.consume_queue import UNIT_BYTES
+from storage_engine.verify.files import read_floors
 from storage_engine.verify.log import LogBatch, LogCheck
 from storage_engine.verify.report import Kind, Report
 
@@ -47,15 +49,25 @@ class QueueCheck:
         self._below = below
         self._is_complete = is_complete
         self._queues: dict[tuple[bytes, int], _Queue] = {}
+        self._floors: dict[str, list[int]] = {}
         for path in sorted(self._root.glob("*/*")):
             if path.is_dir() and path.name.isdecimal():
                 self._queue(path.parent.name.encode(), int(path.name))
+        # After the listing: where a queue begins is written down before its files are deleted.
+        self._floors = read_floors(store)
+        for (topic, queue_id), queue in self._queues.items():
+            queue.floor = self._floor(topic, queue_id)
+
+    def _floor(self, topic: bytes, queue_id: int) -> int:
+        known = self._floors.get(topic.decode("utf-8", "replace"), [])
+        return known[queue_id] if queue_id < len(known) else 0
 
     def _queue(self, topic: bytes, queue_id: int) -> _Queue:
         queue = self._queues.get((topic, queue_id))
         if queue is None:
             path = self._root / topic.decode("utf-8", "replace") / str(queue_id)
             queue = self._queues[topic, queue_id] = _Queue(path, self._report, self._log)
+            queue.floor = self._floor(topic, queue_id)
         return queue
 
     def follow(self, batch: LogBatch) -> None:
@@ -70,20 +82,19 @@ class QueueCheck:
             for queue in self._queues.values():
                 queue.finish()
 
-    def begins_late(self, floors: dict[str, list[int]]) -> str | None:
+    def begins_late(self) -> str | None:
         """A queue whose oldest record in the log is not the one that retention left it."""
         for (topic, queue_id), queue in self._queues.items():
-            name = topic.decode("utf-8", "replace")
-            known = floors.get(name, [])
-            floor = known[queue_id] if queue_id < len(known) else 0
+            floor = self._floor(topic, queue_id)
             if queue.begin is not None and queue.begin > floor:
+                name = topic.decode("utf-8", "replace")
                 return f"{name}/{queue_id} begins at {queue.begin} instead of {floor}"
         return None
 
     def max_offset(self, topic: str, queue_id: int) -> int:
-        """Where the queue ends, by the log and by its units; 0 when there is no such queue."""
+        """Where the queue ends, by the log, its units and where it begins; 0 when there is none."""
         queue = self._queues.get((topic.encode(), queue_id))
-        return 0 if queue is None else queue.max_offset
+        return max(self._floor(topic.encode(), queue_id), 0 if queue is None else queue.max_offset)
 
 
 class _Queue:
@@ -97,6 +108,7 @@ class _Queue:
         self._files: dict[int, Path] = {}  # by first unit
         self._missing: set[int] = set()
         self._expected: int | None = None  # queue offset of the next record
+        self.floor = 0  # nobody can read what stands below
         self.begin: int | None = None  # of the oldest record in the log
         self._list()
 
@@ -252,7 +264,7 @@ class _Queue:
         path = self._files.get(base)
         content = b""
         if path is None:
-            self._miss(base)
+            self._miss(base, base + (self._file_units or index + count))
         else:
             with path.open("rb") as file:
                 content = os.pread(file.fileno(), count * UNIT_BYTES, index * UNIT_BYTES)
@@ -264,8 +276,8 @@ class _Queue:
         path = self._files.get(base)
         return path is not None and (offset - base + 1) * UNIT_BYTES <= path.stat().st_size
 
-    def _miss(self, base: int) -> None:
-        if base in self._missing or (not self._file_units and self._missing):
+    def _miss(self, base: int, stop: int) -> None:
+        if base in self._missing or (not self._file_units and self._missing) or stop <= self.floor:
             return
         self._missing.add(base)
         name = segment_name(base * UNIT_BYTES) if self._file_units else "all of it"

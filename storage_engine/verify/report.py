@@ -87,7 +87,7 @@ _ADVICE: Final[dict[Kind, tuple[Severity, str]]] = {
     Kind.STRAY_FILE: (Severity.WARNING, "move it out of the store; no engine put it there"),
     Kind.TEMPORARY_FILE: (
         Severity.WARNING,
-        "left by a stop in the middle of a write; delete it while the engine is stopped",
+        "left by a stop in the middle of a write; the next start of the engine deletes it",
     ),
 }
 assert set(_ADVICE) == set(Kind)

@@ -30,7 +30,6 @@ from storage_engine.verify.files import (
     check_config,
     check_names,
     is_engine_running,
-    read_floors,
     read_offsets,
 )
 from storage_engine.verify.index import IndexCheck
@@ -110,7 +109,7 @@ class Verification:
         report.verified_offset = log.end_offset
         queues.finish()
         index.finish()
-        late = queues.begins_late(read_floors(store)) if log.start_offset else None
+        late = queues.begins_late() if log.start_offset else None
         if late is not None and report.is_whole_store and not log.damaged:
             what = f"retention did not delete what stood before: {late}"
             report.add(Kind.SEGMENT_MISSING, COMMIT_LOG_DIR, log.start_offset, what)

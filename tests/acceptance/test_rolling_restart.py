@@ -26,7 +26,6 @@ pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(600)]
 SEED = 20_267
 NAME = "rolling"
 DRAIN_WAIT_S = 120
-SLACK_S = 1.0  # starting processes take the time in which clients would have seen a delivery
 KINDS = ("web", "worker", "beat", "engine")
 REPLACED = {"web-1", "web-2", "worker", "beat", "engine"}
 
@@ -45,7 +44,8 @@ def restart(data_dir: Path, kind: str) -> list[str]:
 def clients_of(service: Service, history: History, signals: Signals) -> list[Client]:
     facts = msgspec.structs.replace(service.facts, topic=NAME, group=NAME)
     producers = [WatchingProducer(f"p{n}", facts, history, SEED) for n in range(2)]
-    sockets = [WatchingSocketConsumer(f"socket-{n}", facts, history, SEED) for n in range(2)]
+    # Of two, one may come to a process that is new already, and see no end at all.
+    sockets = [WatchingSocketConsumer(f"socket-{n}", facts, history, SEED) for n in range(4)]
     rest = WatchingRestConsumer("rest", facts, history, SEED)
     rest.signals = signals
     for producer in producers:
@@ -85,7 +85,7 @@ def test_clients_outlive_new_processes_for_all_old_ones(tmp_path: Path) -> None:
 
     assert {name for name in before if after[name] != before[name]} == REPLACED
     assert [client.failure for client in clients] == [None] * len(clients)
-    verdict = judge(history, lease_slack_s=SLACK_S)
+    verdict = judge(history)
     print(f"{verdict.accepted_count} accepted, again because {dict(verdict.explained)}")
     print(f"signals: {dict(signals.seen)}")
     assert verdict.violations == {}

@@ -79,10 +79,10 @@ def receive(store: OpenStore, topic: str) -> Leased:
     return Leased(found.lease_generation, found.attempts, records)
 
 
-async def nack(
+def start_nack(
     store: OpenStore, leased: Leased, delay_ms: int = RETRY_DELAY_MS, *, is_dead: bool = False
 ) -> None:
-    """Give all back, and wait until what follows from it at once is durable."""
+    """Give all back."""
     nacks = [
         Nack(
             topic=record.topic, queue_id=record.queue_id, lease_generation=leased.generation,
@@ -92,6 +92,13 @@ async def nack(
     ]  # fmt: skip
     reply = store.store.consumption.settle(SettleRequest(group="g", nacks=nacks))
     assert not reply.failures
+
+
+async def nack(
+    store: OpenStore, leased: Leased, delay_ms: int = RETRY_DELAY_MS, *, is_dead: bool = False
+) -> None:
+    """The same, and wait until what follows from it at once is durable."""
+    start_nack(store, leased, delay_ms, is_dead=is_dead)
     await store.settled()
 
 

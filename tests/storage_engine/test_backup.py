@@ -18,9 +18,11 @@ from storage_engine.backup.lines import CopiedFile, Go, Known, Line, Taken
 from storage_engine.backup.small_files import NeverStill, copy_small_files
 from storage_engine.backup.taking import TakingFailed, take
 from storage_engine.client import (
+    AsyncStoreClient,
     GroupConfig,
     LeaseRef,
     Nack,
+    PutOncePlace,
     ReceiveRequest,
     SettleRequest,
     StoreClient,
@@ -28,10 +30,12 @@ from storage_engine.client import (
     encode_record,
 )
 from storage_engine.recovery.checkpoint import read_checkpoint
+from storage_engine.verify.report import Finding
 from storage_engine.verify.verification import Verification
 from storage_engine.wire.protocol import CheckpointReply
 from tests.storage_engine.doubles import message
 from tests.storage_engine.engines import Engine, engine_with_topic, pull_all
+from tests.storage_engine.test_once_puts import marked
 
 GROUP = "g"
 
@@ -55,6 +59,16 @@ def copy_of(
 
 def files_of(said: list[Line]) -> list[CopiedFile]:
     return [line for line in said if isinstance(line, CopiedFile)]
+
+
+def serious_findings(copy: Path, *, end_offset: int | None = None) -> list[Finding]:
+    """All but that there are neither consume queues nor index; ``end_offset``: of what is read."""
+    check = Verification(copy, index_slots=64)
+    for _ in check.run():
+        pass
+    assert end_offset in (None, check.report.verified_offset)
+    derived = ("queue_file_", "index_")
+    return [each for each in check.report.findings if not each.kind.startswith(derived)]
 
 
 @contextlib.contextmanager
@@ -133,16 +147,7 @@ def test_a_copy_under_load_has_all_that_was_answered_before_it_began(tmp_path: P
         said = copy_of(engine, tmp_path / "copy")
         load.stop()
     (taken,) = [line for line in said if isinstance(line, Taken)]
-    check = Verification(tmp_path / "copy", index_slots=64)
-    for _ in check.run():
-        pass
-    serious = [
-        each
-        for each in check.report.findings
-        if not each.kind.startswith(("queue_file_", "index_"))
-    ]
-    assert serious == []
-    assert check.report.verified_offset == taken.end_offset
+    assert serious_findings(tmp_path / "copy", end_offset=taken.end_offset) == []
     with started(tmp_path / "copy") as engine, engine.client() as client:
         bodies = pull_all(client, 0)
         assert bodies[: len(acknowledged)] == acknowledged
@@ -154,6 +159,26 @@ def test_a_copy_under_load_has_all_that_was_answered_before_it_began(tmp_path: P
         assert len(left) == len(set(left))
         put(client, b"goes on")
         assert list(receive(client)[1].values()) == [b"goes on"]
+
+
+async def test_the_key_of_a_request_from_before_the_copy_is_still_known(tmp_path: Path) -> None:
+    async def put_once(engine: Engine) -> PutOncePlace:
+        client = AsyncStoreClient(engine.socket, client_name="test")
+        try:
+            await client.wait_connected(10_000)
+            (place,) = await client.put_once([marked("key")])
+        finally:
+            await client.aclose()
+        return place
+
+    with engine_with_topic(queues=1) as engine:
+        first = await put_once(engine)
+        copy_of(engine, tmp_path / "copy")
+    assert list((tmp_path / "copy" / "dedup").iterdir())
+    assert serious_findings(tmp_path / "copy") == []
+    with started(tmp_path / "copy") as engine:
+        again = await put_once(engine)
+    assert again == msgspec.structs.replace(first, is_duplicate=True)
 
 
 def test_a_message_moved_while_it_is_copied_is_in_one_place(tmp_path: Path) -> None:

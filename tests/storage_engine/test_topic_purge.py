@@ -10,7 +10,6 @@ import pytest
 
 from storage_engine.errors import BadRequest, LeaseExpired, TopicNotFound
 from storage_engine.records.schedule_topic import SCHEDULE_TOPIC
-from storage_engine.wire.deliveries import Nack, SettleRequest
 from storage_engine.wire.topics import Durability, TopicPurgeReply, TopicPurgeRequest
 from tests.storage_engine.deleting import (
     RETRY_DELAY_MS,
@@ -20,6 +19,7 @@ from tests.storage_engine.deleting import (
     killed,
     nack,
     receive,
+    start_nack,
     wait_for_schedule,
 )
 from tests.storage_engine.doubles import SEGMENT_BYTES, FaultyFiles, Killed, OpenStore, message
@@ -164,15 +164,7 @@ async def test_a_failure_on_its_way_to_the_disk_does_not_come(
 ) -> None:
     store = await begun(tmp_path / "s", b"old")
     await nack(store, store.receive(1), delay_ms=0)
-    leased = receive(store, "t")
-    failed = [
-        Nack(
-            topic=record.topic, queue_id=0, lease_generation=leased.generation,
-            queue_offset=record.queue_offset, delay_ms=0,
-        )
-        for record in leased.records
-    ]  # fmt: skip
-    store.store.consumption.settle(SettleRequest(group="g", nacks=failed))
+    start_nack(store, receive(store, "t"), delay_ms=0)
     store.files.sync_gate = threading.Event()
     store.store.tick()  # its record is appended, and visible to nobody yet
     purge(store)

@@ -11,18 +11,23 @@ from pathlib import Path
 
 import pytest
 
+from storage_engine.verify import log
 from storage_engine.verify.report import FINDINGS_OF_A_KIND_MAX, Kind, Report, lines
 from storage_engine.verify.verification import EXIT_FINDINGS, EXIT_UNREADABLE, Verification, main
+from storage_engine.wire.topics import TopicPurgeRequest
 from tests.storage_engine.damages import (
     DAMAGES,
     MENDED_BY_A_START,
     Found,
     exchange_unit,
     flip,
+    queue_file,
     records,
     remove_queue,
 )
 from tests.storage_engine.doubles import (
+    SEGMENT_BYTES,
+    UNITS,
     OpenStore,
     copy_store,
     fingerprint,
@@ -32,6 +37,7 @@ from tests.storage_engine.doubles import (
 from tests.storage_engine.engines import ROOT
 from tests.storage_engine.grouped import nack, opened
 from tests.storage_engine.recovering import filled, log_path
+from tests.storage_engine.test_once_puts import marked, put_once
 
 
 def check(store_dir: Path) -> Report:
@@ -78,6 +84,16 @@ async def test_clean_stores_have_no_findings(store_dir: Path, tmp_path: Path) ->
     async with OpenStore(tmp_path / "empty"):
         pass
     assert found(check(tmp_path / "empty")) == []
+
+
+def test_the_zeros_behind_the_end_are_not_searched_for_records(
+    store_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def search(*_: object) -> None:
+        raise AssertionError("the whole segment is read")
+
+    monkeypatch.setattr(log, "next_whole", search)
+    assert found(check(store_dir)) == []
 
 
 async def test_a_message_that_failed_often_is_no_offset(tmp_path: Path) -> None:
@@ -194,6 +210,51 @@ async def test_after_retention_and_beside_it_all_is_clean(tmp_path: Path) -> Non
     assert found(check(tmp_path / "store")) == []
 
 
+async def test_what_nobody_can_read_any_more_may_have_no_units(tmp_path: Path) -> None:
+    """A purged topic's files of units go with the next pass; its records with their segments."""
+    store = OpenStore(tmp_path / "store").open()
+    store.topic()
+    store.group()
+    await store.put_bodies(*[b"gone"] * (3 * UNITS))
+    await store.store.checkpoint()
+    store.store.consumption.topic_purge.run(TopicPurgeRequest(topic="t"))
+    await store.store.retention.run()
+    assert not queue_file(store.store_dir, 0, 0).exists()
+    await store.put_bodies(*[b"left"] * (UNITS + 1))
+    await store.close()
+    assert found(check(store.store_dir)) == []
+    queue_file(store.store_dir, 0, 3).unlink()
+    assert (Kind.QUEUE_FILE_MISSING, 3 * UNITS) in found(check(store.store_dir))
+
+
+async def test_a_group_at_the_end_of_what_retention_deleted_is_not_beyond(tmp_path: Path) -> None:
+    limits = {"retention_bytes": 2 * SEGMENT_BYTES, "retention_files_max": 100}
+    store = OpenStore(tmp_path / "store", limits=limits).open()
+    store.topic()
+    store.topic("other")
+    store.group()
+    await store.put_bodies(b"a", b"b")
+    store.ack(store.receive())
+    for _ in range(20):
+        await store.put(message(bytes(800), topic="other"))
+    await store.store.checkpoint()
+    await store.store.retention.run()
+    await store.close()
+    assert {record.topic for record in records(store.store_dir)} == {"other"}
+    assert found(check(store.store_dir)) == []
+
+
+async def test_keys_of_requests_are_no_stray_files(tmp_path: Path) -> None:
+    store = OpenStore(tmp_path / "store").open()
+    store.topic()
+    await put_once(store, marked("k"))
+    await store.close()
+    (path,) = (store.store_dir / "dedup").iterdir()
+    assert found(check(store.store_dir)) == []
+    path.rename(path.with_name("keys"))
+    assert found(check(store.store_dir)) == [(Kind.STRAY_FILE, None)]
+
+
 async def reopened(store_dir: Path) -> Report:
     """The report after one more run of the engine, in which messages were put."""
     async with OpenStore(store_dir) as store:
@@ -205,6 +266,18 @@ async def reopened(store_dir: Path) -> Report:
 def test_a_start_mends_derived_files(store_dir: Path, damage: Callable[[Path], Found]) -> None:
     damage(store_dir)
     assert found(asyncio.run(reopened(store_dir))) == []
+
+
+async def test_a_start_removes_what_a_killed_run_was_writing(store_dir: Path) -> None:
+    leftovers = [
+        store_dir / f"{name}.tmp"
+        for name in ("checkpoint", "config/minOffsets.json", f"commitlog/{1 << 20:020d}",
+                     f"consumequeue/t/0/{8_000:020d}", "index/20260102030405678")
+    ]  # fmt: skip
+    for path in leftovers:
+        path.write_bytes(b"half")
+    assert [kind for kind, _ in found(check(store_dir))] == [Kind.TEMPORARY_FILE] * len(leftovers)
+    assert found(await reopened(store_dir)) == []
 
 
 def test_a_damaged_record_costs_itself_after_a_start_and_a_rebuild(store_dir: Path) -> None:

@@ -140,9 +140,10 @@ class RestConsumer(Client):
         messages: list[dict[str, Any]] = response.json()["messages"]
         for message in messages:
             place = message["queue"], message["offset"], message["attempt"]
-            left_s = parse_rfc3339(message["lease_until"]) / 1_000 - time.time()
-            late_s = max(0.0, self.lease_ms / 1_000 - left_s)
-            delivered = Delivered(message["body"], self.name, batch, *place, self.lease_ms, late_s)
+            # However late the answer is read: what is left of the lease, not how long it was.
+            left_ms = parse_rfc3339(message["lease_until"]) - time.time_ns() // 1_000_000
+            late_s = max(0, self.lease_ms - left_ms) / 1_000
+            delivered = Delivered(message["body"], self.name, batch, *place, left_ms, late_s)
             self.history.add(delivered)
         return messages
 

@@ -43,7 +43,8 @@ class Refused(Event):
 
 @dataclass(frozen=True, slots=True)
 class Delivered(Event):
-    """A consumer got it. ``batch``: which answer or frame, ``lease_ms`` how long it is its own.
+    """A consumer got it. ``batch``: which answer or frame, ``lease_ms`` how long from then on it is
+    its own.
 
     ``late_s``: how long before that its lease had begun, where the answer says so.
     """

@@ -64,13 +64,11 @@ class Verdict:
         return {name: found for name, found in named.items() if found}
 
 
-def judge(
-    history: History, *, is_ordered: bool = False, lease_slack_s: float = LATE_SECONDS
-) -> Verdict:
+def judge(history: History, *, is_ordered: bool = False) -> Verdict:
     """See the module's docstring. ``is_ordered``: the group is, and shares its queues.
 
-    ``lease_slack_s``: how late clients may have seen a delivery whose lease ended since; to it
-    comes by how much some of them were late as far as the service's answers tell.
+    Clients may have seen a delivery late by ``LATE_SECONDS``, and by as much as some of them were
+    as far as the service's answers tell.
     """
     events = list(history.events)
     verdict = Verdict()
@@ -88,7 +86,7 @@ def judge(
     verdict.phantom = [body for body in deliveries if body not in offered]
     verdict.refused_delivered = [body for body in deliveries if body in refused]
     _judge_order(verdict, offered, accepted, deliveries)
-    _judge_repeats(verdict, events, deliveries, lease_slack_s + late_s, LATE_SECONDS + late_s)
+    _judge_repeats(verdict, events, deliveries, LATE_SECONDS + late_s)
     if is_ordered:
         verdict.overtaken, verdict.held_twice = judge_message_groups(events, LATE_SECONDS + late_s)
     return verdict
@@ -121,7 +119,6 @@ def _judge_repeats(
     verdict: Verdict,
     events: list[Event],
     deliveries: dict[str, list[Delivered]],
-    lease_slack_s: float,
     slack_s: float,
 ) -> None:
     acked = {event.body: event.at for event in reversed(events) if isinstance(event, Acked)}
@@ -138,7 +135,7 @@ def _judge_repeats(
                 verdict.acked_again.append(f"{body} to {after.consumer}, acked before")
             if any(before.at <= at <= after.at for at in given_back.get(body, ())):
                 cause = "given back"
-            elif after.at - before.at >= before.lease_ms / 1_000 - lease_slack_s:
+            elif after.at - before.at >= before.lease_ms / 1_000 - LATE_SECONDS:
                 cause = "lease ended"
             elif any(before.at - slack_s <= at <= after.at for at in kills):
                 cause = "killed"

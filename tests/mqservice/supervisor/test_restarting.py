@@ -48,6 +48,18 @@ async def test_where_nothing_runs_nothing_is_restarted(tmp_path: Path) -> None:
             await restart(DataDir(tmp_path), kind, told=ignored)
 
 
+async def test_a_service_of_a_version_before_is_left_alone(tmp_path: Path) -> None:
+    process = started()
+    facts = msgspec.structs.replace(FACTS, own_url="", pids={"beat": process.pid})
+    write_quickstart(tmp_path / "quickstart.json", facts)
+    try:
+        with pytest.raises(ConfigInvalid, match="start it anew"):
+            await restart(DataDir(tmp_path), "beat", told=ignored)
+        assert process.poll() is None
+    finally:
+        process.communicate(b"\n")
+
+
 async def test_one_that_does_not_end_by_itself_is_killed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
