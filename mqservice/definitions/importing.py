@@ -14,6 +14,7 @@ no row is reached by nobody.
 
 from __future__ import annotations
 
+import hashlib
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -82,6 +83,11 @@ class Plan:
     def steps(self) -> list[Step]:
         return [*self.topics, *self.groups]
 
+    @property
+    def digest(self) -> str:
+        """The same for plans that do the same."""
+        return hashlib.sha256(self.shown(is_dry_run=True).model_dump_json().encode()).hexdigest()
+
     def count(self, action: Action) -> int:
         return sum(step.shown.action is action for step in self.steps)
 
@@ -112,16 +118,23 @@ def preview_import(namespace: Namespace, document: Document, *, by: Principal) -
 
 
 @transaction.atomic
-def import_definitions(namespace: Namespace, document: Document, *, by: Principal) -> Plan:
+def import_definitions(
+    namespace: Namespace, document: Document, *, by: Principal, digest: str | None = None
+) -> Plan:
     """Create and change what the document defines, all or nothing; see the module's docstring.
 
     About twenty queries, however many things there are; engine calls, many at a time.
 
-    Raises Problem: FORBIDDEN, ILLEGAL_SETTING, QUOTA_EXCEEDED with the place of each fault, or what
-    the engine's failure means.
+    Args:
+        digest: that of the plan that is wanted, and no other.
+
+    Raises Problem: FORBIDDEN, ILLEGAL_SETTING, QUOTA_EXCEEDED with the place of each fault;
+    CONFLICT for another plan, or what the engine's failure means.
     """
     lock_namespace(namespace, with_tenant=True)
     plan = preview_import(namespace, document, by=by)
+    if digest is not None and plan.digest != digest:
+        raise Problem.of("CONFLICT", "this import would do something else by now")
     planned = [step.planned for step in plan.steps]
     write_topics((each for each in planned if isinstance(each, PlannedTopic)), by=by)
     write_groups((each for each in planned if isinstance(each, PlannedGroup)), by=by)
