@@ -60,6 +60,7 @@ urlpatterns = [
     path("<str:ns>/audit", views_audit.audit, name="audit"),
     path("<str:ns>/audit.csv", views_audit.audit_csv, name="audit-csv"),
     path("<str:ns>/alerts", views_alerts.alerts, name="alerts"),
+    path("<str:ns>/alerts.yaml", views_alerts.alerts_yaml, name="alerts-yaml"),
     path("<str:ns>/new-alert", views_alerts.new_alert, name="new-alert"),
     path("<str:ns>/alerts/<str:alert>", views_alerts.alert, name="alert"),
     path("<str:ns>/alerts/<str:alert>/edit", views_alerts.edit_alert, name="edit-alert"),
