@@ -3,6 +3,7 @@
 /v1/ns/{ns}/topics...   topics.api          everything raised ──▶ Problem ──▶ problem+json
 /v1/ns/{ns}/groups...   groups.api, groups.offset_api, groups.clients
                         sampling.api: the histories of both
+/v1/ns/{ns}/definitions...   definitions.api
 /v1/ns/{ns}/connections...   delivery.connections_api
 /v1/ns/{ns}/alerts...   alerts.api
 /v1/ns/{ns}/tasks...    tasks.api, with dlq:redrive and dlq:purge of a group
@@ -36,6 +37,7 @@ from mqservice.accounts.people_api import router as people_router
 from mqservice.accounts.rest import authenticate
 from mqservice.accounts.tickets_api import router as tickets_router
 from mqservice.alerts.api import router as alerts_router
+from mqservice.definitions.api import router as definitions_router
 from mqservice.delivery.connections_api import router as connections_router
 from mqservice.groups.api import router as groups_router
 from mqservice.groups.clients import router as clients_router
@@ -76,6 +78,7 @@ api.add_router("", histories_router)
 api.add_router("", offsets_router)  # before the groups: a path of theirs fits `{group}:seek` too
 api.add_router("", clients_router)
 api.add_router("", groups_router)
+api.add_router("", definitions_router)
 api.add_router("", connections_router)
 api.add_router("", tasks_router)
 api.add_router("", traces_router)

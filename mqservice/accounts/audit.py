@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import enum
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from django.db import DatabaseError, models
@@ -18,7 +18,7 @@ from django.db import DatabaseError, models
 from mqservice.accounts.access import Principal
 from mqservice.accounts.models import USER_AGENT_CHARS_MAX, AuditEntry, Namespace, Tenant
 from mqservice.lib.json_logs import client_address_var, request_id_var, user_agent_var
-from mqservice.lib.rows import insert
+from mqservice.lib.rows import insert, insert_all
 
 log = logging.getLogger(__name__)
 
@@ -51,44 +51,71 @@ def record(
         namespace: where; the tenant for what concerns all of it.
         before, after: of the settings that became different; None: there were, or are, none.
     """
+    entry = entry_of(
+        principal, namespace, action, target, details, before=before, after=after, outcome=outcome
+    )
+    record_all([entry])
+    return entry
+
+
+def entry_of(
+    principal: Principal | str | None,
+    namespace: Namespace | Tenant,
+    action: str,
+    target: str,
+    details: Settings | None = None,
+    *,
+    before: Settings | None = None,
+    after: Settings | None = None,
+    outcome: Outcome = Outcome.DONE,
+) -> AuditEntry:
+    """What ``record`` writes, not yet written."""
     if isinstance(principal, Principal):
         actor = principal.actor
     else:
         actor = principal or SERVICE_ACTOR
     is_everywhere = isinstance(namespace, Tenant)
+    return AuditEntry(
+        tenant_id=namespace.pk if isinstance(namespace, Tenant) else namespace.tenant_id,
+        actor=actor,
+        address=client_address_var.get(),
+        user_agent=_printable(user_agent_var.get())[:USER_AGENT_CHARS_MAX],
+        action=action,
+        namespace="" if is_everywhere else namespace.name,
+        target=target,
+        outcome=outcome.value,
+        details=dict(details or {}),
+        before=None if before is None else dict(before),
+        after=None if after is None else dict(after),
+        request_id=request_id_var.get() or "",
+    )
+
+
+def record_all(entries: Sequence[AuditEntry]) -> None:
+    """One insert for some hundreds, in the caller's transaction. As ``record`` where it fails."""
     try:
-        entry = AuditEntry(
-            tenant_id=namespace.pk if isinstance(namespace, Tenant) else namespace.tenant_id,
-            actor=actor,
-            address=client_address_var.get(),
-            user_agent=_printable(user_agent_var.get())[:USER_AGENT_CHARS_MAX],
-            action=action,
-            namespace="" if is_everywhere else namespace.name,
-            target=target,
-            outcome=outcome.value,
-            details=dict(details or {}),
-            before=None if before is None else dict(before),
-            after=None if after is None else dict(after),
-            request_id=request_id_var.get() or "",
-        )
-        insert(entry)
+        if len(entries) == 1:
+            insert(entries[0])  # which costs less
+        else:
+            insert_all(entries)
     except DatabaseError:
-        log.error(
-            "Not audited",
-            extra={
-                "action": "audit_lost",
-                "actor": actor,
-                "audited": action,
-                "namespace": namespace.name,
-                "target": target,
-                "outcome": outcome.value,
-                "details": dict(details or {}),
-                "before": before,
-                "after": after,
-            },
-        )
+        for entry in entries:
+            log.error(
+                "Not audited",
+                extra={
+                    "action": "audit_lost",
+                    "actor": entry.actor,
+                    "audited": entry.action,
+                    "tenant_id": entry.tenant_id,
+                    "namespace": entry.namespace,
+                    "target": entry.target,
+                    "outcome": entry.outcome,
+                    "details": entry.details,
+                    "before": entry.before,
+                    "after": entry.after,
+                },
+            )
         raise
-    return entry
 
 
 def _printable(text: str) -> str:

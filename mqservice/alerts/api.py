@@ -1,4 +1,6 @@
-"""Alerts over REST: ``/v1/ns/{ns}/alerts``, ``alerts/{name}``, its ``:mute`` and ``/history``."""
+"""Alerts over REST: ``/v1/ns/{ns}/alerts``, ``alerts/{name}``, its ``:mute`` and ``/history``;
+all of them for Prometheus as ``alerts.yaml``.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +15,7 @@ from mqservice.accounts.rest import AuthedRequest
 from mqservice.accounts.scopes import Scope
 from mqservice.alerts.limits import PAGE_MAX
 from mqservice.alerts.mutes import mute_rule, unmute_rule
+from mqservice.alerts.prometheus import RULES_TYPE, rules_file
 from mqservice.alerts.queries import events_of, get_rule, rules_of
 from mqservice.alerts.schemas import (
     AlertEventOut,
@@ -34,6 +37,17 @@ def list_alerts(request: AuthedRequest, ns: str) -> AlertListOut:
     """All alerts by name; there are a hundred at most. Two queries."""
     namespace = get_namespace(request.auth, ns)
     return AlertListOut(alerts=[AlertOut.of(rule, namespace.name) for rule in rules_of(namespace)])
+
+
+@router.get("/ns/{ns}/alerts.yaml")
+def export_alerts(request: AuthedRequest, ns: str) -> HttpResponse:
+    """All alerts as a file of alerting rules for Prometheus, over the metrics of the namespace and
+    of the storage engine. What Prometheus cannot do as it is done here, the file says. Two queries.
+    """
+    namespace = get_namespace(request.auth, ns)
+    answer = HttpResponse(rules_file(namespace.name, rules_of(namespace)), content_type=RULES_TYPE)
+    answer["Content-Disposition"] = f'attachment; filename="{namespace.name}-alerts.yaml"'
+    return answer
 
 
 @router.post("/ns/{ns}/alerts/{name}:mute", response=AlertOut, by_alias=True)

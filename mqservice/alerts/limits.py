@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from mqservice.lib.durations import DAY_MS, MINUTE_MS, SECOND_MS
+from mqservice.sampling.limits import FRESH_MS
 
 RULES_MAX: Final = 100  # of a namespace
 EMAILS_MAX: Final = 5  # of a rule
@@ -20,8 +21,7 @@ MUTE_MS_MIN: Final = MINUTE_MS
 MUTE_MS_MAX: Final = 30 * DAY_MS
 MUTE_REASON_CHARS_MAX: Final = 200
 
-# A sample that is older says nothing of now.
-SAMPLE_MS_MAX: Final = 60 * SECOND_MS
+SAMPLE_MS_MAX: Final = FRESH_MS
 EVALUATED_MAX: Final = 10_000  # rules in one round, those that wait longest first
 
 EVENTS_KEPT_MAX: Final = 1_000  # of a rule

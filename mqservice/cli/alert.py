@@ -3,11 +3,13 @@
 list, show, history   GET …/alerts… ─▶ stdout: a table, or NDJSON
 set, delete           PUT or DELETE …/alerts/{name}
 mute, unmute          POST …/alerts/{name}:mute, :unmute
+export                GET …/alerts.yaml ─▶ stdout, or a file
 """
 
 from __future__ import annotations
 
 import enum
+from pathlib import Path
 from typing import Annotated, Final
 from urllib.parse import quote
 
@@ -17,6 +19,7 @@ from rich.table import Table
 
 from mqservice.cli import screen
 from mqservice.cli.client import RestClient
+from mqservice.cli.outputs import hand_over
 from mqservice.cli.target import BaseUrlOption, KeyOption, NamespaceOption, Target
 
 app = typer.Typer(no_args_is_help=True, help="Alert rules: how they stand, create, change, delete.")
@@ -198,6 +201,19 @@ def history(
     screen.run(_history(target, name, limit, as_json=as_json))
 
 
+@app.command("export")
+def export(
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="File; standard output without.")
+    ] = None,
+    base_url: BaseUrlOption = None,
+    key: KeyOption = None,
+    namespace: NamespaceOption = None,
+) -> None:
+    """Write all rules as alerting rules of Prometheus, in YAML."""
+    screen.run(_export(screen.target_of(base_url, key, namespace), output))
+
+
 async def _list(target: Target, *, as_json: bool) -> int:
     async with RestClient(target) as client:
         found = (await client.call("GET", "alerts", _Rules)).alerts
@@ -219,6 +235,11 @@ async def _list(target: Target, *, as_json: bool) -> int:
         )
     screen.results.print(table)
     return 0
+
+
+async def _export(target: Target, output: Path | None) -> int:
+    async with RestClient(target) as client:
+        return hand_over(await client.download("alerts.yaml"), output)
 
 
 async def _set(target: Target, name: str, change: dict[str, object | None]) -> int:

@@ -10,6 +10,7 @@ from mqservice.cli import (
     audit,
     backup,
     connection,
+    definitions,
     dlq,
     engine,
     group,
@@ -51,6 +52,7 @@ app.add_typer(topic.app, name="topic")
 group.app.add_typer(group_settings.app)  # without a name: one set of commands
 group.app.add_typer(group_clients.app)
 app.add_typer(group.app, name="group")
+app.add_typer(definitions.app, name="definitions")
 app.add_typer(connection.app, name="connection")
 app.add_typer(message.app, name="message")
 app.add_typer(dlq.app, name="dlq")

@@ -9,7 +9,6 @@ recipients GET, PUT reports/recipients ─▶ stdout: an address a line
 from __future__ import annotations
 
 import asyncio
-import sys
 from pathlib import Path
 from typing import Annotated, Final
 from urllib.parse import quote, urlencode
@@ -21,11 +20,11 @@ from rich.table import Table
 from mqservice.cli import screen
 from mqservice.cli.client import RestClient
 from mqservice.cli.errors import UsageRefused
+from mqservice.cli.outputs import FAILED, hand_over
 from mqservice.cli.target import BaseUrlOption, KeyOption, NamespaceOption, Target
 
 app = typer.Typer(no_args_is_help=True, help="Reports that Spark makes each night.")
 
-FAILED: Final = 1
 ASK_PAUSE_S: Final = 1.0
 PAGE: Final = "page"
 ACTIVE_STATES: Final = frozenset({"pending", "running"})
@@ -176,19 +175,7 @@ async def _list(target: Target) -> int:
 async def _download(target: Target, path: str, output: Path | None) -> int:
     async with RestClient(target) as client:
         content = await client.download(path)
-    if output is None:
-        sys.stdout.buffer.write(content)
-        sys.stdout.buffer.flush()
-        return 0
-    aside = output.with_name(f"{output.name}.part")
-    try:
-        aside.write_bytes(content)
-        aside.replace(output)
-    except OSError as exc:
-        screen.warn(f"{output} cannot be written: {exc.strerror}")
-        return FAILED
-    screen.notice(f"{output}: {len(content):,} bytes")
-    return 0
+    return hand_over(content, output)
 
 
 async def _recipients(target: Target, order: bytes | None) -> int:

@@ -101,6 +101,12 @@ SECTIONS: Final = (
                 needs=Permission.AUDIT_READ,
             ),
             Item(here="alerts", url="console:alerts", title=_("Alerts"), icon="alerts"),
+            Item(
+                here="definitions",
+                url="console:definitions",
+                title=_("Definitions"),
+                icon="definitions",
+            ),
             Item(here="usage", url="console:usage", title=_("Usage"), icon="usage"),
         ),
     ),

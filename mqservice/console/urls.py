@@ -12,6 +12,7 @@ from mqservice.console import (
     views_charts,
     views_clients,
     views_dead_letters,
+    views_definitions,
     views_groups,
     views_keys,
     views_members,
@@ -59,6 +60,7 @@ urlpatterns = [
     path("<str:ns>/audit", views_audit.audit, name="audit"),
     path("<str:ns>/audit.csv", views_audit.audit_csv, name="audit-csv"),
     path("<str:ns>/alerts", views_alerts.alerts, name="alerts"),
+    path("<str:ns>/alerts.yaml", views_alerts.alerts_yaml, name="alerts-yaml"),
     path("<str:ns>/new-alert", views_alerts.new_alert, name="new-alert"),
     path("<str:ns>/alerts/<str:alert>", views_alerts.alert, name="alert"),
     path("<str:ns>/alerts/<str:alert>/edit", views_alerts.edit_alert, name="edit-alert"),
@@ -68,6 +70,11 @@ urlpatterns = [
     path("<str:ns>/usage", views_usage.usage, name="usage"),
     path("<str:ns>/usage/charts/<str:name>", views_usage.usage_chart, name="usage-chart"),
     path("<str:ns>/charts/<str:name>", views_charts.chart, name="chart"),
+    # Topics and groups as a document
+    path("<str:ns>/definitions", views_definitions.definitions, name="definitions"),
+    path("<str:ns>/definitions.json", views_definitions.definitions_file,
+         name="definitions-file"),
+    path("<str:ns>/definitions/import", views_definitions.import_page, name="import-definitions"),
     # Topics
     path("<str:ns>/topics", views_topics.topics, name="topics"),
     path("<str:ns>/new-topic", views_topics.new_topic, name="new-topic"),

@@ -17,6 +17,7 @@ from django.utils.translation import gettext as _
 from mqservice.accounts.roles import Permission
 from mqservice.alerts.models import AlertKind, AlertRule
 from mqservice.alerts.mutes import mute_rule, unmute_rule
+from mqservice.alerts.prometheus import RULES_TYPE, rules_file
 from mqservice.alerts.queries import events_of, get_rule, rules_of
 from mqservice.alerts.services import RuleChange, delete_rule, put_rule
 from mqservice.console.curls import curl_of
@@ -41,7 +42,19 @@ def alerts(frame: Frame) -> HttpResponse:
         rules=[(rule, KIND_TEXTS[AlertKind(rule.kind)]) for rule in rules],
         firing_count=sum(rule.state == "firing" for rule in rules),
         crumbs=[Crumb(title=_("Alerts"))],
+        curl=curl_of("GET", f"/v1/ns/{frame.namespace.name}/alerts.yaml"),
     )
+
+
+@page("alerts")
+def alerts_yaml(frame: Frame) -> HttpResponse:
+    """All rules as a file for Prometheus. One query."""
+    text = rules_file(frame.namespace.name, rules_of(frame.namespace))
+    response = HttpResponse(text, content_type=RULES_TYPE)
+    name = f"{frame.namespace.name}-alerts.yaml"
+    response["Content-Disposition"] = f'attachment; filename="{name}"'
+    response["Cache-Control"] = "no-store"
+    return response
 
 
 @page("alerts")

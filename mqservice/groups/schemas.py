@@ -40,7 +40,15 @@ def read_change(body: bytes) -> GroupChange:
     Raises Problem with every fault of the body.
     """
     fields = read_object(body)
-    change = GroupChange(
+    change = read_settings(fields)
+    fields.refuse_unknown()
+    fields.refuse()
+    return change
+
+
+def read_settings(fields: Fields) -> GroupChange:
+    """The same of an object; its faults are in ``fields``."""
+    return GroupChange(
         start_from=fields.choice("start_from", StartFrom),
         start_ms=fields.time_ms("start_time"),
         lease_ms=fields.duration_ms("lease", LEASE_MS_MIN, LEASE_MS_MAX),
@@ -55,9 +63,6 @@ def read_change(body: bytes) -> GroupChange:
         is_ordered=fields.boolean("ordered"),
         batch_per_group=fields.integer("batch_per_group", 1, BATCH_PER_GROUP_MAX),
     )
-    fields.refuse_unknown()
-    fields.refuse()
-    return change
 
 
 def _read_reconsume_times(fields: Fields) -> int | None:

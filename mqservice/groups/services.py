@@ -1,6 +1,7 @@
 """Verbs that change consumer groups; the only writers of their rows, and of groups in the engine.
 
     put_group, pause_group ── row (locked, not committed) ──▶ engine GROUP_PUT ──▶ commit
+                              plan_group, write_group         config_of
     delete_group ──────────── row (gone, not committed) ────▶ engine GROUP_DELETE ──▶ commit
 
 As with topics, the engine is told inside the transaction, and what it is told is idempotent. A
@@ -10,15 +11,22 @@ same call again, or a put, makes both agree.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
 from django.db import transaction
 
 from mqservice.accounts.access import Principal
-from mqservice.accounts.audit import difference, record, settings_of
+from mqservice.accounts.audit import (
+    difference,
+    entry_of,
+    record,
+    record_all,
+    settings_of,
+)
 from mqservice.accounts.locks import lock_namespace
-from mqservice.accounts.models import Namespace
+from mqservice.accounts.models import AuditEntry, Namespace
 from mqservice.errors import problem_from_store
 from mqservice.groups.assignment import assignment_of, stored_assignment
 from mqservice.groups.models import AssignmentStrategy, ConsumerGroup, Dispatch, StartFrom
@@ -26,6 +34,7 @@ from mqservice.groups.queries import get_group
 from mqservice.groups.retry import policy_of, stored_policy
 from mqservice.lib.names import name_fault
 from mqservice.lib.problem import Problem
+from mqservice.lib.rows import insert_all, update_all
 from mqservice.lib.wire import refused
 from mqservice.quotas.services import require_room
 from mqservice.store import (
@@ -67,6 +76,19 @@ class GroupChange:
     batch_per_group: int | None = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedGroup:
+    """A row as a change makes it, not yet written. ``before``: its settings; None of a new one."""
+
+    group: ConsumerGroup
+    before: dict[str, object] | None
+    is_different: bool
+
+    @property
+    def is_new(self) -> bool:
+        return self.before is None
+
+
 @transaction.atomic
 def put_group(
     namespace: Namespace,
@@ -91,32 +113,67 @@ def put_group(
         raise Problem.of("ILLEGAL_GROUP", fault)
     lock_namespace(namespace, with_tenant=True)
     group = ConsumerGroup.objects.filter(namespace=namespace, name=name).first()
-    is_new = group is None
     _refuse_other_revision(group, revision)
     if group is None:
         require_room(namespace.tenant_id, "group_count_max", ConsumerGroup)
-        group = ConsumerGroup(namespace=namespace, name=name)
-    before = None if is_new else settings_of(group, _SETTINGS)
-    is_changed = _apply(change, group)
-    if group.start_from == StartFrom.TIMESTAMP and not group.start_ms:
+    planned = plan_group(namespace, name, group, change)
+    write_group(planned, by=by)
+    put_in_engine(planned.group)
+    return planned.group, planned.is_new
+
+
+def plan_group(
+    namespace: Namespace, name: str, group: ConsumerGroup | None, change: GroupChange
+) -> PlannedGroup:
+    """What a change makes of a group that there is, or of none. The row is changed in memory.
+
+    Raises Problem ILLEGAL_SETTING.
+    """
+    before = None if group is None else settings_of(group, _SETTINGS)
+    row = ConsumerGroup(namespace=namespace, name=name) if group is None else group
+    is_changed = _apply(change, row)
+    if row.start_from == StartFrom.TIMESTAMP and not row.start_ms:
         raise _setting("/start_time", "give the time from which on the group reads")
-    if change.start_ms is not None and group.start_from != StartFrom.TIMESTAMP:
+    if change.start_ms is not None and row.start_from != StartFrom.TIMESTAMP:
         raise _setting("/start_time", "is for start_from: timestamp only")
     try:
-        assignment_of(group.assignment).check(Strategy(group.strategy), QUEUE_COUNT_MAX)
+        assignment_of(row.assignment).check(Strategy(row.strategy), QUEUE_COUNT_MAX)
     except BadRequest as exc:
         raise _setting("/assignment", str(exc)) from exc
-    if group.lease_ms > group.consume_timeout_ms:
-        raise _setting("/consume_timeout", f"is less than the lease, {group.lease_ms} ms")
-    _refuse_what_broadcast_has_not(group)
-    if is_new or is_changed:
-        group.revision = 1 if is_new else group.revision + 1
-        group.save()
-        old, new = difference(before, settings_of(group, _SETTINGS))
-        record(by, namespace, "group.put", f"groups/{name}", before=old, after=new)
-    group.namespace = namespace
-    put_in_engine(group)
-    return group, is_new
+    if row.lease_ms > row.consume_timeout_ms:
+        raise _setting("/consume_timeout", f"is less than the lease, {row.lease_ms} ms")
+    _refuse_what_broadcast_has_not(row)
+    row.namespace = namespace
+    return PlannedGroup(group=row, before=before, is_different=before is None or is_changed)
+
+
+def write_group(planned: PlannedGroup, *, by: Principal | None) -> None:
+    """The row and its audit entry, where they are different. In a transaction; two queries."""
+    if not planned.is_different:
+        return
+    group = planned.group
+    if not planned.is_new:
+        group.revision += 1
+    group.save()
+    record_all([_entry(planned, by)])
+
+
+def write_groups(planned: Iterable[PlannedGroup], *, by: Principal | None) -> None:
+    """``write_group`` of each, locked all of them; in a query for some hundreds."""
+    different = [each for each in planned if each.is_different]
+    changed = [each.group for each in different if not each.is_new]
+    for group in changed:
+        group.revision += 1
+    insert_all([each.group for each in different if each.is_new])
+    update_all(changed, (*_SETTINGS, "revision", "updated_at"))
+    record_all([_entry(each, by) for each in different])
+
+
+def _entry(planned: PlannedGroup, by: Principal | None) -> AuditEntry:
+    group = planned.group
+    old, new = difference(planned.before, settings_of(group, _SETTINGS))
+    target = f"groups/{group.name}"
+    return entry_of(by, group.namespace, "group.put", target, before=old, after=new)
 
 
 @transaction.atomic
@@ -163,7 +220,16 @@ def delete_group(
 
 def put_in_engine(group: ConsumerGroup) -> None:
     """Make the engine know the group as the row says. Idempotent. Raises Problem."""
-    config = GroupConfig(
+    try:
+        with blocking_client() as client:
+            client.group_put(config_of(group))
+    except StoreError as exc:
+        raise problem_from_store(exc) from exc
+
+
+def config_of(group: ConsumerGroup) -> GroupConfig:
+    """What the engine is to know of a group."""
+    return GroupConfig(
         group=group.engine_name,
         start_from=EngineStartFrom(group.start_from),
         start_ms=group.start_ms if group.start_from == StartFrom.TIMESTAMP else 0,
@@ -178,11 +244,6 @@ def put_in_engine(group: ConsumerGroup) -> None:
         is_ordered=group.is_ordered,
         batch_per_group=group.batch_per_group,
     )
-    try:
-        with blocking_client() as client:
-            client.group_put(config)
-    except StoreError as exc:
-        raise problem_from_store(exc) from exc
 
 
 def _refuse_other_revision(group: ConsumerGroup | None, revision: int | None) -> None:

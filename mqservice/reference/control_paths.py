@@ -14,6 +14,7 @@ from types import CodeType
 from typing import Any, Final
 
 from mqservice.accounts.scopes import Scope
+from mqservice.alerts.prometheus import RULES_TYPE
 from mqservice.api import api
 from mqservice.reference import settings_bodies
 from mqservice.reference.examples import REQUESTS
@@ -31,6 +32,7 @@ from mqservice.reference.parts import (
     text_of,
 )
 from mqservice.reference.repeats import add_idempotency_key
+from mqservice.sampling.metrics import METRICS_TYPE
 
 PREFIX: Final = "/v1/"
 _KEYED: Final = "/v1/ns/"  # whose POSTs take an Idempotency-Key
@@ -45,6 +47,12 @@ _NOT_FOUND: Final = {
 }
 _READS: Final = (400, 404)
 _WRITES: Final = (400, 404, 409, 413, 422, 507)
+# By the name that a view has for the type of an answer which is no JSON.
+_MEDIA_TYPES: Final = {
+    "RULES_TYPE": RULES_TYPE,
+    "METRICS_TYPE": METRICS_TYPE.partition(";")[0],
+}
+_CREATING: Final = {"put_topic", "put_group", "import_definitions"}  # refused beyond a quota
 _STATUS_TEXTS: Final = {
     "200": "It is done, or here it is.",
     "201": "It is made.",
@@ -110,6 +118,11 @@ def _complete(document: JsonObject, path: str, method: str, view: View) -> None:
     codes = {*COMMON_CODES, *_codes(path, method, has_body="requestBody" in document)}
     if has_revision:
         codes.add("PRECONDITION_FAILED")
+    if words & _CREATING:
+        codes.add("QUOTA_EXCEEDED")
+    for name, media_type in _MEDIA_TYPES.items():
+        if name in words:
+            answers["200"]["content"] = {media_type: {"schema": {"type": "string"}}}
     if "_CSV_TYPE" in words:
         answers["200"]["content"]["text/csv"] = {"schema": {"type": "string"}}
         codes.add("NOT_ACCEPTABLE")
@@ -156,11 +169,13 @@ _PARAMETER_TEXTS: Final = {
     "client_id": "Only this client of a broadcast group.",
     "cursor": "`next_cursor` of the page before.",
     "date": "The day; the newest that there is where it is left out.",
+    "dry_run": "`true`: only say what would be done.",
     "from": "From this time on, RFC 3339; an hour before `to` where it is left out.",
     "group": "Only what concerns this group.",
     "limit": "How many at most.",
     "namespace": "Only what concerns this namespace.",
     "per": "How long the span of a row is; days are those of UTC.",
+    "prefix": "Only what has a name that begins so.",
     "queue": "Number of the queue.",
     "target": "Only what was done to this, by its name.",
     "to": "Up to this time, RFC 3339; now where it is left out.",

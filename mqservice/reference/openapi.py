@@ -54,6 +54,7 @@ TAGS: Final = {
     "dead letters": "What groups gave up.",
     "topics": "Topics and their settings.",
     "groups": "Consumer groups, their settings and their members.",
+    "definitions": "All topics and groups of a namespace as one document.",
     "connections": "WebSockets that are open, and who has them.",
     "offsets": "Where groups stand on their topics, and how to move them.",
     "history": "How lag, rates and offsets were in the past.",

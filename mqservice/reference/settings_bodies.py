@@ -9,6 +9,7 @@ from typing import Final
 
 from mqservice.alerts import limits as alert_limits
 from mqservice.alerts.models import AlertKind
+from mqservice.definitions.limits import DEFINITION_COUNT_MAX, VERSION
 from mqservice.groups import models as groups
 from mqservice.groups.assignment import WithinRoom
 from mqservice.groups.retry import FACTOR_MAX, Policy
@@ -21,6 +22,7 @@ from mqservice.reference.parts import (
     ref,
 )
 from mqservice.store import DELAY_MS_MAX, RETRY_DELAY_COUNT_MAX
+from mqservice.topics import models as topics
 from mqservice.topics.models import QUEUE_COUNT_MAX
 
 _NULL: Final = {"type": "null"}
@@ -255,6 +257,51 @@ SCHEMAS: Final[dict[str, JsonObject]] = {
     },
 }
 
+SCHEMAS["TopicDefinitionIn"] = {
+    **_object(
+        {
+            "name": {"type": "string", "pattern": NAME_PATTERN},
+            "type": _choice(topics.MessageType, "Which kind of message it takes."),
+            "queues": _integer(1, QUEUE_COUNT_MAX, "It can grow, not shrink."),
+            "durability": _choice(topics.Durability, "When a produce is answered."),
+            "retention": _duration("How long messages are kept."),
+            "retention_ms": _integer(topics.RETENTION_AGE_MS_MIN, topics.RETENTION_AGE_MS_MAX),
+            "body_bytes_max": _integer(topics.BODY_BYTES_MAX_MIN, topics.BODY_BYTES_MAX_MAX),
+        },
+        "A topic by its name. What is left out stays as it is, or takes its default on a new one.",
+    ),
+    "required": ["name"],
+}
+SCHEMAS["GroupDefinitionIn"] = {
+    **_object(
+        {
+            "name": {"type": "string", "pattern": NAME_PATTERN},
+            **SCHEMAS["GroupIn"]["properties"],
+        },
+        "A group by its name. What is left out stays as it is, or takes its default on a new one.",
+    ),
+    "required": ["name"],
+}
+SCHEMAS["DefinitionsIn"] = {
+    **_object(
+        {
+            "version": {"const": VERSION, "description": "How the document is to be read."},
+            "topics": {
+                "type": ["array", "null"],
+                "items": ref("TopicDefinitionIn"),
+                "maxItems": DEFINITION_COUNT_MAX,
+            },
+            "groups": {
+                "type": ["array", "null"],
+                "items": ref("GroupDefinitionIn"),
+                "maxItems": DEFINITION_COUNT_MAX,
+            },
+        },
+        f"Topics and groups, {DEFINITION_COUNT_MAX:,} together at most; names differ in each list.",
+    ),
+    "required": ["version"],
+}
+
 # operationId -> request body
 BODIES: Final[dict[str, JsonObject]] = {
     "issueTicket": {
@@ -271,10 +318,23 @@ BODIES: Final[dict[str, JsonObject]] = {
             ref("AlertIn"), {"kind": "lag", "group": "billing", "threshold": 1000, "for": "5m"}
         ),
     },
+    "importDefinitions": {
+        "required": True,
+        "content": json_content(
+            ref("DefinitionsIn"),
+            {
+                "version": VERSION,
+                "topics": [{"name": "orders", "queues": 8, "retention": "3d"}],
+                "groups": [{"name": "billing", "lease": "60s", "max_attempts": 17}],
+            },
+        ),
+    },
 }
 # Fields that the framework knows only as anything: (schema, field) -> what they are.
 FIELDS: Final[dict[tuple[str, str], JsonObject]] = {
     ("SeekIn", "to"): ref("SeekTo"),
     ("GroupOut", "retry"): ref("RetryPolicy"),
     ("GroupOut", "assignment"): ref("Assignment"),
+    ("GroupDefinition", "retry"): ref("RetryPolicy"),
+    ("GroupDefinition", "assignment"): ref("Assignment"),
 }

@@ -32,3 +32,5 @@ SAMPLED_TOPICS_MAX: Final = 5_000
 
 POINTS_MAX: Final = 2_200  # of one answer: 90 days of hours are 2,160
 DELETED_ROWS_MAX: Final = 50_000  # by one statement of the clean-up
+FRESH_MS: Final = MINUTE_MS  # a sample that is older says nothing of now
+METRIC_ROWS_MAX: Final = 20_000  # of one answer to Prometheus

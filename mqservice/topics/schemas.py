@@ -6,9 +6,19 @@ from ninja import Schema
 from pydantic import BaseModel, ConfigDict, Field
 
 from mqservice.lib.durations import format_duration_ms
+from mqservice.lib.json_fields import Fields
 from mqservice.lib.wire import moment, picked_duration_ms
 from mqservice.store import QueueStats, TopicPurgeReply
-from mqservice.topics.models import Durability, MessageType, Topic
+from mqservice.topics.models import (
+    BODY_BYTES_MAX_MAX,
+    BODY_BYTES_MAX_MIN,
+    QUEUE_COUNT_MAX,
+    RETENTION_AGE_MS_MAX,
+    RETENTION_AGE_MS_MIN,
+    Durability,
+    MessageType,
+    Topic,
+)
 from mqservice.topics.purging import message_count
 from mqservice.topics.services import TopicChange
 
@@ -34,6 +44,19 @@ class TopicIn(Schema):
             retention_age_ms=picked_duration_ms("retention", self.retention, self.retention_ms),
             body_bytes_max=self.body_bytes_max,
         )
+
+
+def read_settings(fields: Fields) -> TopicChange:
+    """The same of an object that is read with others; its faults are in ``fields``."""
+    return TopicChange(
+        message_type=fields.choice("type", MessageType),
+        queue_count=fields.integer("queues", 1, QUEUE_COUNT_MAX),
+        durability=fields.choice("durability", Durability),
+        retention_age_ms=fields.duration_ms(
+            "retention", RETENTION_AGE_MS_MIN, RETENTION_AGE_MS_MAX
+        ),
+        body_bytes_max=fields.integer("body_bytes_max", BODY_BYTES_MAX_MIN, BODY_BYTES_MAX_MAX),
+    )
 
 
 class QueueOut(BaseModel):

@@ -1,6 +1,7 @@
 """Verbs that change topics; the only writers of their rows, and of topics in the engine.
 
     put_topic ───── row (locked, not committed) ──▶ engine TOPIC_PUT ──▶ commit
+                    plan_topic, write_topic         config_of
     delete_topic ── row (gone, not committed) ────▶ engine TOPIC_DELETE ──▶ commit
 
 The engine is told inside the transaction. A crash in between leaves at most a topic in the engine
@@ -10,19 +11,26 @@ finishes the work, because what the engine is told is idempotent.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
 from django.db import transaction
 
 from mqservice.accounts.access import Principal
-from mqservice.accounts.audit import difference, record, settings_of
+from mqservice.accounts.audit import (
+    difference,
+    entry_of,
+    record,
+    record_all,
+    settings_of,
+)
 from mqservice.accounts.locks import lock_namespace
-from mqservice.accounts.models import Namespace
+from mqservice.accounts.models import AuditEntry, Namespace
 from mqservice.errors import problem_from_store
 from mqservice.lib.names import name_fault
 from mqservice.lib.problem import Problem, ProblemItem
-from mqservice.lib.rows import insert
+from mqservice.lib.rows import insert, insert_all, update_all
 from mqservice.quotas.services import require_room
 from mqservice.store import Durability as EngineDurability
 from mqservice.store import StoreError, TopicConfig, TopicNotFound, TopicRef, blocking_client
@@ -54,6 +62,19 @@ class TopicChange:
     body_bytes_max: int | None = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedTopic:
+    """A row as a change makes it, not yet written. ``before``: its settings; None of a new one."""
+
+    topic: Topic
+    before: dict[str, object] | None
+    is_different: bool
+
+    @property
+    def is_new(self) -> bool:
+        return self.before is None
+
+
 @transaction.atomic
 def put_topic(
     namespace: Namespace,
@@ -78,26 +99,60 @@ def put_topic(
         raise Problem.of("ILLEGAL_TOPIC", fault)
     lock_namespace(namespace, with_tenant=True)  # two creators of one name, or of one too many
     topic = TOPICS.find(namespace.pk, name)
-    is_new = topic is None
     if revision is not None and (topic is None or topic.revision != revision):
         raise Problem.of("PRECONDITION_FAILED", "the topic is not in the revision of If-Match")
     if topic is None:
         require_room(namespace.tenant_id, "topic_count_max", Topic)
-        topic = Topic(namespace=namespace, name=name)
-    _refuse_bad_change(change, topic.queue_count if not is_new else 1)
-    before = None if is_new else settings_of(topic, _SETTINGS)
-    is_changed = _apply(change, topic)
-    if is_new or is_changed:
-        topic.revision = 1 if is_new else topic.revision + 1
-        if is_new:
-            insert(topic)
-        else:
-            topic.save()
-        old, new = difference(before, settings_of(topic, _SETTINGS))
-        record(by, namespace, "topic.put", f"topics/{name}", before=old, after=new)
-    topic.namespace = namespace
-    put_in_engine(topic)
-    return topic, is_new
+    planned = plan_topic(namespace, name, topic, change)
+    write_topic(planned, by=by)
+    put_in_engine(planned.topic)
+    return planned.topic, planned.is_new
+
+
+def plan_topic(
+    namespace: Namespace, name: str, topic: Topic | None, change: TopicChange
+) -> PlannedTopic:
+    """What a change makes of a topic that there is, or of none. The row is changed in memory.
+
+    Raises Problem ILLEGAL_SETTING.
+    """
+    before = None if topic is None else settings_of(topic, _SETTINGS)
+    row = Topic(namespace=namespace, name=name) if topic is None else topic
+    _refuse_bad_change(change, 1 if topic is None else row.queue_count)
+    is_changed = _apply(change, row)
+    row.namespace = namespace
+    return PlannedTopic(topic=row, before=before, is_different=before is None or is_changed)
+
+
+def write_topic(planned: PlannedTopic, *, by: Principal | None) -> None:
+    """The row and its audit entry, where they are different. In a transaction; two queries."""
+    if not planned.is_different:
+        return
+    topic = planned.topic
+    if planned.is_new:
+        insert(topic)
+    else:
+        topic.revision += 1
+        topic.save()
+    record_all([_entry(planned, by)])
+
+
+def write_topics(planned: Iterable[PlannedTopic], *, by: Principal | None) -> None:
+    """``write_topic`` of each, locked all of them; in a query for some hundreds."""
+    different = [each for each in planned if each.is_different]
+    changed = [each.topic for each in different if not each.is_new]
+    for topic in changed:
+        topic.revision += 1
+    insert_all([each.topic for each in different if each.is_new])
+    update_all(changed, (*_SETTINGS, "revision", "updated_at"))
+    record_all([_entry(each, by) for each in different])
+
+
+def _entry(planned: PlannedTopic, by: Principal | None) -> AuditEntry:
+    topic = planned.topic
+    old, new = difference(planned.before, settings_of(topic, _SETTINGS))
+    target = f"topics/{topic.name}"
+    return entry_of(by, topic.namespace, "topic.put", target, before=old, after=new)
 
 
 @transaction.atomic
@@ -126,17 +181,21 @@ def delete_topic(
 
 def put_in_engine(topic: Topic) -> None:
     """Make the engine know the topic as the row says. Idempotent. Raises Problem."""
-    config = TopicConfig(
+    try:
+        with blocking_client() as client:
+            client.topic_put(config_of(topic))
+    except StoreError as exc:
+        raise problem_from_store(exc) from exc
+
+
+def config_of(topic: Topic) -> TopicConfig:
+    """What the engine is to know of a topic."""
+    return TopicConfig(
         topic=topic.engine_name,
         queue_count=topic.queue_count,
         durability=EngineDurability(topic.durability),
         retention_ms=topic.retention_age_ms,
     )
-    try:
-        with blocking_client() as client:
-            client.topic_put(config)
-    except StoreError as exc:
-        raise problem_from_store(exc) from exc
 
 
 def _refuse_bad_change(change: TopicChange, queue_count_min: int) -> None:

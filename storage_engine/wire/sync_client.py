@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import socket
 import threading
+from collections.abc import Sequence
 from types import TracebackType
 from typing import Final, Self, TypeVar
 
@@ -16,6 +17,7 @@ from storage_engine.errors import (
     BadFrame,
     OutcomeUnknown,
     RecordRefused,
+    StoreError,
     StoreUnavailable,
 )
 from storage_engine.records.record import Record
@@ -109,6 +111,7 @@ from storage_engine.wire.uses import UseReply, UseRequest
 ReplyT = TypeVar("ReplyT", bound=Wire)
 FRAME_BYTES_MAX: Final = 16 * 1024 * 1024
 _READ_BYTES: Final = 256 * 1024
+_PUTS_AT_ONCE: Final = 256  # of topics and groups: their replies fit any socket's buffer
 
 
 class StoreClient:
@@ -191,6 +194,25 @@ class StoreClient:
 
     def group_put(self, request: GroupConfig) -> None:
         self._ask(Op.GROUP_PUT, request, Empty)
+
+    def put_all(self, configs: Sequence[TopicConfig | GroupConfig]) -> list[StoreError | None]:
+        """Create or change topics and groups, many under way at a time, so that they share writes.
+
+        Returns why each was refused, None for one that is durable; in order. Raises
+        ``OutcomeUnknown`` and ``StoreUnavailable``, after which any of them may have been done.
+        """
+        requests = [
+            (Op.TOPIC_PUT if isinstance(each, TopicConfig) else Op.GROUP_PUT, encode_struct(each))
+            for each in configs
+        ]
+        replies: list[Frame] = []
+        with self._lock:
+            for at in range(0, len(requests), _PUTS_AT_ONCE):
+                self._ensure_connected()
+                replies += self._exchange_all(requests[at : at + _PUTS_AT_ONCE])
+        return [
+            decode_error(reply.status, reply.payload) if reply.status else None for reply in replies
+        ]
 
     def group_list(self) -> GroupList:
         return self._ask(Op.GROUP_LIST, Empty(), GroupList)
@@ -275,8 +297,7 @@ class StoreClient:
 
     def _request(self, op: Op, payload: bytes, extra_wait_ms: int = 0) -> bytes:
         with self._lock:
-            if self._socket is None or self._pid != os.getpid() or self._has_ended(self._socket):
-                self._connect()
+            self._ensure_connected()
             assert self.hello is not None
             if op is Op.PUT and len(payload) > put_bytes_max(self.hello):
                 raise RecordRefused(
@@ -284,6 +305,10 @@ class StoreClient:
                     f"at most {put_bytes_max(self.hello)} fit a frame"
                 )
             return self._exchange(op, payload, extra_wait_ms)
+
+    def _ensure_connected(self) -> None:
+        if self._socket is None or self._pid != os.getpid() or self._has_ended(self._socket):
+            self._connect()
 
     @staticmethod
     def _has_ended(connection: socket.socket) -> bool:
@@ -325,28 +350,42 @@ class StoreClient:
             self._socket = None
 
     def _exchange(self, op: Op, payload: bytes, extra_wait_ms: int) -> bytes:
-        assert self._socket is not None
-        self._request_id = self._request_id % 0xFFFF_FFFF + 1
-        self._socket.settimeout((self._timeout_ms + extra_wait_ms) / 1_000)
-        try:
-            self._socket.sendall(encode_frame(op, self._request_id, payload))
-            frame = self._read_frame(self._request_id)
-        except OSError as exc:
-            self._disconnect()
-            raise OutcomeUnknown(f"the engine's connection broke during {op.name}: {exc}") from exc
-        except BadFrame:
-            self._disconnect()
-            raise
+        frame = self._exchange_all([(op, payload)], extra_wait_ms)[0]
         if frame.status:
             raise decode_error(frame.status, frame.payload)
         return frame.payload
 
-    def _read_frame(self, request_id: int) -> Frame:
+    def _exchange_all(
+        self, requests: Sequence[tuple[Op, bytes]], extra_wait_ms: int = 0
+    ) -> list[Frame]:
+        """The replies in the order of the requests, which are sent together."""
         assert self._socket is not None
-        while True:
-            chunk = self._socket.recv(_READ_BYTES)
-            if not chunk:
-                raise ConnectionResetError("closed by the engine")
-            for frame in self._decoder.feed(chunk):
-                if frame.request_id == request_id:
-                    return frame
+        first = self._request_id
+        self._request_id = (first + len(requests)) % 0xFFFF_FFFF
+        ids = [(first + place) % 0xFFFF_FFFF + 1 for place in range(len(requests))]
+        frames = [
+            encode_frame(op, request_id, payload)
+            for request_id, (op, payload) in zip(ids, requests, strict=True)
+        ]
+        replies: dict[int, Frame] = {}
+        self._socket.settimeout((self._timeout_ms + extra_wait_ms) / 1_000)
+        try:
+            self._socket.sendall(b"".join(frames))
+            while not all(request_id in replies for request_id in ids):
+                replies |= {frame.request_id: frame for frame in self._read_frames()}
+        except OSError as exc:
+            self._disconnect()
+            name = requests[0][0].name
+            raise OutcomeUnknown(f"the engine's connection broke during {name}: {exc}") from exc
+        except BadFrame:
+            self._disconnect()
+            raise
+        return [replies[request_id] for request_id in ids]
+
+    def _read_frames(self) -> list[Frame]:
+        """Those that the next bytes complete, which may be none."""
+        assert self._socket is not None
+        chunk = self._socket.recv(_READ_BYTES)
+        if not chunk:
+            raise ConnectionResetError("closed by the engine")
+        return self._decoder.feed(chunk)

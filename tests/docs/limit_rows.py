@@ -148,6 +148,8 @@ SECTIONS: Final[dict[str, tuple[Row, ...]]] = {
              "last seen", _E + "broadcast_client_count_max", _E + "broadcast_client_total_max",
              _E + "broadcast_client_kept_ms"),
         _row("Members of an exclusive group on a topic", "{}", _E + "member_count_max"),
+        _row("Topics and groups of one document of definitions", "{}",
+             "mqservice.definitions.limits:DEFINITION_COUNT_MAX"),
     ),
     "Quotas of a tenant": (
         _row("Produced in a second", "{} messages, {}", _Q + "messages_in_per_second",

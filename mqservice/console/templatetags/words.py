@@ -59,6 +59,9 @@ WORDS: Final[dict[str, Promise]] = {
     "earliest": _("earliest"),
     "latest": _("latest"),
     "timestamp": _("at a time"),
+    # What an import does to a topic or group
+    "created": _("created"),
+    "changed": _("changed"),
     # Parts of the service
     "up": _("up"),
     "down": _("down"),
@@ -76,6 +79,7 @@ WORDS: Final[dict[str, Promise]] = {
 
 _TONES: Final = {
     "done": "good", "failed": "bad", "running": "accent", "pending": "unsure",
+    "created": "good", "changed": "accent",
 }  # fmt: skip
 
 

@@ -56,6 +56,7 @@ PAGES: Final = {
     "audit": "audit",
     "alerts": "alerts",
     "new-alert": "new-alert",
+    "definitions": "definitions",
     "usage": "usage",
     "operator": "../-/operator",
     "workers": "../-/operator?tab=workers",

@@ -93,6 +93,7 @@ _TOPIC, _GROUP = "/topics/{topic}", "/groups/{group}"
 _LAG = {"kind": "lag", "group": "{group}", "threshold": 7}
 _SEEK = {"topic": "{topic}", "to": {"offset": 0, "queue": 0}}
 _COMMIT = {"topic": "{topic}", "queue": 0, "offset": 0}
+_DEFINITIONS = {"version": 1, "topics": [{"name": "{topic}", "retention": "2d"}]}
 _DAYS = {"from": "2026-01-01", "to": "2026-01-02"}
 _REPORT = "usage_daily"  # of these each tenant has its own
 _SINCE = "from=2026-01-01T00:00:00Z&to=2026-01-02T00:00:00Z"
@@ -156,6 +157,8 @@ CONTROL_ROWS: list[Row] = [
     _ns("GET", f"{_GROUP}/lag"),
     _ns("GET", f"{_GROUP}/lag/history", query=_SINCE),
     _ns("GET", f"{_GROUP}/clients"),
+    _ns("GET", "/definitions"),
+    _ns("POST", "/definitions:import", Need.MANAGE, body=_DEFINITIONS),
     _ns("GET", "/connections"),
     # Who is gone is gone: an id that is nobody's, or somebody else's, ends nothing.
     _ns("DELETE", "/connections/{connection}", Need.ADMIN, absent=(200,)),
@@ -166,7 +169,9 @@ CONTROL_ROWS: list[Row] = [
     _ns("GET", "/tasks/{task}/failures"),
     _ns("POST", "/tasks/{task}:cancel", Need.MANAGE, is_found_first=True),
     _ns("GET", "/messages/{message}/trace", Need.CONSUME),
+    _ns("GET", "/metrics"),
     _ns("GET", "/alerts"),
+    _ns("GET", "/alerts.yaml"),
     _ns("GET", "/alerts/{alert}"),
     _ns("GET", "/alerts/{alert}/history"),
     _ns("POST", "/alerts/{alert}:mute", Need.MANAGE_ALL, body={"for": "1h"}),

@@ -116,6 +116,8 @@ def fill(body: object, names: Names) -> object:
     """``body`` with its ``{topic}`` and the like filled in."""
     if isinstance(body, dict):
         return {name: fill(value, names) for name, value in body.items()}
+    if isinstance(body, list):
+        return [fill(value, names) for value in body]
     return body.format(**names) if isinstance(body, str) else body
 
 

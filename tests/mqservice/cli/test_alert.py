@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -118,3 +119,14 @@ async def test_delete_asks_first_and_tells_a_refusal() -> None:
         assert absent.code == 1
         assert "ALERT_NOT_FOUND" in absent.line
         assert [request.method for request in double.requests] == ["DELETE", "DELETE"]
+
+
+async def test_export_hands_the_file_over_as_it_is(tmp_path: Path) -> None:
+    async with service_double() as double:
+        double.answers += [Answer(200, "groups"), Answer(200, "groups")]
+        shown = await mqservice("alert", "export", double=double)
+        assert (shown.code, shown.out) == (0, b'"groups"')
+        file = tmp_path / "alerts.yaml"
+        assert (await mqservice("alert", "export", "-o", str(file), double=double)).code == 0
+        assert file.read_bytes() == b'"groups"'
+        assert {each.path for each in double.requests} == {"/v1/ns/-/alerts.yaml"}

@@ -177,3 +177,22 @@ def test_viewer_sees_no_action_and_is_refused_each(people: People, alice: Client
         assert stranger.get(path).status_code == 404
     assert stranger.post("/console/rival/alerts/behind/mute").status_code == 404
     assert AlertRule.objects.get().is_enabled
+
+
+def test_rules_are_downloaded_for_prometheus_by_whoever_may_look(
+    people: People, alice: Client
+) -> None:
+    assert b"alerts.yaml" not in alice.get("/console/acme/alerts").content  # there is none yet
+    alice.post(NEW, FORM)
+    for person in (people.alice, people.bob):
+        alice.force_login(person)
+        page = alice.get("/console/acme/alerts").content.decode()
+        assert 'href="/console/acme/alerts.yaml"' in page
+        assert "/v1/ns/acme/alerts.yaml" in page
+        file = alice.get("/console/acme/alerts.yaml")
+        assert file["Content-Disposition"] == 'attachment; filename="acme-alerts.yaml"'
+        assert 'mq_group_lag_messages{mq_namespace="acme",group="billing"} >= 100' in (
+            file.content.decode()
+        )
+    alice.force_login(people.charlie)
+    assert alice.get("/console/acme/alerts.yaml").status_code == 404

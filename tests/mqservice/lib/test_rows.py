@@ -7,7 +7,7 @@ from django.db import IntegrityError, transaction
 from pytest_django.fixtures import DjangoAssertNumQueries
 
 from mqservice.accounts.models import AuditEntry
-from mqservice.lib.rows import RowFinder, insert
+from mqservice.lib.rows import RowFinder, insert, insert_all, update_all
 from mqservice.topics.models import Topic
 from tests.people import People
 
@@ -78,3 +78,28 @@ def test_a_second_row_of_the_same_name_is_refused_as_ever(people: People) -> Non
 def test_columns_that_are_converted_when_read_are_for_the_orm_only() -> None:
     with pytest.raises(AssertionError, match="as it is stored"):
         RowFinder(AuditEntry, "id")
+
+
+def test_many_are_inserted_and_written_over_in_one_query_each(
+    people: People, django_assert_num_queries: DjangoAssertNumQueries
+) -> None:
+    topics = [Topic(namespace=people.acme, name=f"t{at}", queue_count=at) for at in range(1, 4)]
+    with django_assert_num_queries(1):
+        insert_all(topics)
+    assert [columns(each) for each in topics] == [
+        columns(each) for each in Topic.objects.order_by("name")
+    ]
+    before = list(Topic.objects.order_by("name"))
+    for topic in before:
+        topic.queue_count, topic.body_bytes_max = topic.queue_count + 10, 2_048
+    with django_assert_num_queries(1):
+        update_all(before, ("queue_count", "updated_at"))
+    after = list(Topic.objects.order_by("name"))
+    assert [each.queue_count for each in after] == [11, 12, 13]
+    assert {each.body_bytes_max for each in after} == {4_194_304}  # not among the names
+    for old, new in zip(topics, after, strict=True):
+        assert (new.pk, new.created_at) == (old.pk, old.created_at)
+        assert new.updated_at > old.updated_at
+    with django_assert_num_queries(0):
+        insert_all([])
+        update_all([], ("queue_count",))

@@ -1,0 +1,144 @@
+"""``mqservice definitions``: topics and groups of a namespace as one document, out and in.
+
+export ─▶ GET definitions ─▶ stdout, or a file that is there whole or not at all
+import ─▶ POST definitions:import?dry_run=true ─▶ table on stderr ─▶ asked, or --yes ─▶ POST
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated, Any, Final
+from urllib.parse import quote
+
+import msgspec
+import typer
+from rich.table import Table
+
+from mqservice.cli import screen
+from mqservice.cli.client import RestClient
+from mqservice.cli.errors import UsageRefused
+from mqservice.cli.outputs import hand_over
+from mqservice.cli.target import BaseUrlOption, KeyOption, NamespaceOption, Target
+
+app = typer.Typer(
+    no_args_is_help=True, help="All topics and groups of a namespace as one document."
+)
+
+STDIN: Final = "-"
+VALUE_CHARS_MAX: Final = 60
+_UNCHANGED: Final = "unchanged"
+
+
+class Imported(msgspec.Struct, kw_only=True):
+    """What becomes, or would become, of one topic or group."""
+
+    name: str
+    action: str
+    before: dict[str, Any] | None  # Any: settings, shown as the service says them
+    after: dict[str, Any]  # Any: as above
+
+
+class ImportAnswer(msgspec.Struct, kw_only=True):
+    created: int
+    changed: int
+    unchanged: int
+    topics: list[Imported]
+    groups: list[Imported]
+
+    @property
+    def counts(self) -> str:
+        return f"{self.created} created, {self.changed} changed, {self.unchanged} unchanged"
+
+
+@app.command("export")
+def export(
+    prefix: Annotated[
+        str, typer.Option("--prefix", help="Only topics and groups whose names begin so.")
+    ] = "",
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="File; standard output without.")
+    ] = None,
+    base_url: BaseUrlOption = None,
+    key: KeyOption = None,
+    namespace: NamespaceOption = None,
+) -> None:
+    """Write the settings of all topics and groups as JSON."""
+    target = screen.target_of(base_url, key, namespace)
+    screen.run(_export(target, prefix, output))
+
+
+@app.command("import")
+def import_(
+    file: Annotated[str, typer.Argument(help="The document; - for standard input.")],
+    is_sure: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    is_dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only show what would be done.")
+    ] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="What is done as JSON on standard output.")
+    ] = False,
+    base_url: BaseUrlOption = None,
+    key: KeyOption = None,
+    namespace: NamespaceOption = None,
+) -> None:
+    """Create and change topics and groups as a document says; deletes nothing, all or nothing.
+
+    Shows what that does, and asks first.
+    """
+    if file == STDIN and not (is_sure or is_dry_run):
+        screen.fail(UsageRefused("a document from standard input leaves none to ask on: --yes"))
+    try:
+        content = sys.stdin.buffer.read() if file == STDIN else Path(file).read_bytes()
+    except OSError as exc:
+        screen.fail(UsageRefused(f"{file} cannot be read: {exc.strerror}"))
+    target = screen.target_of(base_url, key, namespace)
+    screen.run(_import(target, content, is_sure=is_sure, is_dry_run=is_dry_run, as_json=as_json))
+
+
+async def _export(target: Target, prefix: str, output: Path | None) -> int:
+    async with RestClient(target) as client:
+        query = f"?prefix={quote(prefix, safe='')}" if prefix else ""
+        document = await client.download(f"definitions{query}")
+    text = msgspec.json.format(document, indent=2) + b"\n"
+    return hand_over(text, output)
+
+
+async def _import(
+    target: Target, content: bytes, *, is_sure: bool, is_dry_run: bool, as_json: bool
+) -> int:
+    path = "definitions:import"
+    async with RestClient(target) as client:
+        found = await client.call("POST", f"{path}?dry_run=true", ImportAnswer, content=content)
+        is_different = bool(found.created or found.changed)
+        if is_different:
+            screen.notices.print(_table(found))
+        if not is_dry_run:
+            if is_different and not is_sure:
+                typer.confirm(f"Do this: {found.counts}?", abort=True, err=True)
+            # Sent where nothing is different, too: the storage engine may lack something of it.
+            found = await client.call("POST", path, ImportAnswer, content=content)
+    if as_json:
+        typer.echo(msgspec.json.encode(found))
+    screen.notice(f"{'would be: ' if is_dry_run else ''}{found.counts}")
+    return 0
+
+
+def _table(found: ImportAnswer) -> Table:
+    table = Table("", "name", "action", "setting", "before", "after")
+    for kind, things in (("topic", found.topics), ("group", found.groups)):
+        for thing in things:
+            if thing.action == _UNCHANGED:
+                continue
+            head = kind, screen.harmless(thing.name), thing.action
+            for setting, value in thing.after.items():
+                before = "" if thing.before is None else _shown(thing.before.get(setting))
+                table.add_row(*head, setting, before, _shown(value))
+                head = "", "", ""
+    return table
+
+
+def _shown(value: object) -> str:
+    text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
+    short = text if len(text) <= VALUE_CHARS_MAX else f"{text[:VALUE_CHARS_MAX]}…"
+    return screen.harmless(short).replace("[", "\\[")

@@ -1,0 +1,56 @@
+"""Definitions over REST: ``GET …/definitions`` and ``POST …/definitions:import``."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from ninja import Router
+
+from mqservice.accounts.queries import get_namespace
+from mqservice.accounts.rest import AuthedRequest
+from mqservice.accounts.scopes import Scope
+from mqservice.definitions.documents import export, read_document
+from mqservice.definitions.importing import import_definitions, preview_import
+from mqservice.definitions.schemas import DefinitionsOut, ImportOut
+from mqservice.lib.wire import refused
+
+router = Router(tags=["definitions"])
+
+
+@router.get("/ns/{ns}/definitions", response=DefinitionsOut)
+def export_definitions(request: AuthedRequest, ns: str, prefix: str = "") -> DefinitionsOut:
+    """All settings of the topics and groups of a namespace, as one document to keep or to import.
+
+    No messages, no offsets; filters are brought by consumers and whether a group is paused is no
+    setting, so they are not in it either. A document holds 2,000 topics and groups at most: of more
+    ask by how their names begin.
+
+    Three queries.
+    """
+    return export(get_namespace(request.auth, ns), prefix)
+
+
+@router.post("/ns/{ns}/definitions:import", response=ImportOut, operation_id="importDefinitions")
+def import_document(
+    request: AuthedRequest, ns: str, dry_run: Literal["true", "false"] = "false"
+) -> ImportOut:
+    """Create and change topics and groups as a document defines them, all of them or none.
+
+    Nothing is deleted: what the document does not name stays as it is, and so does each setting
+    that a definition leaves out. Every fault is named with its place before anything is done. The
+    same document again changes nothing. With `dry_run=true` it only says what would be done.
+
+    Each thing needs the scope that a change of it alone needs. One that becomes different has its
+    own entry in the audit.
+
+    The body is read here, not by the framework, so that one answer names all its faults.
+    """
+    namespace = get_namespace(request.auth, ns)
+    request.auth.require_somewhere(Scope.MANAGE)
+    for name in request.GET:
+        if name != "dry_run":  # a slip of the pen must not turn a look into a deed
+            raise refused(f"?{name}", "there is no such parameter here")
+    document = read_document(request.body)
+    is_dry_run = dry_run == "true"
+    act = preview_import if is_dry_run else import_definitions
+    return act(namespace, document, by=request.auth).shown(is_dry_run=is_dry_run)

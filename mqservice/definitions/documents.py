@@ -1,0 +1,149 @@
+"""A document of definitions: written out of the rows, and read with all its faults.
+
+    rows ──▶ [export] ──▶ DefinitionsOut
+    body ──▶ [read_document] ──▶ Document: names and changes
+                   └── every fault with its place ──▶ Problem
+
+Settings are read by the readers of ``PUT``: what a request for one thing could not set, a document
+cannot set either. What a definition leaves out stays as it is, or takes its default on a new thing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, Generic, TypeVar
+
+from mqservice.accounts.models import Namespace
+from mqservice.definitions.limits import DEFINITION_COUNT_MAX, VERSION
+from mqservice.definitions.schemas import DefinitionsOut, GroupDefinition, TopicDefinition
+from mqservice.groups.schemas import read_settings as read_group
+from mqservice.groups.services import GroupChange
+from mqservice.lib.json_fields import FAULTS_MAX, Fields, read_object, shown
+from mqservice.lib.names import name_fault
+from mqservice.lib.problem import Problem, ProblemItem
+from mqservice.lib.wire import refused
+from mqservice.topics.schemas import read_settings as read_topic
+from mqservice.topics.services import TopicChange
+
+ChangeT = TypeVar("ChangeT", TopicChange, GroupChange)
+_NAME: Final = "name"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Defined(Generic[ChangeT]):
+    """One topic or group of a document; ``pointer`` is its place there."""
+
+    name: str
+    change: ChangeT
+    pointer: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Document:
+    """What was read; names differ within each list."""
+
+    topics: list[Defined[TopicChange]]
+    groups: list[Defined[GroupChange]]
+
+
+def export(namespace: Namespace, prefix: str = "") -> DefinitionsOut:
+    """Of all topics and groups whose names begin with ``prefix``. Two queries.
+
+    Raises Problem BAD_REQUEST: there are more than one document holds.
+    """
+    limit = DEFINITION_COUNT_MAX + 1
+    topics = list(namespace.topics.filter(name__startswith=prefix).order_by("name")[:limit])
+    groups = list(namespace.groups.filter(name__startswith=prefix).order_by("name")[:limit])
+    if len(topics) + len(groups) > DEFINITION_COUNT_MAX:
+        raise refused(
+            "?prefix",
+            f"there are more than {DEFINITION_COUNT_MAX} topics and groups, which is what a "
+            "document holds: export those whose names begin alike, one beginning after the other",
+        )
+    return DefinitionsOut(
+        topics=[TopicDefinition.of(topic) for topic in topics],
+        groups=[GroupDefinition.of(group) for group in groups],
+    )
+
+
+def read_document(body: bytes) -> Document:
+    """Raises Problem that names every fault, up to ``FAULTS_MAX`` of them."""
+    fields = read_object(body)
+    if not fields.has("version") or fields.find("version") is None:
+        fields.fault("version", f"must be {VERSION}: say how the document is to be read")
+    else:
+        fields.integer("version", VERSION, VERSION)
+    topics = _read_list(fields, "topics", read_topic)
+    groups = _read_list(fields, "groups", read_group)
+    count = len(topics) + len(groups)
+    if count > DEFINITION_COUNT_MAX:
+        fields.out_of_range("groups", _too_many(count))
+    fields.refuse_unknown()
+    refuse(fields.faults)
+    return Document(topics=topics, groups=groups)
+
+
+def refuse(faults: list[ProblemItem]) -> None:
+    """Raises Problem with all of ``faults``, when there are any: of their code if that is one."""
+    if not faults:
+        return
+    codes = {fault.code for fault in faults}
+    code = faults[0].code if len(codes) == 1 else "BAD_REQUEST"
+    detail = f"{faults[0].pointer}: {faults[0].detail}"
+    if len(faults) > 1:
+        detail += f"; the first of {len(faults)} faults"
+    raise Problem.of(code, detail, errors=faults[:FAULTS_MAX])
+
+
+def faults_at(pointer: str, problem: Problem) -> list[ProblemItem]:
+    """The faults of one thing, as those of the document."""
+    items = problem.errors or [ProblemItem("", problem.code, problem.detail)]
+    return [ProblemItem(pointer + item.pointer, item.code, item.detail) for item in items]
+
+
+def _too_many(count: int) -> str:
+    return f"a document has at most {DEFINITION_COUNT_MAX} topics and groups, found {count}"
+
+
+def _read_list(
+    fields: Fields, name: str, read: Callable[[Fields], ChangeT]
+) -> list[Defined[ChangeT]]:
+    value = fields.find(name)
+    if value is None:
+        return []
+    if not isinstance(value, list):
+        fields.fault(name, f"must be a list, found {shown(value)}")
+        return []
+    if len(value) > DEFINITION_COUNT_MAX:
+        fields.out_of_range(name, _too_many(len(value)))
+        return []
+    found: list[Defined[ChangeT]] = []
+    places: dict[str, str] = {}
+    for at, content in enumerate(value):
+        pointer = f"/{name}/{at}"
+        if not isinstance(content, dict):
+            fields.fault(f"{name}/{at}", f"must be an object, found {shown(content)}")
+            continue
+        own = Fields(content, pointer, fields.faults)
+        thing = _read_name(own, places, pointer, "TOPIC" if name == "topics" else "GROUP")
+        found.append(Defined(name=thing, change=read(own), pointer=pointer))
+        own.refuse_unknown()
+    return found
+
+
+def _read_name(own: Fields, places: dict[str, str], pointer: str, kind: str) -> str:
+    """Empty with a fault."""
+    name = own.find(_NAME)
+    if not isinstance(name, str):
+        own.fault(_NAME, "is missing" if name is None else f"must be a name, found {shown(name)}")
+        return ""
+    fault = name_fault(name)
+    if fault is not None:
+        own.faults.append(ProblemItem(f"{pointer}/{_NAME}", f"ILLEGAL_{kind}", fault))
+        return ""
+    if name in places:
+        own.fault(_NAME, f"{name} is defined at {places[name]} already")
+        return ""
+    places[name] = pointer
+    return name

@@ -1,0 +1,291 @@
+"""A document of definitions made true: planned as a whole, then done as a whole.
+
+    Document ──▶ scopes ──▶ plans against the rows ──▶ quotas ──▶ [Plan] ──▶ a dry run ends here
+                   └── every fault of a step, with its place ──▶ Problem
+    Plan ──▶ rows and audit (not committed) ──▶ engine, all of it ──▶ commit
+                                                   └── refused or gone ──▶ what it was, no rows
+
+Nothing is deleted. The rows are one transaction. The engine is no part of it: where it refuses one
+thing, it is told again what the others were before, and the rows are taken back. Where it cannot be
+told, because it is gone, it may keep settings that the rows do not have, until the same document or
+the thing itself is put again: all that it is told is idempotent. What is new in the engine and has
+no row is reached by nobody.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from django.db import transaction
+
+from mqservice.accounts.access import Principal
+from mqservice.accounts.audit import difference
+from mqservice.accounts.locks import lock_namespace
+from mqservice.accounts.models import Namespace
+from mqservice.accounts.scopes import Kind, Scope
+from mqservice.definitions.documents import Defined, Document, faults_at, refuse
+from mqservice.definitions.schemas import (
+    Action,
+    GroupDefinition,
+    ImportedOut,
+    ImportOut,
+    TopicDefinition,
+)
+from mqservice.errors import problem_from_store
+from mqservice.groups.models import ConsumerGroup
+from mqservice.groups.services import GroupChange, PlannedGroup, plan_group, write_groups
+from mqservice.groups.services import config_of as config_of_group
+from mqservice.lib.problem import Problem, ProblemItem
+from mqservice.quotas.queries import count_and_limit
+from mqservice.store import GroupConfig, StoreError, TopicConfig, blocking_client
+from mqservice.topics.models import Topic
+from mqservice.topics.services import PlannedTopic, TopicChange, plan_topic, write_topics
+from mqservice.topics.services import config_of as config_of_topic
+
+log = logging.getLogger(__name__)
+
+_UNDONE: Final = "nothing of the document was taken over"
+_IN_DOUBT: Final = (
+    "the settings of the service are as before, but the storage engine may have new ones until the "
+    "same document is imported again"
+)
+Config = TopicConfig | GroupConfig
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """One thing of a document. ``former``: what the engine had of it; None of a new one."""
+
+    pointer: str
+    planned: PlannedTopic | PlannedGroup
+    former: Config | None
+    shown: ImportedOut
+
+    @property
+    def config(self) -> Config:
+        if isinstance(self.planned, PlannedTopic):
+            return config_of_topic(self.planned.topic)
+        return config_of_group(self.planned.group)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What an import does, in the order of the document."""
+
+    topics: list[Step]
+    groups: list[Step]
+
+    @property
+    def steps(self) -> list[Step]:
+        return [*self.topics, *self.groups]
+
+    @property
+    def digest(self) -> str:
+        """The same for plans that do the same."""
+        return hashlib.sha256(self.shown(is_dry_run=True).model_dump_json().encode()).hexdigest()
+
+    def count(self, action: Action) -> int:
+        return sum(step.shown.action is action for step in self.steps)
+
+    def shown(self, *, is_dry_run: bool) -> ImportOut:
+        return ImportOut(
+            dry_run=is_dry_run,
+            created=self.count(Action.CREATED),
+            changed=self.count(Action.CHANGED),
+            unchanged=self.count(Action.UNCHANGED),
+            topics=[step.shown for step in self.topics],
+            groups=[step.shown for step in self.groups],
+        )
+
+
+def preview_import(namespace: Namespace, document: Document, *, by: Principal) -> Plan:
+    """What ``import_definitions`` would do now. Four queries. Raises Problem as it would."""
+    _require_scopes(document, by)
+    topics, groups = _plan_topics(namespace, document), _plan_groups(namespace, document)
+    refuse([*topics[1], *groups[1]])
+    plan = Plan(topics=topics[0], groups=groups[0])
+    refuse(
+        [
+            *_no_room(namespace, "topic_count_max", Topic, "/topics", plan.topics),
+            *_no_room(namespace, "group_count_max", ConsumerGroup, "/groups", plan.groups),
+        ]
+    )
+    return plan
+
+
+@transaction.atomic
+def import_definitions(
+    namespace: Namespace, document: Document, *, by: Principal, digest: str | None = None
+) -> Plan:
+    """Create and change what the document defines, all or nothing; see the module's docstring.
+
+    About twenty queries, however many things there are; engine calls, many at a time.
+
+    Args:
+        digest: that of the plan that is wanted, and no other.
+
+    Raises Problem: FORBIDDEN, ILLEGAL_SETTING, QUOTA_EXCEEDED with the place of each fault;
+    CONFLICT for another plan, or what the engine's failure means.
+    """
+    lock_namespace(namespace, with_tenant=True)
+    plan = preview_import(namespace, document, by=by)
+    if digest is not None and plan.digest != digest:
+        raise Problem.of("CONFLICT", "this import would do something else by now")
+    planned = [step.planned for step in plan.steps]
+    write_topics((each for each in planned if isinstance(each, PlannedTopic)), by=by)
+    write_groups((each for each in planned if isinstance(each, PlannedGroup)), by=by)
+    _put_in_engine(plan.steps)
+    return plan
+
+
+def _require_scopes(document: Document, by: Principal) -> None:
+    """Every thing needs what a change of it alone needs, also one that stays as it is."""
+    faults = []
+    for kind, things in ((Kind.TOPIC, document.topics), (Kind.GROUP, document.groups)):
+        for thing in things:
+            try:
+                by.require(Scope.MANAGE, kind, thing.name)
+            except Problem as problem:
+                faults += faults_at(thing.pointer, problem)
+    refuse(faults)
+
+
+def _plan_topics(namespace: Namespace, document: Document) -> tuple[list[Step], list[ProblemItem]]:
+    """One query."""
+    names = [thing.name for thing in document.topics]
+    rows = {row.name: row for row in namespace.topics.filter(name__in=names)}
+    steps, faults = [], []
+    for thing in document.topics:
+        try:
+            steps.append(_topic_step(namespace, thing, rows.get(thing.name)))
+        except Problem as problem:
+            faults += faults_at(thing.pointer, problem)
+    return steps, faults
+
+
+def _plan_groups(namespace: Namespace, document: Document) -> tuple[list[Step], list[ProblemItem]]:
+    """One query."""
+    names = [thing.name for thing in document.groups]
+    rows = {row.name: row for row in namespace.groups.filter(name__in=names)}
+    steps, faults = [], []
+    for thing in document.groups:
+        try:
+            steps.append(_group_step(namespace, thing, rows.get(thing.name)))
+        except Problem as problem:
+            faults += faults_at(thing.pointer, problem)
+    return steps, faults
+
+
+def _topic_step(namespace: Namespace, thing: Defined[TopicChange], row: Topic | None) -> Step:
+    """Raises Problem ILLEGAL_SETTING."""
+    former, before = None, None
+    if row is not None:
+        row.namespace = namespace
+        former, before = config_of_topic(row), TopicDefinition.of(row)
+    planned = plan_topic(namespace, thing.name, row, thing.change)
+    after = TopicDefinition.of(planned.topic)
+    shown = _shown(planned, before, after)
+    return Step(pointer=thing.pointer, planned=planned, former=former, shown=shown)
+
+
+def _group_step(
+    namespace: Namespace, thing: Defined[GroupChange], row: ConsumerGroup | None
+) -> Step:
+    """Raises Problem ILLEGAL_SETTING."""
+    former, before = None, None
+    if row is not None:
+        row.namespace = namespace
+        former, before = config_of_group(row), GroupDefinition.of(row)
+    planned = plan_group(namespace, thing.name, row, thing.change)
+    after = GroupDefinition.of(planned.group)
+    shown = _shown(planned, before, after)
+    return Step(pointer=thing.pointer, planned=planned, former=former, shown=shown)
+
+
+def _shown(
+    planned: PlannedTopic | PlannedGroup,
+    before: TopicDefinition | GroupDefinition | None,
+    after: TopicDefinition | GroupDefinition,
+) -> ImportedOut:
+    changed = Action.CHANGED if planned.is_different else Action.UNCHANGED
+    old, new = difference(
+        None if before is None else before.model_dump(mode="json", exclude={"name"}),
+        after.model_dump(mode="json", exclude={"name"}),
+    )
+    return ImportedOut(
+        name=after.name,
+        action=Action.CREATED if planned.is_new else changed,
+        before=old,
+        after=new or {},
+    )
+
+
+def _no_room(
+    namespace: Namespace,
+    limit_name: str,
+    kind: type[Topic | ConsumerGroup],
+    pointer: str,
+    steps: list[Step],
+) -> list[ProblemItem]:
+    """One query, where something is new."""
+    wanted = sum(step.planned.is_new for step in steps)
+    if not wanted:
+        return []
+    count, limit = count_and_limit(namespace.tenant_id, limit_name, kind)
+    if count + wanted <= limit:
+        return []
+    what = limit_name.removesuffix("_count_max")
+    detail = f"{wanted} {what}s would be new; the tenant has {count} and may have {limit}"
+    return [ProblemItem(pointer, "QUOTA_EXCEEDED", detail)]
+
+
+def _put_in_engine(steps: Sequence[Step]) -> None:
+    """Make the engine know all, or what it knew. Also what is unchanged: it may know less.
+
+    Raises Problem with the places of what was refused.
+    """
+    try:
+        with blocking_client() as client:
+            refusals = client.put_all([step.config for step in steps])
+    except StoreError as exc:
+        raise _refusal(problem_from_store(exc), [], is_restored=_restore(steps)) from exc
+    found = [
+        (step, problem_from_store(refusal))
+        for step, refusal in zip(steps, refusals, strict=True)
+        if refusal is not None
+    ]
+    if found:
+        faults = [fault for step, problem in found for fault in faults_at(step.pointer, problem)]
+        raise _refusal(found[0][1], faults, is_restored=_restore(steps))
+
+
+def _restore(steps: Sequence[Step]) -> bool:
+    """Whether the engine knows again what there was before."""
+    former = [step.former for step in steps if step.planned.is_different and step.former]
+    try:
+        with blocking_client() as client:
+            failed = [refusal for refusal in client.put_all(former) if refusal is not None]
+    except StoreError as exc:
+        failed = [exc]
+    if failed:
+        log.warning(
+            "An import was not taken back in the engine",
+            extra={"action": "import_in_doubt", "failed": len(failed), "reason": str(failed[0])},
+        )
+    return not failed
+
+
+def _refusal(problem: Problem, faults: list[ProblemItem], *, is_restored: bool) -> Problem:
+    told = _UNDONE if is_restored else _IN_DOUBT
+    where = f"{faults[0].pointer}: " if faults else ""
+    return Problem.of(
+        problem.code,
+        f"{where}{problem.detail}; {told}",
+        retryable=problem.retryable,
+        retry_after_ms=problem.retry_after_ms,
+        errors=faults,
+    )
