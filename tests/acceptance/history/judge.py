@@ -135,7 +135,7 @@ def _judge_repeats(
                 verdict.acked_again.append(f"{body} to {after.consumer}, acked before")
             if any(before.at <= at <= after.at for at in given_back.get(body, ())):
                 cause = "given back"
-            elif after.at - before.at >= before.lease_ms / 1_000 - LATE_SECONDS:
+            elif after.at - before.at >= before.lease_ms / 1_000 - slack_s:
                 cause = "lease ended"
             elif any(before.at - slack_s <= at <= after.at for at in kills):
                 cause = "killed"
