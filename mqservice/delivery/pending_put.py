@@ -7,7 +7,6 @@ produce, socket ── offers of one request ──▶ [PendingPut] ── one p
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
 
 import msgspec
 
@@ -84,11 +83,12 @@ class PendingPut:
         self._sizes = [len(record) for record in records]
         meter.charge_in(len(records), sum(self._sizes), context.clock.monotonic_ms())
         self._duplicates: set[int] = set()
-        self._outcomes: Awaitable[list[PutResult]]
+        # Done once the store has answered.
+        self.outcomes: asyncio.Future[list[PutResult]]
         if is_once:
-            self._outcomes = asyncio.ensure_future(self._put_once(records))
+            self.outcomes = asyncio.ensure_future(self._put_once(records))
         else:
-            self._outcomes = context.store.put(records)
+            self.outcomes = context.store.put(records)
 
     async def _put_once(self, records: list[bytes]) -> list[PutResult]:
         """What was stored before is told as it was told then."""
@@ -107,14 +107,19 @@ class PendingPut:
         return [result_of(place) for place in places]
 
     async def results(self) -> tuple[int, list[StoredResult | RefusedResult]]:
+        """``told``, once the store has answered."""
+        await self.outcomes
+        return self.told()
+
+    def told(self) -> tuple[int, list[StoredResult | RefusedResult]]:
         """201 and the results in order, 200 when all were stored before, 207 when some were
-        refused.
+        refused. Once ``outcomes`` are done, and only once: what was stored is counted.
 
         Raises:
             Problem: nothing was stored.
             StoreError: nothing was stored, or nothing is known.
         """
-        outcomes = await self._outcomes
+        outcomes = self.outcomes.result()
         refused_count = sum(outcome.error is not None for outcome in outcomes)
         if refused_count == len(outcomes):
             assert outcomes[0].error is not None

@@ -18,6 +18,7 @@ import msgspec
 from mqservice.delivery.bodies import JSON_PROPERTY, split_json_mark
 from mqservice.delivery.decoding import Fault, fault_of
 from mqservice.delivery.socket import frames, pushes
+from mqservice.lib.problem import Problem
 from mqservice.store import Record
 
 JSON_NAME: Final = "mq.v1.json"
@@ -78,6 +79,11 @@ class Codec(Protocol):
         self, sid: int, tags: Sequence[int], records: Sequence[Record], attempts: Sequence[int]
     ) -> bytes:
         """A ``msgs`` frame; tags and attempts run along the records."""
+
+
+def encode_problem(codec: Codec, command_id: int | None, problem: Problem) -> bytes:
+    """The ``err`` frame for a command."""
+    return codec.encode(codec.Err(command_id, problem.code, problem.retryable, problem.detail))
 
 
 class _JsonEnvelope(msgspec.Struct):

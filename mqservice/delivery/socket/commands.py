@@ -8,7 +8,6 @@ Everything but hello is refused before hello.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Final
 
@@ -36,22 +35,18 @@ from mqservice.delivery.limits import (
 )
 from mqservice.delivery.pending_put import PendingPut
 from mqservice.delivery.produce import check_batch
-from mqservice.delivery.produce_answers import BatchAnswer
 from mqservice.delivery.request_keys import check_key
 from mqservice.delivery.socket import frames, pushes
+from mqservice.delivery.socket.confirming import Confirming
 from mqservice.delivery.socket.resumption import Resumption
 from mqservice.delivery.socket.subscription import Subscription
-from mqservice.errors import problem_from_store
 from mqservice.groups.routes import GroupRoute
 from mqservice.lib.names import name_fault
 from mqservice.lib.problem import Problem
-from mqservice.store import StoreError
 from mqservice.topics.routes import TopicRoute
 
 if TYPE_CHECKING:
     from mqservice.delivery.socket.session import Session
-
-_PUT_COUNT_MAX: Final = 64
 
 
 class Commands:
@@ -61,7 +56,7 @@ class Commands:
         self, session: Session, principal: Principal, namespace: str, client: tuple[str, int]
     ) -> None:
         self.principal = principal
-        self.puts: set[asyncio.Task[None]] = set()
+        self.confirming = Confirming(session)
         self._session = session
         self.namespace = namespace
         self.client = client
@@ -124,8 +119,7 @@ class Commands:
             offers = check_batch(command.m, route)
         except Fault as fault:
             raise fault.under("/m") from None
-        while len(self.puts) >= _PUT_COUNT_MAX:
-            await asyncio.wait(self.puts, return_when=asyncio.FIRST_COMPLETED)
+        await self.confirming.wait_for_room()
         self.published_count += len(offers)
         # Handed to the store here, so that frames are stored in the order in which they came.
         pending = PendingPut(
@@ -136,19 +130,7 @@ class Commands:
             self.client,
             key=command.key,
         )
-        task = self._session.spawn(self._confirm_put(command.id, pending))
-        self.puts.add(task)
-        task.add_done_callback(self.puts.discard)
-
-    async def _confirm_put(self, command_id: int | None, pending: PendingPut) -> None:
-        try:
-            _, results = await pending.results()
-        except Problem as problem:
-            await self._session.send_problem(command_id, problem)
-        except StoreError as exc:
-            await self._session.send_problem(command_id, problem_from_store(exc))
-        else:
-            await self._session.send_ok(command_id, BatchAnswer(results))
+        self.confirming.add(command.id, pending)
 
     async def _subscribe(self, command: frames.Subscribe) -> None:
         self.principal.require(Scope.CONSUME, Kind.TOPIC, command.topic)

@@ -30,7 +30,12 @@ from mqservice.delivery.limits import (
     KEPT_BYTES_MAX,
     RECONNECT_MS,
 )
-from mqservice.delivery.socket.codec import Codec, CommandRefused, FrameBroken
+from mqservice.delivery.socket.codec import (
+    Codec,
+    CommandRefused,
+    FrameBroken,
+    encode_problem,
+)
 from mqservice.delivery.socket.commands import Commands
 from mqservice.delivery.socket.description import connection_of
 from mqservice.delivery.socket.kept import held_leases, kept_session
@@ -106,7 +111,7 @@ class Session:
         self.subscriptions: dict[int, Subscription] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self.is_open = False
-        self._is_over = False
+        self.is_over = False
         self._send_lock = asyncio.Lock()
         self._sender: asyncio.Task[Any] | None = None  # Any: whichever task sends
         self._sending_since_ms: int | None = None
@@ -186,11 +191,7 @@ class Session:
             await self.send_problem(command_id, problem_from_store(exc))
 
     async def send_problem(self, command_id: int | None, problem: Problem) -> None:
-        await self.send_frame(
-            self.codec.encode(
-                self.codec.Err(command_id, problem.code, problem.retryable, problem.detail)
-            )
-        )
+        await self.send_frame(encode_problem(self.codec, command_id, problem))
 
     async def send_ok(self, command_id: int | None, result: msgspec.Struct | None) -> None:
         if command_id is not None:
@@ -212,7 +213,7 @@ class Session:
             yield self._send_now
 
     async def _send_now(self, frame: bytes) -> None:
-        if self._is_over:
+        if self.is_over:
             raise SessionOver
         self._sender = asyncio.current_task()
         self._sending_since_ms = self.context.clock.monotonic_ms()
@@ -250,7 +251,7 @@ class Session:
 
     def tick(self, now_ms: int, wall_ms: int) -> None:
         """Once each ``tick_ms``; ``now_ms`` is monotonic."""
-        if self._is_over:
+        if self.is_over:
             return
         times = self.context.times
         since_ms = self._sending_since_ms
@@ -301,7 +302,7 @@ class Session:
 
     def end(self, code: int, reason: str, *, is_kept: bool) -> None:
         """Close with ``code`` soon; the first reason counts. ``is_kept``: see SessionEnded."""
-        if self.ending is None and not self._is_over:
+        if self.ending is None and not self.is_over:
             self.ending = SessionEnded(code, reason, is_kept=is_kept)
             self._interrupt()
 
@@ -314,7 +315,7 @@ class Session:
         self.end(DISCONNECTED_CODE, "disconnected by an administrator", is_kept=False)
 
     def _begin_drain(self) -> None:
-        if not self._is_over:
+        if not self.is_over:
             self.spawn(self._drain())
 
     async def _drain(self) -> None:
@@ -327,16 +328,18 @@ class Session:
             await subscription.leave()
         deadline_ms = self.context.clock.monotonic_ms() + times.grace_ms
         while self.context.clock.monotonic_ms() < deadline_ms:
-            if not self.commands.puts and not any(s.outstanding_count for s in subscriptions):
+            if not self.commands.confirming.count and not any(
+                s.outstanding_count for s in subscriptions
+            ):
                 break
             await asyncio.sleep(0.02)
         self.end(RESTART_CODE, "the server restarts", is_kept=True)
 
     async def close(self, *, is_kept: bool) -> None:
         """End all tasks; keep the session for its client, or give all back. Idempotent."""
-        if self._is_over:
+        if self.is_over:
             return
-        self._is_over = True
+        self.is_over = True
         self._keys.watch.leave(self.authorization, self._key_id, self.rechecked)
         if self._sender is not None and self._sender is not asyncio.current_task():
             self._sender.cancel()

@@ -1,0 +1,180 @@
+"""Answers of publishes: in the order of their outcomes, bounded, and never in anybody's way."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from typing import Any, cast
+
+import pytest
+
+from mqservice.delivery.pending_put import PendingPut
+from mqservice.delivery.produce_answers import StoredResult
+from mqservice.delivery.socket.codec import CODECS, JSON_NAME
+from mqservice.delivery.socket.confirming import Confirming
+from mqservice.delivery.socket.session import Session
+from mqservice.lib.problem import Problem
+from mqservice.store import OutcomeUnknown, PutResult, StoreError
+
+ROOM = 64
+
+
+class Puts:
+    """Puts whose outcomes tests decide; how often each was told."""
+
+    def __init__(self) -> None:
+        self.outcomes: dict[int, asyncio.Future[list[PutResult]]] = {}
+        self.told: list[int] = []
+
+    def put(self, number: int) -> PendingPut:
+        outcomes = asyncio.get_running_loop().create_future()
+        self.outcomes[number] = outcomes
+        return cast("PendingPut", _Put(self, number, outcomes))
+
+    def decide(self, number: int, error: Exception | None = None) -> None:
+        if error is None:
+            self.outcomes[number].set_result([])
+        else:
+            self.outcomes[number].set_exception(error)
+
+
+class _Put:
+    def __init__(self, puts: Puts, number: int, outcomes: asyncio.Future[list[PutResult]]) -> None:
+        self.outcomes = outcomes
+        self._puts, self._number = puts, number
+
+    def told(self) -> tuple[int, list[StoredResult]]:
+        self._puts.told.append(self._number)
+        self.outcomes.result()
+        return 201, []
+
+
+class Sessions:
+    """A session that writes down what it sends."""
+
+    def __init__(self) -> None:
+        self.codec = CODECS[JSON_NAME]
+        self.is_over = False
+        self.sent: list[bytes] = []
+        self.spawned: list[asyncio.Task[None]] = []
+        self.is_gone = False
+        self.may_send = asyncio.Event()
+        self.may_send.set()
+        self._lock = asyncio.Lock()
+
+    @contextlib.asynccontextmanager
+    async def only_sender(self) -> AsyncIterator[Callable[[bytes], Awaitable[None]]]:
+        async with self._lock:
+            yield self._send
+
+    async def _send(self, frame: bytes) -> None:
+        await self.may_send.wait()
+        if self.is_gone:
+            raise ConnectionResetError
+        self.sent.append(frame)
+
+    def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        self.spawned.append(asyncio.ensure_future(work))
+        return self.spawned[-1]
+
+    async def rest(self) -> None:
+        """Until nothing more happens by itself."""
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        await asyncio.gather(*self.spawned, return_exceptions=True)
+
+    @property
+    def ids(self) -> list[int]:
+        return [int(frame.split(b'"id":')[1].split(b",")[0]) for frame in self.sent]
+
+
+def start() -> tuple[Sessions, Puts, Confirming]:
+    session = Sessions()
+    return session, Puts(), Confirming(cast("Session", session))
+
+
+async def test_outcomes_that_come_together_are_sent_by_one_task_in_their_order() -> None:
+    session, puts, confirming = start()
+    for number in range(5):
+        confirming.add(number, puts.put(number))
+    for number in (3, 0, 4):
+        puts.decide(number)
+    await session.rest()
+    assert (session.ids, len(session.spawned), confirming.count) == ([3, 0, 4], 1, 2)
+    for number in (1, 2):
+        puts.decide(number)
+    await session.rest()
+    assert (session.ids, len(session.spawned), confirming.count) == ([3, 0, 4, 1, 2], 2, 0)
+    assert sorted(puts.told) == list(range(5))
+
+
+async def test_a_failure_is_told_and_costs_no_other() -> None:
+    session, puts, confirming = start()
+    errors = [OutcomeUnknown("gone"), Problem.of("RATE_LIMITED", "slower"), None]
+    for number, error in enumerate(errors):
+        confirming.add(number, puts.put(number))
+        puts.decide(number, error)
+    await session.rest()
+    assert [b'"op":"err"' in frame for frame in session.sent] == [True, True, False]
+    assert session.ids == [0, 1, 2]
+
+
+async def test_who_wants_no_answer_gets_none() -> None:
+    session, puts, confirming = start()
+    confirming.add(None, puts.put(1))
+    puts.decide(1)
+    await session.rest()
+    assert (session.sent, puts.told, confirming.count) == ([], [1], 0)
+
+
+async def test_only_so_many_are_under_way_until_their_answers_are_sent() -> None:
+    session, puts, confirming = start()
+    session.may_send.clear()  # the client does not read
+    for number in range(ROOM):
+        await asyncio.wait_for(confirming.wait_for_room(), 30)
+        confirming.add(number, puts.put(number))
+    waiting = asyncio.ensure_future(confirming.wait_for_room())
+    puts.decide(7)
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert not waiting.done()
+    session.may_send.set()
+    await asyncio.wait_for(waiting, 30)
+    assert (session.ids, confirming.count) == ([7], ROOM - 1)
+
+
+@pytest.mark.parametrize("end", ["the client is gone", "the session is closed"])
+async def test_an_end_leaves_nobody_waiting_and_counts_what_was_stored(end: str) -> None:
+    session, puts, confirming = start()
+    session.may_send.clear()
+    for number in range(ROOM):
+        confirming.add(number, puts.put(number))
+        if number % 2:
+            puts.decide(number, StoreError("gone") if number % 3 == 0 else None)
+    waiting = asyncio.ensure_future(confirming.wait_for_room())
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert not waiting.done()
+    if end == "the client is gone":
+        session.is_gone = True
+        session.may_send.set()
+    else:
+        session.is_over = True
+        session.spawned[0].cancel()
+    await asyncio.wait_for(waiting, 30)
+    session.is_over = True
+    for number in range(0, ROOM, 2):
+        puts.decide(number)
+    await session.rest()
+    assert (session.sent, confirming.count) == ([], 0)
+    assert sorted(puts.told) == list(range(ROOM))
+
+
+async def test_one_that_is_cancelled_at_the_end_is_passed_over() -> None:
+    session, puts, confirming = start()
+    confirming.add(1, puts.put(1))
+    session.is_over = True
+    puts.outcomes[1].cancel()
+    await session.rest()
+    assert (session.sent, confirming.count) == ([], 0)
