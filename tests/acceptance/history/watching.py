@@ -81,6 +81,7 @@ class WatchingProducer(_OverRest, Producer):
     """See the module's docstring; ``signals`` is given after it was made."""
 
     pause_s = 0.1
+    batch_count = 10  # requests meet a process that goes, messages only cost processor
 
 
 class WatchingRestConsumer(_OverRest, RestConsumer):
