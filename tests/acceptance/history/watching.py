@@ -91,6 +91,8 @@ class WatchingRestConsumer(_OverRest, RestConsumer):
 class WatchingSocketConsumer(SocketConsumer):
     """A close by the service must be one that tells clients to come back."""
 
+    # Frames do not say when a lease ends, and while processes start one may be read seconds late.
+    lease_ms = 5_000
     signals: Signals
 
     def ended(self, error: Exception) -> None:
