@@ -65,10 +65,17 @@ def stop_all(clients: list[Client]) -> None:
     assert [client.failure for client in clients] == [None] * len(clients)
 
 
+class SparingProducer(Producer):
+    """What is produced while a backup is made must all be consumed in the other place."""
+
+    pause_s = 0.05
+    batch_count = 10
+
+
 def load_of(facts: Quickstart, history: History) -> list[Client]:
     return [
-        Producer("p0", facts, history, SEED),
-        Producer("p1", facts, history, SEED),
+        SparingProducer("p0", facts, history, SEED),
+        SparingProducer("p1", facts, history, SEED),
         RestConsumer("rest", facts, history, SEED),
     ]
 

@@ -81,6 +81,7 @@ class Producer(Client):
     """Sends batches over REST, one after the other; what is unknown is not sent again."""
 
     pause_s = PAUSE_S
+    batch_count = BATCH
 
     def work(self) -> None:
         sequence = 0
@@ -88,7 +89,7 @@ class Producer(Client):
             while not self.is_stopping:
                 offers: list[dict[str, str]] = []
                 has_groups = self.random.random() < 0.5
-                for _ in range(BATCH):
+                for _ in range(self.batch_count):
                     body = f"{self.name}|{sequence}|{self.random.getrandbits(64):016x}"
                     group = f"{self.name}-{self.random.randrange(MESSAGE_GROUPS)}"
                     more = {"message_group": group} if has_groups else {}

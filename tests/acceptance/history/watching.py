@@ -81,6 +81,7 @@ class WatchingProducer(_OverRest, Producer):
     """See the module's docstring; ``signals`` is given after it was made."""
 
     pause_s = 0.1
+    batch_count = 10  # requests meet a process that goes, messages only cost processor
 
 
 class WatchingRestConsumer(_OverRest, RestConsumer):
@@ -93,6 +94,8 @@ class WatchingSocketConsumer(SocketConsumer):
     It never goes by itself: so each process that ends has to close the sockets that it began with.
     """
 
+    # Frames do not say when a lease ends, and while processes start one may be read seconds late.
+    lease_ms = 5_000
     signals: Signals
     vanish_share = 0.0
 
