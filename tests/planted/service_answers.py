@@ -129,3 +129,21 @@ def former_leader_goes_on_sending(
     real: Real, scheduler: Thing, entry: Thing, producer: Thing = None
 ) -> None:
     scheduler.apply_async(entry, producer=producer, advance=False)
+
+
+@planted(
+    "mqservice.delivery.queues:QueueChooser.choose_all",
+    f"{_TESTS}/delivery/test_queue_choice.py::test_batches_give_each_queue_what_single_messages_in_turn_give",
+)
+def batches_all_to_one_queue(real: Real, chooser: Thing, route: Thing, wishes: Thing) -> Thing:
+    return [0 for _ in wishes]
+
+
+@planted(
+    "mqservice.delivery.socket.confirming:Confirming._drop",
+    f"{_TESTS}/delivery/test_confirming.py::test_an_end_leaves_nobody_waiting_and_counts_what_was_stored",
+)
+def stored_messages_of_a_lost_client_not_counted(
+    real: Real, confirming: Thing, pending: Thing
+) -> None:
+    confirming._free()
