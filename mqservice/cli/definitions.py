@@ -25,6 +25,7 @@ app = typer.Typer(
     no_args_is_help=True, help="All topics and groups of a namespace as one document."
 )
 
+DECLINED: Final = 1
 STDIN: Final = "-"
 VALUE_CHARS_MAX: Final = 60
 _UNCHANGED: Final = "unchanged"
@@ -114,8 +115,9 @@ async def _import(
         if is_different:
             screen.notices.print(_table(found))
         if not is_dry_run:
-            if is_different and not is_sure:
-                typer.confirm(f"Do this: {found.counts}?", abort=True, err=True)
+            if is_different and not (is_sure or screen.is_confirmed(f"{found.counts}: do this?")):
+                screen.notice("nothing was changed")
+                return DECLINED
             # Sent where nothing is different, too: the storage engine may lack something of it.
             found = await client.call("POST", path, ImportAnswer, content=content)
     if as_json:

@@ -7,7 +7,6 @@ group lag  ─▶ table on stdout, or NDJSON
 from __future__ import annotations
 
 import re
-import sys
 from typing import Annotated, Final
 
 import msgspec
@@ -116,19 +115,13 @@ async def _seek(
         _show(await client.seek(group, topic, wanted, is_dry_run=True))
         if is_dry_run:
             return 0
-        if not is_sure and not _is_confirmed("Go on from there?"):
+        if not is_sure and not screen.is_confirmed("Go on from there?"):
             screen.notice("nothing was changed")
             return DECLINED
         done = await client.seek(group, topic, wanted, is_dry_run=False)
     skipped, replayed = _text(done.skipped), _text(done.replayed)
     screen.notice(f"group {group} goes on: {skipped} skipped, {replayed} replayed")
     return 0
-
-
-def _is_confirmed(question: str) -> bool:
-    """Asked on stderr, so that stdout stays for results; no answer is a no."""
-    screen.notices.print(f"{question} \\[y/N] ", end="")
-    return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
 def _show(preview: Sought) -> None:

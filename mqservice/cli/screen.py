@@ -7,6 +7,7 @@ characters alive, and ``rich`` never reads markup in it.
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Coroutine
 from typing import Any, Final, NoReturn
 
@@ -37,6 +38,12 @@ def notice(text: str) -> None:
 
 def warn(text: str) -> None:
     notices.print(f"[yellow]{escape(harmless(text))}[/yellow]")
+
+
+def is_confirmed(question: str) -> bool:
+    """Asked on stderr, so that stdout stays for results; no answer is a no."""
+    notices.print(f"{escape(harmless(question))} \\[y/N] ", end="")
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
 def fail(exc: ClientError) -> NoReturn:

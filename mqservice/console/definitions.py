@@ -24,9 +24,10 @@ from django.utils.translation import gettext_lazy
 
 from mqservice.accounts.models import Namespace, User
 from mqservice.console.forms import RefusableForm
+from mqservice.definitions.documents import refuse_repeated
 from mqservice.definitions.importing import Plan
 from mqservice.definitions.schemas import Action, ImportedOut
-from mqservice.lib.problem import ProblemItem
+from mqservice.lib.problem import Problem, ProblemItem
 
 PREVIEW_SECONDS_MAX: Final = 600
 # With its escapes and the fields beside it a document has to fit a request twice: out and back.
@@ -68,8 +69,11 @@ class ImportForm(RefusableForm):
             )
         try:
             self.body = msgspec.json.encode(msgspec.json.decode(content))
+            refuse_repeated(content)
         except (msgspec.MsgspecError, ValueError, OverflowError, RecursionError) as exc:
             raise forms.ValidationError(_("This is not JSON: %(why)s") % {"why": exc}) from None
+        except Problem as problem:
+            raise forms.ValidationError(problem.detail) from None
         return self.cleaned_data
 
 

@@ -10,6 +10,8 @@ cannot set either. What a definition leaves out stays as it is, or takes its def
 
 from __future__ import annotations
 
+import json
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Generic, TypeVar
@@ -70,6 +72,8 @@ def export(namespace: Namespace, prefix: str = "") -> DefinitionsOut:
 def read_document(body: bytes) -> Document:
     """Raises Problem that names every fault, up to ``FAULTS_MAX`` of them."""
     fields = read_object(body)
+    if body.strip():
+        refuse_repeated(body)
     if not fields.has("version") or fields.find("version") is None:
         fields.fault("version", f"must be {VERSION}: say how the document is to be read")
     else:
@@ -84,13 +88,38 @@ def read_document(body: bytes) -> Document:
     return Document(topics=topics, groups=groups)
 
 
+def refuse_repeated(body: bytes) -> None:
+    """Raises Problem: an object of ``body``, which is JSON, has a field twice.
+
+    Readers take the last one: of two lists of topics one would be gone, and nobody told.
+    """
+    faults: list[ProblemItem] = []
+
+    def noted(pairs: list[tuple[str, object]]) -> dict[str, object]:
+        content = dict(pairs)
+        if len(content) < len(pairs):
+            ((twice, _),) = Counter(name for name, _ in pairs).most_common(1)
+            where = f", in {shown(content[_NAME])}" if _NAME in content else ""
+            faults.append(ProblemItem("", "BAD_REQUEST", f"{shown(twice)} is there twice{where}"))
+        return content
+
+    text = body.decode()
+    try:
+        # Numbers are not looked at: Python refuses, or takes its time for, those of many digits.
+        json.loads(text, object_pairs_hook=noted, parse_int=len, parse_float=len)
+    except RecursionError:
+        raise refused("", "the body is nested too deeply") from None
+    refuse(faults)
+
+
 def refuse(faults: list[ProblemItem]) -> None:
     """Raises Problem with all of ``faults``, when there are any: of their code if that is one."""
     if not faults:
         return
     codes = {fault.code for fault in faults}
     code = faults[0].code if len(codes) == 1 else "BAD_REQUEST"
-    detail = f"{faults[0].pointer}: {faults[0].detail}"
+    place = faults[0].pointer
+    detail = f"{place}: {faults[0].detail}" if place else faults[0].detail
     if len(faults) > 1:
         detail += f"; the first of {len(faults)} faults"
     raise Problem.of(code, detail, errors=faults[:FAULTS_MAX])

@@ -47,10 +47,10 @@ _NOT_FOUND: Final = {
 }
 _READS: Final = (400, 404)
 _WRITES: Final = (400, 404, 409, 413, 422, 507)
-# By the name that a view has for the type of an answer which is no JSON.
+# By the name that a view has for the type of an answer which is no JSON: it, and what it holds.
 _MEDIA_TYPES: Final = {
-    "RULES_TYPE": RULES_TYPE,
-    "METRICS_TYPE": METRICS_TYPE.partition(";")[0],
+    "RULES_TYPE": (RULES_TYPE, "object"),
+    "METRICS_TYPE": (METRICS_TYPE.partition(";")[0], "string"),
 }
 _CREATING: Final = {"put_topic", "put_group", "import_definitions"}  # refused beyond a quota
 _STATUS_TEXTS: Final = {
@@ -120,9 +120,9 @@ def _complete(document: JsonObject, path: str, method: str, view: View) -> None:
         codes.add("PRECONDITION_FAILED")
     if words & _CREATING:
         codes.add("QUOTA_EXCEEDED")
-    for name, media_type in _MEDIA_TYPES.items():
+    for name, (media_type, kind) in _MEDIA_TYPES.items():
         if name in words:
-            answers["200"]["content"] = {media_type: {"schema": {"type": "string"}}}
+            answers["200"]["content"] = {media_type: {"schema": {"type": kind}}}
     if "_CSV_TYPE" in words:
         answers["200"]["content"]["text/csv"] = {"schema": {"type": "string"}}
         codes.add("NOT_ACCEPTABLE")

@@ -148,3 +148,41 @@ def webhook_resolves_its_name_again(
 ) -> Thing:
     real(target, allowed, resolve)
     return ip_address(resolve(target.host, target.port)[0])
+
+
+@planted(
+    "mqservice.definitions.importing:_restore",
+    f"{_TESTS}/definitions/test_importing.py"
+    "::test_what_the_engine_refuses_in_the_middle_takes_all_of_it_back",
+)
+def import_left_half_done_in_the_engine(real: Real, steps: Thing) -> bool:
+    return True
+
+
+@planted(
+    "mqservice.definitions.importing:_require_scopes",
+    f"{_TESTS}/definitions/test_importing.py::test_a_key_of_some_names_imports_those_and_no_others",
+)
+def import_asks_no_scope_of_each_name(real: Real, document: Thing, by: Thing) -> None:
+    return
+
+
+@planted(
+    "mqservice.definitions.importing:_no_room",
+    f"{_TESTS}/definitions/test_importing.py::test_quotas_are_asked_of_all_that_is_new_together",
+)
+def import_asks_quotas_of_one_at_a_time(
+    real: Real, namespace: Thing, limit_name: Thing, kind: Thing, pointer: Thing, steps: Thing
+) -> Thing:
+    return real(namespace, limit_name, kind, pointer, steps[:1])
+
+
+@planted(
+    "mqservice.console.views_definitions:import_definitions",
+    f"{_TESTS}/console/test_definitions_pages.py"
+    "::test_settings_that_moved_on_are_shown_again_before_anything_is_done",
+)
+def import_of_something_else_than_was_shown(
+    real: Real, namespace: Thing, document: Thing, by: Thing, digest: Thing = None
+) -> Thing:
+    return real(namespace, document, by=by)

@@ -61,7 +61,7 @@ async def test_an_import_is_shown_asked_for_and_done(file: str) -> None:
     async with service_double() as double:
         double.answers += [Answer(200, PREVIEW), Answer(200, PREVIEW | {"dry_run": False})]
         ended = await mqservice("definitions", "import", file, double=double, stdin=b"y\n")
-        assert ended.code == 0, ended.err
+        assert (ended.code, ended.out) == (0, b""), ended.err
         rows = [line.split() for line in ended.err.splitlines()]
         assert any({"orders", "changed", "queues", "4", "8"} <= set(row) for row in rows)
         assert any({"billing", "created", "lease", "1m"} <= set(row) for row in rows)
@@ -79,7 +79,8 @@ async def test_without_a_yes_nothing_is_sent_but_the_question(file: str, answer:
     async with service_double() as double:
         double.answers.append(Answer(200, PREVIEW))
         ended = await mqservice("definitions", "import", file, double=double, stdin=answer)
-        assert ended.code == 1
+        assert (ended.code, ended.out) == (1, b"")
+        assert "nothing was changed" in ended.err
         assert [each.query for each in double.requests] == ["dry_run=true"]
 
 

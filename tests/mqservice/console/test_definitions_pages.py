@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from django.core.files.uploadedfile import SimpleUploadedFile
 from django.test import Client
+from pytest_django import Settings
 
 from mqservice.accounts.models import AuditEntry
 from mqservice.console import definitions
@@ -94,6 +95,21 @@ def test_what_is_no_json_is_refused_at_the_form(alice: Client, text: str) -> Non
     answer = alice.post(IMPORT, {"text": text})
     assert answer.status_code == 422
     assert "This is not JSON" in answer.content.decode()
+
+
+def test_a_field_that_is_there_twice_is_refused_before_it_is_lost(alice: Client) -> None:
+    answer = alice.post(IMPORT, {"text": '{"version": 1, "topics": [{"name": "a"}], "topics": []}'})
+    assert answer.status_code == 422
+    assert "is there twice" in answer.content.decode()
+
+
+def test_without_an_engine_nothing_is_imported(alice: Client, settings: Settings) -> None:
+    page = alice.post(IMPORT, {"text": json.dumps(DOCUMENT)}).content.decode()
+    settings.MQ_ENGINE_SOCKET = "/nonexistent/engine.sock"
+    answer = alice.post(IMPORT, hidden(page))
+    assert answer.status_code == 503
+    assert "the storage engine does not answer" in answer.content.decode()
+    assert not Topic.objects.filter(name="bulk").exists()
 
 
 def test_a_document_too_large_for_the_way_back_is_refused(

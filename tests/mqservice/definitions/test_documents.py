@@ -203,6 +203,34 @@ def test_faults_are_told_with_their_places(
     assert [item.pointer for item in caught.value.errors] == pointers
 
 
+@pytest.mark.parametrize(
+    ("body", "told"),
+    [
+        ('{"version": 1, "topics": [{"name": "a"}], "topics": []}', '"topics" is there twice'),
+        (
+            '{"version": 1, "groups": [{"name": "g", "lease": "1m", "lease": "2m"}]}',
+            '"lease" is there twice, in "g"',
+        ),
+        ('{"version": 1, "version": 1, "topics": [1%s]}' % ("0" * 400), '"version" is there'),
+    ],
+    ids=["lists", "settings", "digits"],
+)
+def test_a_field_that_is_there_twice_is_a_fault(body: str, told: str) -> None:
+    with pytest.raises(Problem) as caught:
+        read_document(body.encode())
+    assert caught.value.code == "BAD_REQUEST"
+    assert told in caught.value.detail
+
+
+@pytest.mark.parametrize(
+    "body", ["", "null", " \n", "[" * 100_000, '{"a":' * 100_000, "[" * 600 + "]" * 600]
+)
+def test_what_is_no_document_is_refused_in_few_words(body: str) -> None:
+    with pytest.raises(Problem) as caught:
+        read_document(body.encode())
+    assert caught.value.code == "BAD_REQUEST"
+
+
 def test_of_many_faults_the_first_are_told_and_their_number() -> None:
     topics = [{"name": f"t{at}", "queues": 0} for at in range(500)]
     with pytest.raises(Problem) as caught:
