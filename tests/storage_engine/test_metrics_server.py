@@ -22,22 +22,16 @@ from storage_engine.client import (
 )
 from storage_engine.metrics import Histogram, histogram, label, render, single
 from storage_engine.metrics_server import HEAD_BYTES_MAX, MetricsServer
+from tests.ports import find_steady_port
 from tests.storage_engine.doubles import message
 from tests.storage_engine.engines import ROOT, Engine, engine_with_topic
 
 Samples = dict[str, float]
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
-
-
 @pytest.fixture(scope="module")
 def scraped() -> Iterator[tuple[Engine, int]]:
-    port = free_port()
+    port = find_steady_port()
     with engine_with_topic(MQ_ENGINE_METRICS_PORT=str(port)) as engine:
         yield engine, port
 
