@@ -104,7 +104,7 @@ def test_many_at_once_are_all_answered(server: Server, everybody: People) -> Non
     keys = [everybody.acme_key, everybody.rival_key]
 
     async def put_all() -> list[int]:
-        async with httpx.AsyncClient(base_url=server.url, timeout=30) as client:
+        async with httpx.AsyncClient(base_url=server.url, timeout=60) as client:
             answers = await asyncio.gather(
                 *(
                     client.put(
@@ -171,7 +171,7 @@ async def test_a_thread_at_work_counts_although_its_client_has_left(
 
     def answer(scope: Scope, body: bytes) -> HttpResponse:
         begun.append(scope["path"])
-        may_end.wait(30)
+        may_end.wait(60)
         return HttpResponse(b"done")
 
     monkeypatch.setattr(plane, "answer", answer)
@@ -187,7 +187,7 @@ async def test_a_thread_at_work_counts_although_its_client_has_left(
         return asyncio.create_task(plane(scope_of(path, "Bearer x"), receive, send))
 
     left = [ask(f"/v1/{number}") for number in range(EACH_MAX)]
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while len(begun) < EACH_MAX:
             await asyncio.sleep(0)
         for task in left:

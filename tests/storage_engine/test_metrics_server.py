@@ -23,7 +23,7 @@ from storage_engine.client import (
 from storage_engine.metrics import Histogram, histogram, label, render, single
 from storage_engine.metrics_server import HEAD_BYTES_MAX, MetricsServer
 from tests.ports import find_steady_port
-from tests.storage_engine.doubles import message
+from tests.storage_engine.doubles import WAIT_S, message
 from tests.storage_engine.engines import ROOT, Engine, engine_with_topic
 
 Samples = dict[str, float]
@@ -180,7 +180,7 @@ async def test_slow_and_many_clients_cost_only_themselves(
             raise ConnectionResetError  # an end without an answer is a refusal as well
         for reader, _ in slow:  # after their time they are gone, without an answer
             try:
-                assert await asyncio.wait_for(reader.read(), 10) == b""
+                assert await asyncio.wait_for(reader.read(), WAIT_S) == b""
             except ConnectionResetError:
                 continue
         monkeypatch.undo()
