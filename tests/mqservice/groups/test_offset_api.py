@@ -172,7 +172,7 @@ def _receive_all(reader: Reader, is_last: threading.Event) -> list[tuple[int, in
 
     Nothing more counts only from ``is_last`` on.
     """
-    places = []
+    places: list[tuple[int, int]] = []
     with blocking_client() as client:
         own = Reader.__new__(Reader)
         own.__dict__.update(reader.__dict__, store=client)
