@@ -16,9 +16,9 @@ from pathlib import Path
 from mqservice.supervisor import binaries
 from mqservice.supervisor.child import Child, ChildSpec
 from mqservice.supervisor.output import Output
-from mqservice.supervisor.ports import find_free_port
 from mqservice.supervisor.postgres import PostgresServer
 from mqservice.supervisor.valkey import ValkeyServer
+from tests.ports import held_port
 
 START_TIMEOUT_S = 120
 PASSWORD = "test-password"
@@ -38,8 +38,9 @@ class TestServers:
     __test__ = False
 
     def __init__(self) -> None:
-        self._postgres_port = find_free_port()
-        self._valkey_port = find_free_port(excluded=frozenset({self._postgres_port}))
+        # Servers start much later, when the kernel has given many ports to connections.
+        self._held = [held_port(), held_port()]
+        self._postgres_port, self._valkey_port = (each.getsockname()[1] for each in self._held)
         self._dir: Path | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
@@ -104,6 +105,8 @@ class TestServers:
         for child in self._children.values():
             self._run(child.stop())
         self._children.clear()
+        for each in self._held:
+            each.close()
         if self._loop is not None and self._thread is not None:
             self._loop.call_soon_threadsafe(self._loop.stop)
             self._thread.join()

@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from mqservice.supervisor.ports import find_free_port
 from mqservice.supervisor.quickstart import Quickstart, find_quickstart
+from tests.ports import find_steady_port
 
 START_WAIT_S = 240
 STOP_WAIT_S = 120
@@ -54,7 +54,7 @@ def service_environment(data_dir: Path, **env: str) -> dict[str, str]:
     return {
         **clean,
         "MQ_DATA_DIR": str(data_dir),
-        "MQ_PORT": str(find_free_port()),
+        "MQ_PORT": str(find_steady_port()),
         "MQ_WEB_WORKERS": "1",
         "MQ_FAILED_KEYS_MAX": "0",  # all tests come from one address, with wrong keys too
         **env,

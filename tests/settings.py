@@ -18,3 +18,6 @@ PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
 CACHES = {"default": {"BACKEND": "django.core.cache.backends.locmem.LocMemCache"}}
 # The matrices are wrong on purpose, hundreds of times.
 MQ_FAILED_KEYS_MAX = 0
+
+# A server of the tests that answers late is late for them only.
+DATABASES["default"]["OPTIONS"]["connect_timeout"] = 60  # type: ignore[index]  # noqa: F405  # options

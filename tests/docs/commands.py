@@ -119,7 +119,7 @@ def spoken_commands(page: Page) -> Iterator[tuple[int, str, list[str]]]:
 
 def make_targets() -> frozenset[str]:
     """What ``make`` can be asked for."""
-    return frozenset(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    return frozenset(re.findall(r"^([a-z][a-z-]*):", (ROOT / "Makefile").read_text(), re.MULTILINE))
 
 
 def unknown_variables(page: Page) -> list[str]:

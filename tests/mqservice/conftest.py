@@ -11,16 +11,22 @@ from django.test import Client
 from psycopg.conninfo import make_conninfo
 from pytest_django import Settings
 
+from mqservice.accounts import joining
 from mqservice.store import GroupRef, StoreClient, TopicRef, blocking_client
 from storage_engine.topic_names import is_of_group
+from tests.clock import ManualClock
 from tests.engine import running_engine
 from tests.people import People, create_people
 
 
 @pytest.fixture(autouse=True)
-def no_attempts() -> None:
-    """What earlier tests have tried is forgotten: all come from one address."""
+def no_attempts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What earlier tests have tried is forgotten: all come from one address. And no window in which
+    attempts are counted ends in the middle of a test.
+    """
     cache.clear()
+    for throttle in (joining.ACCEPTS, joining.PASSWORDS):
+        monkeypatch.setattr(throttle, "_clock", ManualClock())
 
 
 @pytest.fixture

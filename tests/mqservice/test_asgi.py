@@ -97,7 +97,7 @@ def test_pipelined_requests_are_answered_in_order(server: Server) -> None:
         f"authorization: {server.key()}\r\n"
         "x-request-id: pipelined-{}\r\ncontent-length: 1\r\n\r\nx"
     )
-    with socket.create_connection(("127.0.0.1", server.port), timeout=10) as peer:
+    with socket.create_connection(("127.0.0.1", server.port), timeout=60) as peer:
         peer.sendall("".join(one.format(n) for n in range(5)).encode())
         answer = b""
         while answer.count(b'"duplicate":false}') < 5:
@@ -122,7 +122,7 @@ def test_an_answer_larger_than_the_cork_arrives_whole(server: Server) -> None:
 
 
 def test_a_head_without_end_is_431(server: Server) -> None:
-    with socket.create_connection(("127.0.0.1", server.port), timeout=10) as peer:
+    with socket.create_connection(("127.0.0.1", server.port), timeout=60) as peer:
         peer.sendall(b"GET / HTTP/1.1\r\nx-endless: ")
         for _ in range(HEAD_BYTES_MAX // 1024 + 1):
             peer.sendall(b"x" * 1024)
@@ -138,7 +138,7 @@ def test_a_head_that_takes_too_long_is_408(
 ) -> None:
     monkeypatch.setattr(CorkedHttpProtocol, "head_seconds_max", 0.1)
 
-    with socket.create_connection(("127.0.0.1", server.port), timeout=10) as peer:
+    with socket.create_connection(("127.0.0.1", server.port), timeout=60) as peer:
         peer.sendall(begun)
         answer = peer.recv(65536)
 
@@ -148,7 +148,7 @@ def test_a_head_that_takes_too_long_is_408(
 def test_a_later_head_is_timed_as_well(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(CorkedHttpProtocol, "head_seconds_max", 0.1)
 
-    with socket.create_connection(("127.0.0.1", server.port), timeout=10) as peer:
+    with socket.create_connection(("127.0.0.1", server.port), timeout=60) as peer:
         peer.sendall(b"GET /v1/-/groups/b:settle HTTP/1.1\r\nhost: x\r\n\r\nGET / HT")
         answer = b""
         while part := peer.recv(65536):
@@ -197,7 +197,7 @@ def run_web(**environ: str) -> subprocess.CompletedProcess[str]:
         env={**os.environ, **environ},
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=60,
         check=False,
     )
 
@@ -212,11 +212,12 @@ def test_the_process_says_in_one_line_why_it_cannot_start(server: Server) -> Non
     assert "MQ_PORT must be a number" in senseless.stderr
 
 
-def test_a_server_stops_while_connections_are_idle() -> None:
+def test_a_server_stops_while_connections_are_idle(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mqservice.web.GRACEFUL_SHUTDOWN_SECONDS", 3_600)  # else it ends all then
     with serving(StoreDouble()) as server, httpx.Client(base_url=server.url, timeout=60) as api:
         assert api.get("/v1/ns/a/groups/b:settle").status_code == 401
         stopping = threading.Thread(target=server.stop)
         stopping.start()
-        stopping.join(5)
+        stopping.join(60)
 
         assert not stopping.is_alive()

@@ -108,7 +108,7 @@ def test_many_at_once_are_all_answered(server: Server, everybody: People) -> Non
     keys = [everybody.acme_key, everybody.rival_key]
 
     async def put_all() -> list[int]:
-        async with httpx.AsyncClient(base_url=server.url, timeout=30) as client:
+        async with httpx.AsyncClient(base_url=server.url, timeout=60) as client:
             answers = await asyncio.gather(
                 *(
                     client.put(
@@ -184,7 +184,7 @@ class Asked:
 
     async def wait_begun(self, count: int) -> None:
         """And a little longer, for those that should not begin."""
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             while len(self.begun) < count:
                 await asyncio.sleep(0)
         for _ in range(10):
@@ -198,7 +198,7 @@ class Asked:
 
     def _answer(self, scope: Scope, body: bytes) -> HttpResponse:
         self.begun.append(scope["path"])
-        self.may_end.wait(30)
+        self.may_end.wait(60)
         key = dict(scope["headers"])[b"authorization"].decode()
         if "tenant" in key:
             scope[ASKED_FOR] = int(key.partition("tenant")[2][0])

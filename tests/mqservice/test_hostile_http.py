@@ -93,7 +93,7 @@ def head(key: str, version: str = "1.1", end: str = "\r\n") -> str:
 def answers_of(server: Server, sent: bytes) -> tuple[list[int], bytes]:
     """Statuses of all answers until the server closes, and the bytes."""
     got = b""
-    with socket.create_connection(("127.0.0.1", server.port), timeout=20) as peer:
+    with socket.create_connection(("127.0.0.1", server.port), timeout=60) as peer:
         peer.sendall(sent)
         while part := peer.recv(65_536):
             got += part
@@ -204,13 +204,13 @@ def test_nothing_is_unpacked(server: Server, key: str, path: str, encoding: str)
 
 
 def test_a_body_for_django_is_refused_by_its_length_or_while_it_comes(server: Server) -> None:
-    with socket.create_connection(("127.0.0.1", server.port), timeout=20) as peer:
+    with socket.create_connection(("127.0.0.1", server.port), timeout=60) as peer:
         peer.sendall(
             f"PUT {CONTROL} HTTP/1.1\r\nhost: 127.0.0.1\r\n".encode()
             + b"content-length: 99999999\r\n\r\n"
         )
         assert peer.recv(65_536).startswith(b"HTTP/1.1 413 ")
-    with socket.create_connection(("127.0.0.1", server.port), timeout=20) as peer:
+    with socket.create_connection(("127.0.0.1", server.port), timeout=60) as peer:
         peer.sendall(f"PUT {CONTROL} HTTP/1.1\r\nhost: 127.0.0.1\r\n{CHUNKED}\r\n".encode())
         chunk = b"80000\r\n" + b"x" * 0x80000 + b"\r\n"
         for _ in range(3):

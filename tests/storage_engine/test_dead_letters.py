@@ -19,7 +19,7 @@ from storage_engine.wire.dead_letters import (
 )
 from storage_engine.wire.deliveries import Nack, SettleRequest
 from storage_engine.wire.reads import PullRequest
-from tests.storage_engine.doubles import OpenStore, copy_store, message
+from tests.storage_engine.doubles import WAIT_S, OpenStore, copy_store, message
 from tests.storage_engine.keyed import pages
 from tests.storage_engine.power_cuts import SyncedFiles
 from tests.storage_engine.recovering import poke
@@ -54,7 +54,7 @@ async def redrive(store: OpenStore, *queue_offsets: int, topic: str = "") -> lis
     replies: asyncio.Queue[RedriveReply] = asyncio.Queue()
     request = RedriveRequest(group="g", queue_offsets=list(queue_offsets), topic=topic)
     store.store.consumption.dead_letters.redrive(request, replies.put_nowait)
-    return (await asyncio.wait_for(replies.get(), 10)).outcomes
+    return (await asyncio.wait_for(replies.get(), WAIT_S)).outcomes
 
 
 def dead(store: OpenStore) -> list[bytes]:

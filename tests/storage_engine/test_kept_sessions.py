@@ -20,7 +20,7 @@ from storage_engine.wire.sessions import (
     SessionTakeReply,
     SessionTakeRequest,
 )
-from tests.storage_engine.doubles import Leased, OpenStore
+from tests.storage_engine.doubles import WAIT_S, Leased, OpenStore
 from tests.storage_engine.engines import engine_with_topic
 from tests.storage_engine.resetting import filled, reset
 
@@ -236,15 +236,15 @@ async def test_a_session_goes_from_one_client_to_another() -> None:
             )
             await a.ping()  # what was written before is served
             taking = asyncio.ensure_future(b.session_take(take))
-            assert (await asyncio.wait_for(heard.get(), 10)).session_id == "s"
+            assert (await asyncio.wait_for(heard.get(), WAIT_S)).session_id == "s"
             await a.session_keep(keep)
-            reply = await asyncio.wait_for(taking, 10)
+            reply = await asyncio.wait_for(taking, WAIT_S)
             again = asyncio.ensure_future(b.session_take(take))
-            assert (await asyncio.wait_for(heard.get(), 10)).kind is NoticeKind.WANTED
+            assert (await asyncio.wait_for(heard.get(), WAIT_S)).kind is NoticeKind.WANTED
             await a.session_absent(absent)
 
             assert reply.content == b"x" * 9
-            assert (await asyncio.wait_for(again, 10)).content is None
+            assert (await asyncio.wait_for(again, WAIT_S)).content is None
         finally:
             await a.aclose()
             await b.aclose()

@@ -22,22 +22,16 @@ from storage_engine.client import (
 )
 from storage_engine.metrics import Histogram, histogram, label, render, single
 from storage_engine.metrics_server import HEAD_BYTES_MAX, MetricsServer
-from tests.storage_engine.doubles import message
+from tests.ports import find_steady_port
+from tests.storage_engine.doubles import WAIT_S, message
 from tests.storage_engine.engines import ROOT, Engine, engine_with_topic
 
 Samples = dict[str, float]
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
-
-
 @pytest.fixture(scope="module")
 def scraped() -> Iterator[tuple[Engine, int]]:
-    port = free_port()
+    port = find_steady_port()
     with engine_with_topic(MQ_ENGINE_METRICS_PORT=str(port)) as engine:
         yield engine, port
 
@@ -186,7 +180,7 @@ async def test_slow_and_many_clients_cost_only_themselves(
             raise ConnectionResetError  # an end without an answer is a refusal as well
         for reader, _ in slow:  # after their time they are gone, without an answer
             try:
-                assert await asyncio.wait_for(reader.read(), 10) == b""
+                assert await asyncio.wait_for(reader.read(), WAIT_S) == b""
             except ConnectionResetError:
                 continue
         monkeypatch.undo()

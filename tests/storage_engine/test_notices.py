@@ -14,7 +14,7 @@ from storage_engine.wire.groups import Dispatch, GroupConfig
 from storage_engine.wire.notices import Notice, NoticeKind
 from storage_engine.wire.offsets import ResetTo
 from storage_engine.wire.protocol import HelloRequest, Op
-from tests.storage_engine.doubles import OpenStore
+from tests.storage_engine.doubles import WAIT_S, OpenStore
 from tests.storage_engine.engines import engine_with_topic
 from tests.storage_engine.exclusive_member import Member
 from tests.storage_engine.resetting import filled, reset
@@ -172,9 +172,9 @@ async def test_only_who_listens_hears_and_after_a_restart_still() -> None:
                 await deaf.group_put(GroupConfig(group="g"))
                 await deaf.subscribe(request)
                 await deaf.group_put(GroupConfig(group="g", is_paused=True))
-                assert (await asyncio.wait_for(heard.get(), 10)).kind is NoticeKind.PAUSED
+                assert (await asyncio.wait_for(heard.get(), WAIT_S)).kind is NoticeKind.PAUSED
                 await deaf.group_put(GroupConfig(group="g"))
-                assert (await asyncio.wait_for(heard.get(), 10)).kind is NoticeKind.UNPAUSED
+                assert (await asyncio.wait_for(heard.get(), WAIT_S)).kind is NoticeKind.UNPAUSED
                 engine.kill()
                 while listener.is_connected or deaf.is_connected:
                     await asyncio.sleep(0.01)

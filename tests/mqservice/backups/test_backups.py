@@ -235,7 +235,7 @@ def test_a_disk_without_room_is_named_and_nothing_is_left(made: Made, tmp_path: 
     env = environment(made.engine, made.url)
     done = subprocess.run(
         command("create", str(tmp_path / "backup")),
-        env=env, preexec_fn=few_bytes, capture_output=True, text=True, timeout=60, check=False,
+        env=env, preexec_fn=few_bytes, capture_output=True, text=True, timeout=180, check=False,
     )  # fmt: skip
     assert done.returncode == 1
     assert "File too large" in done.stderr
@@ -254,12 +254,12 @@ def test_a_backup_that_is_killed_is_none_and_the_next_one_takes_its_place(
         wait_until(lambda: segments.is_dir() and any(segments.iterdir()), 60, "it copies")
     finally:
         killed.send_signal(signal.SIGKILL)
-        killed.wait(10)
+        killed.wait(60)
     assert not target.exists()
     with pytest.raises(BackupRefused, match="no backup"):
         check(target.with_name("backup.partial"), told=ignored)
     # Its children die with it: else one of them would still hold the log.
-    wait_until(lambda: not _processes_with(str(target)), 10, "nothing is left of it")
+    wait_until(lambda: not _processes_with(str(target)), 60, "nothing is left of it")
     backup_of(made.engine, made.url, target)
     assert check(target, told=ignored)[1] == []
     assert [path.name for path in tmp_path.iterdir()] == ["backup"]

@@ -53,7 +53,7 @@ class Socket(ApplicationCommunicator):
 
     async def leave(self) -> None:
         await self.send_input({"type": "websocket.disconnect", "code": 1001})
-        await self.wait(5)
+        await self.wait(60)
 
 
 def opened(cookie: bytes, ns: str = "acme", origin: bytes = ORIGIN) -> Socket:

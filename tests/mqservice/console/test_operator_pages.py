@@ -65,7 +65,7 @@ def metrics_port() -> Iterator[int]:
         thread.start()
         yield server.server_port
         server.shutdown()
-        thread.join(10)
+        thread.join(60)
 
 
 def test_only_superusers_find_the_page(people: People, client: Client) -> None:

@@ -105,8 +105,8 @@ def test_what_waits_for_a_retry_counts_for_its_topic(
             delay_ms=0,
         )
         store.settle(SettleRequest(group=f"acme%{reader.group}", nacks=[nack]))
-        again = reader.receive(100, wait_ms=5_000)  # the other two; then the retry
-        again = again if len(again.records) == 3 else reader.receive(100, wait_ms=5_000)
+        again = reader.receive(100, wait_ms=30_000)  # the other two; then the retry
+        again = again if len(again.records) == 3 else reader.receive(100, wait_ms=30_000)
         assert again.records[-1].topic == f"%RETRY%acme%{reader.group}"
     text = alice.get("/console/acme/").content.decode()
     assert "RETRY" not in text

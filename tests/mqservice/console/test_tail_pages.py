@@ -228,7 +228,7 @@ class Socket(ApplicationCommunicator):
 
     async def leave(self) -> None:
         await self.send_input({"type": "websocket.disconnect", "code": 1001})
-        await self.wait(5)
+        await self.wait(60)
 
 
 class Sockets:

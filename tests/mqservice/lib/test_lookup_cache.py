@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
@@ -13,7 +14,7 @@ LIMITS = CacheLimits(
     fresh_ms=100,
     stale_ms_max=1_000,
     absent_ms=10,
-    find_ms_max=20,
+    find_ms_max=60_000,
     backoff_ms=50,
     entries_max=3,
     absent_max=2,
@@ -41,8 +42,10 @@ class Source:
         return answer
 
 
-def cache_of(source: Source, clock: ManualClock) -> LookupCache[str, str]:
-    return LookupCache(source.find, limits=LIMITS, clock=clock)
+def cache_of(
+    source: Source, clock: ManualClock, limits: CacheLimits = LIMITS
+) -> LookupCache[str, str]:
+    return LookupCache(source.find, limits=limits, clock=clock)
 
 
 async def test_value_is_asked_for_once_while_fresh() -> None:
@@ -117,7 +120,7 @@ async def test_source_that_is_away_is_not_asked_at_each_request() -> None:
 
 async def test_source_that_hangs_counts_as_away() -> None:
     source, clock = Source(a="1"), ManualClock()
-    cache = cache_of(source, clock)
+    cache = cache_of(source, clock, replace(LIMITS, find_ms_max=20))
     await cache.load("a")
     source.gate = asyncio.Event()
     clock.advance(100)

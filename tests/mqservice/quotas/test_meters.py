@@ -232,8 +232,9 @@ async def test_meters_of_idle_tenants_are_forgotten_unless_they_hold_something(
 
 
 async def test_the_real_exchange_splits_as_the_double_does(
-    valkey_server: str, clock: ManualClock
+    valkey_server: str, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("mqservice.quotas.exchange._SWAP_SECONDS_MAX", 60.0)
     exchanges: list[Exchange] = [ValkeyExchange(valkey_server), ValkeyExchange(valkey_server)]
     cluster = Cluster(clock, exchanges)
     await cluster.begin()

@@ -100,7 +100,7 @@ def test_one_that_takes_too_long_is_ended_with_all_that_it_started(tmp_path: Pat
         run(WITH_CHILD + "child.wait()", str(tmp_path / "pid"), clock=clock, still_wanted=started)
     assert caught.value.failure is Failure.TIME_LIMIT
     child = int((tmp_path / "pid").read_text())
-    wait_until(lambda: is_gone(child), 10)
+    wait_until(lambda: is_gone(child))
 
 
 def test_one_that_is_not_wanted_any_more_is_ended(tmp_path: Path) -> None:
@@ -116,7 +116,7 @@ def test_what_it_leaves_behind_when_it_ends_by_itself_is_ended(tmp_path: Path) -
     code = WITH_CHILD.replace("['sleep', '3600']", "['sleep', '3600'], stdout=-3, stderr=-3")
     run(code + f"print('''{DONE}''')", str(tmp_path / "pid"))
     child = int((tmp_path / "pid").read_text())
-    wait_until(lambda: is_gone(child), 10)
+    wait_until(lambda: is_gone(child))
 
 
 def test_messages_go_first_on_a_busy_machine() -> None:

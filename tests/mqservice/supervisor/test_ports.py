@@ -32,7 +32,7 @@ def test_reserved_port_is_ours_for_web_workers_only() -> None:
             worker.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
             worker.bind(("127.0.0.1", port))
             worker.listen()
-            with socket.create_connection(("127.0.0.1", port), timeout=5) as client:
+            with socket.create_connection(("127.0.0.1", port), timeout=60) as client:
                 accepted, address = worker.accept()
                 accepted.close()
                 assert address == client.getsockname()

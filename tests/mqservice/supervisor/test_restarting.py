@@ -81,7 +81,7 @@ async def test_one_that_does_not_end_by_itself_is_killed(
         watching.start()
         said: list[str] = []
         await restart(DataDir(tmp_path), "beat", told=said.append)
-        watching.join(10)
+        watching.join(60)
         assert old.returncode == -9
         assert said[0].startswith(f"beat is process {new.pid}")
     finally:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 from django.test import Client
 
+from mqservice.quotas import control_rate
 from mqservice.quotas.control_rate import BURST_SECONDS, ControlRate
 from mqservice.quotas.models import Source
 from mqservice.quotas.services import put_limits
@@ -16,6 +17,15 @@ from tests.people import People
 
 Api = Callable[[str], Client]
 NOBODY = "redis://127.0.0.1:1/0"
+
+
+@pytest.fixture(autouse=True)
+def standing_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Valkey's stands still, and it is waited for: a slow machine would get more, or all."""
+    its_time = "redis.call('TIME')"
+    assert its_time in control_rate._TAKE
+    monkeypatch.setattr(control_rate, "_TAKE", control_rate._TAKE.replace(its_time, "{1, 0}"))
+    monkeypatch.setattr(control_rate, "_WAIT_SECONDS_MAX", 60.0)
 
 
 @pytest.fixture
