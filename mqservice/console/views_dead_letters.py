@@ -15,13 +15,14 @@ from django.utils.translation import gettext as _
 
 from mqservice.accounts.roles import Permission
 from mqservice.console.asking import ask
-from mqservice.console.bodies import Stored, body_of, preview, shown_body
+from mqservice.console.bodies import Stored, preview, shown_body
 from mqservice.console.curls import curl_of
 from mqservice.console.dead_letters import dead_letters_page, letters_of
 from mqservice.console.exports import EXPORTED_MAX, Export, export_response
 from mqservice.console.frame import Crumb, Frame, page
 from mqservice.console.listing import PAGE_ROWS
 from mqservice.console.moments import ago, utc_of
+from mqservice.console.views_messages import body_response
 from mqservice.groups.models import ConsumerGroup
 from mqservice.groups.queries import get_group
 from mqservice.lib.durations import DAY_MS, HOUR_MS
@@ -107,9 +108,7 @@ def letter_body(frame: Frame, group: str, message_id: str) -> HttpResponse:
     """The body as it is, as ``views_messages.download``."""
     row = found_group(frame, group)
     stored, _path = stored_letter(frame, row.name, message_id)
-    response = HttpResponse(body_of(stored), content_type="application/octet-stream")
-    response["Content-Disposition"] = f'attachment; filename="{row.name}-{stored["id"]}.bin"'
-    return response
+    return body_response(row.name, stored)
 
 
 @page("dead-letters", needs=Permission.CONSUME)

@@ -11,6 +11,7 @@ from typing import Final
 from urllib.parse import urlencode
 
 from django.contrib import messages as notes
+from django.core.exceptions import PermissionDenied
 from django.http import Http404, HttpResponse
 from django.shortcuts import redirect
 from django.urls import reverse
@@ -18,7 +19,7 @@ from django.utils.translation import gettext as _
 
 from mqservice.accounts.roles import Permission
 from mqservice.console.asking import ask
-from mqservice.console.bodies import Stored, body_of, preview, shown_body
+from mqservice.console.bodies import Stored, body_of, is_hidden, preview, shown_body
 from mqservice.console.curls import curl_of
 from mqservice.console.form_views import number_of
 from mqservice.console.frame import Frame, page
@@ -113,8 +114,16 @@ def download(frame: Frame, topic: str, message_id: str) -> HttpResponse:
     """The body as it is. A browser keeps it and never shows it: it may be a page of anybody."""
     row = found_topic(frame, topic)
     stored, _path = stored_message(frame, row.name, message_id)
+    return body_response(row.name, stored)
+
+
+def body_response(name: str, stored: Stored) -> HttpResponse:
+    """A body as a file of no type; of ``name``, the topic or the group it is of."""
+    if is_hidden(stored):
+        raise PermissionDenied("masking hides this body from your role")
     response = HttpResponse(body_of(stored), content_type="application/octet-stream")
-    response["Content-Disposition"] = f'attachment; filename="{row.name}-{stored["id"]}.bin"'
+    masked = "-masked" if stored.get("masked") else ""
+    response["Content-Disposition"] = f'attachment; filename="{name}-{stored["id"]}{masked}.bin"'
     return response
 
 

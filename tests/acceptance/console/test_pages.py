@@ -57,6 +57,8 @@ PAGES: Final = {
     "alerts": "alerts",
     "new-alert": "new-alert",
     "usage": "usage",
+    "masking": "masking",
+    "new-mask": "new-mask",
     "operator": "../-/operator",
     "workers": "../-/operator?tab=workers",
     "dead-letters": "dead-letters",
