@@ -31,6 +31,7 @@ from mqservice.console import (
     views_usage,
 )
 from mqservice.console.preferences import set_preferences
+from mqservice.console.zones import choose_zone
 
 app_name = "console"
 
@@ -38,6 +39,7 @@ urlpatterns = [
     path("logout", LogoutView.as_view(), name="logout"),
     path("preferences", set_preferences, name="preferences"),
     path("", views.overview, name="overview"),
+    path("-/time-zone", choose_zone, name="time-zone"),
     # Before those of namespaces, none of which is called "-"
     path("-/operator", views_operator.operator, name="operator"),
     path("<str:ns>/", views.namespace_overview, name="namespace"),

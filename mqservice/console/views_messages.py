@@ -12,7 +12,7 @@ from urllib.parse import urlencode
 
 from django.contrib import messages as notes
 from django.core.exceptions import PermissionDenied
-from django.http import Http404, HttpResponse
+from django.http import Http404, HttpResponse, QueryDict
 from django.shortcuts import redirect
 from django.urls import reverse
 from django.utils.translation import gettext as _
@@ -26,6 +26,7 @@ from mqservice.console.frame import Frame, page
 from mqservice.console.moments import ago, utc_of
 from mqservice.console.saved_filters import NotSaved, delete_filter, filters_of, save_filter
 from mqservice.console.views_topics import found_topic, topic_crumbs
+from mqservice.console.zones import zone_given
 from mqservice.lib.durations import HOUR_MS, MINUTE_MS
 
 PAGE_ROWS: Final = 50
@@ -37,15 +38,13 @@ _MORE_FIELDS: Final = _FIELDS[2:]  # folded on a narrow screen until one of them
 def messages(frame: Frame, topic: str) -> HttpResponse:
     """One page of messages. A query of the topic, and what the data plane asks."""
     row = found_topic(frame, topic)
-    given = {name: frame.request.GET.get(name, "").strip() for name in _FIELDS}
+    given = _given(frame.request.GET)
     message_id = frame.request.GET.get("id", "").strip()
     if message_id:
         return redirect("console:message", frame.namespace.name, row.name, message_id)
     path = f"/v1/ns/{frame.namespace.name}/topics/{row.name}/messages"
     query = {
         **given,
-        "from": utc_of(given["from"]),
-        "to": utc_of(given["to"]),
         "limit": str(PAGE_ROWS),
         "cursor": frame.request.GET.get("cursor", ""),
     }
@@ -77,7 +76,7 @@ def messages(frame: Frame, topic: str) -> HttpResponse:
 def saved_filters(frame: Frame, topic: str) -> HttpResponse:
     """``name`` with the fields of a search keeps it; ``delete`` with an id drops one."""
     row, posted = found_topic(frame, topic), frame.request.POST
-    given = {name: value for name in _FIELDS if (value := posted.get(name, "").strip())}
+    given = {name: value for name, value in _given(posted).items() if value}
     back = reverse("console:messages", args=(frame.namespace.name, row.name))
     if "delete" in posted:
         number = number_of(posted["delete"])
@@ -125,6 +124,13 @@ def body_response(name: str, stored: Stored) -> HttpResponse:
     masked = "-masked" if stored.get("masked") else ""
     response["Content-Disposition"] = f'attachment; filename="{name}-{stored["id"]}{masked}.bin"'
     return response
+
+
+def _given(fields: QueryDict) -> dict[str, str]:
+    """The conditions as somebody wrote them, but for times, which are in UTC."""
+    found = {name: fields.get(name, "").strip() for name in _FIELDS}
+    zone = zone_given(fields)
+    return {**found, "from": utc_of(found["from"], zone), "to": utc_of(found["to"], zone)}
 
 
 def stored_message(frame: Frame, topic: str, message_id: str) -> tuple[Stored, str]:
