@@ -30,6 +30,7 @@ from mqservice.console import (
     views_traces,
     views_usage,
 )
+from mqservice.console.columns import choose_columns
 from mqservice.console.preferences import set_preferences
 from mqservice.console.zones import choose_zone
 
@@ -39,6 +40,7 @@ urlpatterns = [
     path("logout", LogoutView.as_view(), name="logout"),
     path("preferences", set_preferences, name="preferences"),
     path("", views.overview, name="overview"),
+    path("-/columns", choose_columns, name="columns"),
     path("-/time-zone", choose_zone, name="time-zone"),
     # Before those of namespaces, none of which is called "-"
     path("-/operator", views_operator.operator, name="operator"),

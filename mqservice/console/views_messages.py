@@ -20,6 +20,7 @@ from django.utils.translation import gettext as _
 from mqservice.accounts.roles import Permission
 from mqservice.console.asking import ask
 from mqservice.console.bodies import Stored, body_of, is_hidden, preview, shown_body
+from mqservice.console.columns import columns_of
 from mqservice.console.curls import curl_of
 from mqservice.console.form_views import number_of
 from mqservice.console.frame import Frame, page
@@ -62,6 +63,7 @@ def messages(frame: Frame, topic: str) -> HttpResponse:
         hour=ago(HOUR_MS),
         is_filtered=any(given.values()),
         more_count=sum(bool(given[name]) for name in _MORE_FIELDS),
+        columns=columns_of(frame.user, "messages"),
         saved=filters_of(frame.user, frame.namespace, row.name),
         problem=answer.problem,
         rows=[(message, preview(message)) for message in found],

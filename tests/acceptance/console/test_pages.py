@@ -178,3 +178,30 @@ def _serious(page: Page, theme: str) -> list[str]:
         if each["impact"] in ("serious", "critical")
         for node in each["nodes"][:3]
     ]
+
+
+@pytest.mark.parametrize(("scripts", "width"), [(True, 1440), (False, 390)])
+def test_columns_are_chosen_by_keyboard_and_without_scripts(
+    new_page: New, service: Service, scripts: bool, width: int
+) -> None:
+    produce(service, "orders", "columns")
+    page = new_page(width, java_script_enabled=scripts)
+    path = "/console/demo/topics/orders/messages?key=from-rest"
+    page.goto(path)
+    page.locator(".column-chooser > summary").focus()
+    page.keyboard.press("Enter")
+    menu = page.locator(".column-chooser form")
+    expect(menu).to_be_visible()
+    assert page.locator(".column-chooser").get_by_label("Tag").is_checked()
+    page.get_by_label("Tag", exact=True).last.focus()
+    page.keyboard.press("Space")
+    menu.get_by_label("Message id").check()
+    page.keyboard.press("Enter")  # as in every form
+    page.wait_for_url(f"**{path}")
+    row = page.locator("tbody tr").first
+    expect(row.locator("td[data-label='Message id']")).to_be_visible()
+    expect(row.locator("td[data-label='Tag']")).to_have_count(0)
+    page.locator(".column-chooser > summary").click()
+    page.get_by_role("button", name="As usual").click()
+    expect(page.locator("tbody td[data-label='Tag']").first).to_be_visible()
+    expect(page.locator("tbody td[data-label='Message id']")).to_have_count(0)
