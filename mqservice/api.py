@@ -8,6 +8,7 @@
 /v1/ns/{ns}/alerts...   alerts.api
 /v1/ns/{ns}/tasks...    tasks.api, with dlq:redrive and dlq:purge of a group
 /v1/ns/{ns}/messages... traces.api
+/v1/ns/{ns}/masking...  masking.api
 /v1/quotas              quotas.api
 /v1/usage               usage.api
 /v1/keys...             accounts.keys_api
@@ -44,6 +45,7 @@ from mqservice.groups.clients import router as clients_router
 from mqservice.groups.offset_api import router as offsets_router
 from mqservice.lib.middleware import problem_response
 from mqservice.lib.problem import Problem, ProblemItem
+from mqservice.masking.api import router as masking_router
 from mqservice.quotas.api import router as quotas_router
 from mqservice.reports.api import router as reports_router
 from mqservice.sampling.api import router as histories_router
@@ -83,6 +85,7 @@ api.add_router("", connections_router)
 api.add_router("", tasks_router)
 api.add_router("", traces_router)
 api.add_router("", alerts_router)
+api.add_router("", masking_router)
 api.add_router("", quotas_router)
 api.add_router("", usage_router)
 api.add_router("", keys_router)

@@ -84,6 +84,7 @@ INSTALLED_APPS = [
     "mqservice.people",
     "mqservice.idempotency",
     "mqservice.quotas",
+    "mqservice.masking",
     "mqservice.topics",
     "mqservice.groups",
     "mqservice.usage",
@@ -390,9 +391,7 @@ LOGGING = {
         **{
             name: {"level": "WARNING"}
             for name in (
-                "celery.beat",
-                "celery.app.trace",
-                "celery.worker.strategy",
+                *("celery.beat", "celery.app.trace", "celery.worker.strategy"),
                 "celery.worker.request",  # a line for each tick that has expired
             )
         },

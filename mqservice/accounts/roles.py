@@ -32,6 +32,7 @@ class Permission(enum.StrEnum):
     AUDIT_READ = "audit.read"
     QUOTAS_MANAGE = "quotas.manage"
     CONNECTIONS_MANAGE = "connections.manage"  # end somebody's socket
+    MASKING_MANAGE = "masking.manage"  # what the console hides of messages
     OWNERS_MANAGE = "owners.manage"  # make somebody an owner, or no longer one
 
 
@@ -44,7 +45,7 @@ _DEVELOPER: Final = _VIEWER | {
 _ADMIN: Final = _DEVELOPER | {
     Permission.KEYS_READ, Permission.KEYS_MANAGE, Permission.NAMESPACES_MANAGE,
     Permission.MEMBERS_MANAGE, Permission.AUDIT_READ, Permission.QUOTAS_MANAGE,
-    Permission.CONNECTIONS_MANAGE,
+    Permission.CONNECTIONS_MANAGE, Permission.MASKING_MANAGE,
 }  # fmt: skip
 
 PERMISSIONS: Final[dict[Role, frozenset[Permission]]] = {

@@ -10,6 +10,7 @@ can bring one. What it may do is looked up each time; ``scopes`` and ``namespace
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
@@ -27,6 +28,8 @@ from mqservice.accounts.scopes import Grant, Scope, are_covered, parse_grants
 from mqservice.lib.timestamps import datetime_ms
 
 _DIGEST_CHARS: Final = 32
+# What apps above this one take from a person's session before it opens a socket.
+person_limits: Final[list[Callable[[Principal], Principal]]] = []
 
 
 class Holder(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -124,7 +127,7 @@ def principal_of_member(
     role = Role(member.role)
     digest = hashlib.md5(session_key.encode(), usedforsecurity=False).hexdigest()
     assert len(digest) == _DIGEST_CHARS
-    return Principal(
+    principal = Principal(
         key_id=session_id_of(digest),
         tenant_id=place.tenant_id,
         tenant=place.tenant.name,
@@ -135,3 +138,6 @@ def principal_of_member(
         expires_at_ms=expires_at_ms,
         user=user.username,
     )
+    for limited in person_limits:
+        principal = limited(principal)
+    return principal

@@ -1,22 +1,26 @@
 """Pages that send or show messages ask the data plane, as the person who looks at them.
 
     page ── principal, path ──▶ [ask] ──▶ delivery.plane, on the process's loop ──▶ status, JSON
+                                 └── what masking hides from the person ◀──────────────┘
 
 So a message that is sent from a form passes the same checks and quotas as one over REST, and
-nothing of it is written twice.
+nothing of it is written twice. No page gets messages but through here, so none shows what is
+hidden; a search that would find out what is hidden is refused.
 """
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import urlencode
 
 import msgspec
-from asgiref.sync import async_to_sync
+from asgiref.sync import async_to_sync, sync_to_async
 from django.http import HttpRequest
 
 from mqservice.accounts.access import Principal
+from mqservice.console.masking import known_masks, masked_answer, masks_for, note_clear
 from mqservice.delivery.http import Message
 from mqservice.delivery.plane import DataPlane, find_match
 from mqservice.lib.problem import Problem, ProblemItem
@@ -57,18 +61,50 @@ def ask(
     body: bytes = b"",
 ) -> Answer:
     """What the data plane answers on ``path``, such as ``/v1/ns/demo/topics/orders/messages``."""
-    plane = request.scope["mq.plane"]  # type: ignore[attr-defined]  # of an ASGIRequest
     kept = {name: value for name, value in (query or {}).items() if value}
-    return async_to_sync(_ask)(plane, request, principal, method, path, kept, body)
+    if method != "GET":
+        return async_to_sync(_ask)(_plane_of(request), request, principal, method, path, kept, body)
+    match = find_match(path)
+    assert match is not None, f"{path} is none of the data plane"
+    masks = masks_for(request, principal, match.ns)
+    topic = match.topic or None
+    try:
+        masks.of_topic(topic).refuse_question(
+            contains=kept.get("contains", ""), wanted=kept.get("filter", "")
+        )
+    except Problem as problem:
+        return Answer(status=problem.status, data={"code": problem.code, "detail": problem.detail})
+    answer = async_to_sync(_ask)(_plane_of(request), request, principal, method, path, kept, body)
+    if answer.status >= 400:
+        return answer
+    note_clear(request, principal, match.ns, answer.data, masks, topic)
+    return Answer(status=answer.status, data=masked_answer(answer.data, masks, topic))
 
 
 async def ask_next(
     request: HttpRequest, principal: Principal, path: str, query: dict[str, str]
 ) -> Answer:
-    """As ``ask`` with GET, for answers that are streamed on the process's loop."""
-    plane = request.scope["mq.plane"]  # type: ignore[attr-defined]  # of an ASGIRequest
+    """As ``ask`` with GET, for answers that are streamed on the process's loop.
+
+    For further pages of an answer whose first one ``ask`` gave: what is hidden stays what it was.
+    """
     kept = {name: value for name, value in query.items() if value}
-    return await _ask(plane, request, principal, "GET", path, kept, b"")
+    answer = await _ask(_plane_of(request), request, principal, "GET", path, kept, b"")
+    match = find_match(path)
+    assert match is not None, f"{path} is none of the data plane"
+    masks = known_masks(request)
+    topic = match.topic or None
+    if answer.status >= 400 or (masks.is_none and not masks.clear):
+        return answer
+    if masks.clear:
+        await sync_to_async(note_clear)(request, principal, match.ns, answer.data, masks, topic)
+    data = await asyncio.to_thread(masked_answer, answer.data, masks, topic)
+    return Answer(status=answer.status, data=data)
+
+
+def _plane_of(request: HttpRequest) -> DataPlane:
+    plane: DataPlane = request.scope["mq.plane"]  # type: ignore[attr-defined]  # of an ASGIRequest
+    return plane
 
 
 async def _ask(

@@ -19,6 +19,7 @@ from django.utils.translation import gettext as _
 PREVIEW_CHARS: Final = 160
 SHOWN_BYTES_MAX: Final = 64 * 1024
 TREE_NODES_MAX: Final = 2_000
+HIDDEN: Final = "body"
 _HEX_ROW: Final = 16
 _HEX_BYTES_MAX: Final = 8 * 1024
 Stored = dict[str, Any]  # Any: a message of the API's answer, see StoredMessage
@@ -26,7 +27,10 @@ Stored = dict[str, Any]  # Any: a message of the API's answer, see StoredMessage
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShownBody:
-    """What the viewer shows of a body. ``text`` is None for what is no UTF-8."""
+    """What the viewer shows of a body. ``text`` is None for what is no UTF-8.
+
+    ``masked``: ``body`` where masking hides all of it, ``fields`` where values in it, else empty.
+    """
 
     size_bytes: int
     text: str | None
@@ -34,9 +38,24 @@ class ShownBody:
     tree: list[dict[str, object]] | None
     hex: str
     is_hex_cut: bool
+    masked: str = ""
+
+    @property
+    def is_hidden(self) -> bool:
+        return self.masked == HIDDEN
 
 
 def shown_body(message: Stored) -> ShownBody:
+    if is_hidden(message):
+        return ShownBody(
+            size_bytes=message["body_bytes"],
+            text=None,
+            is_cut=False,
+            tree=None,
+            hex="",
+            is_hex_cut=False,
+            masked=HIDDEN,
+        )
     body = body_of(message)
     text = text_of(body)
     return ShownBody(
@@ -46,11 +65,17 @@ def shown_body(message: Stored) -> ShownBody:
         tree=tree_of(text),
         hex=hex_of(body[:_HEX_BYTES_MAX]),
         is_hex_cut=len(body) > _HEX_BYTES_MAX,
+        masked=message.get("masked", ""),
     )
 
 
+def is_hidden(message: Stored) -> bool:
+    """Whether masking hides all of the body from who looks; see ``masking.masked_answer``."""
+    return bool(message.get("masked") == HIDDEN)
+
+
 def body_of(message: Stored) -> bytes:
-    """The bytes as they are stored, whichever form the API chose."""
+    """The bytes as they are stored, whichever form the API chose; none of a hidden body."""
     if "body_text" in message:  # JSON; see ``asking.Answer``
         return str(message["body_text"]).encode()
     if "body_b64" in message:
@@ -68,6 +93,8 @@ def text_of(body: bytes) -> str | None:
 
 def preview(message: Stored) -> str:
     """The beginning of a body, for one line of a table."""
+    if is_hidden(message):
+        return _("hidden from your role")
     text = text_of(body_of(message))
     if text is None:
         return _("binary")

@@ -20,7 +20,7 @@ from django.http import HttpResponse, StreamingHttpResponse
 from django.http.response import HttpResponseBase
 
 from mqservice.console.asking import Answer, ask, ask_next
-from mqservice.console.bodies import Stored, body_of, text_of
+from mqservice.console.bodies import Stored, body_of, is_hidden, text_of
 from mqservice.console.frame import Frame
 from mqservice.groups.models import ConsumerGroup
 from mqservice.lib.csv_cells import csv_cell
@@ -123,6 +123,8 @@ def _row(message: Stored) -> list[str | int | None]:
     body = body_of(message)
     text = text_of(body)
     form = "json" if "body_json" in message else "base64" if text is None else "text"
+    if message.get("masked"):
+        form = "hidden" if is_hidden(message) else f"{form}, masked"
     if text is None:
         text = message["body_b64"]
     cells = (

@@ -5,12 +5,15 @@ is only read. A refusal of a service comes back to the field that its pointer na
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import ClassVar, Final
+from typing import Any, ClassVar, Final
 
 from django import forms
+from django.utils.text import format_lazy
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
+from mqservice.console.moments import field_time, utc_of
+from mqservice.console.zones import lazy_zone_name, zone_given
 from mqservice.lib.durations import format_duration_ms, parse_duration_ms
 from mqservice.lib.names import NAME_CHARS_MAX
 from mqservice.lib.problem import Problem
@@ -57,6 +60,37 @@ class DurationField(forms.Field):
 
     def prepare_value(self, value: object) -> object:
         return format_duration_ms(value) if isinstance(value, int) else value
+
+
+class _MomentInput(forms.DateTimeInput):
+    """Reads the field in the zone that its form names, see ``zones``."""
+
+    def value_from_datadict(
+        self, data: Mapping[str, Any], files: object, name: str
+    ) -> Any:  # Any: as Django has it
+        return utc_of(str(data.get(name) or "").strip(), zone_given(data))
+
+
+class MomentField(forms.Field):
+    """A moment, shown in the zone of the page; cleaned to RFC 3339 in UTC. Its form has a
+    ``{% zone_field %}``.
+    """
+
+    def __init__(self, **kwargs: Any) -> None:  # Any: those of Field
+        attrs = {"type": "datetime-local", "step": "1"}
+        super().__init__(widget=_MomentInput(attrs=attrs), **kwargs)
+
+    def to_python(self, value: object) -> object:
+        return str(value or "")
+
+    def prepare_value(self, value: object) -> object:
+        """As browsers take it: without a zone."""
+        return field_time(str(value)) if value else value
+
+
+def in_zone(label: object) -> Any:  # Any: a label that is put together when it is shown
+    """A label of a moment with the zone of the page."""
+    return format_lazy("{}, {}", label, lazy_zone_name())
 
 
 class RefusableForm(forms.Form):

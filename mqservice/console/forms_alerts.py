@@ -19,8 +19,7 @@ from mqservice.alerts.limits import (
 from mqservice.alerts.models import AlertKind, AlertRule
 from mqservice.alerts.schemas import Mute, read_change, read_mute
 from mqservice.alerts.services import RuleChange
-from mqservice.console.forms import DurationField, RefusableForm
-from mqservice.console.moments import utc_of
+from mqservice.console.forms import DurationField, MomentField, RefusableForm, in_zone
 from mqservice.lib.durations import format_duration_ms
 from mqservice.lib.names import NAME_CHARS_MAX
 
@@ -174,12 +173,10 @@ class MuteForm(RefusableForm):
             ("7d", gettext_lazy("7 days")),
         ],
     )
-    until = forms.CharField(
+    until = MomentField(
         required=False,
-        max_length=40,
-        label=gettext_lazy("Or until, UTC"),
+        label=in_zone(gettext_lazy("Or until")),
         help_text=gettext_lazy("At most 30 days from now."),
-        widget=forms.DateTimeInput(attrs={"type": "datetime-local"}),
     )
     reason = forms.CharField(
         required=False,
@@ -193,7 +190,7 @@ class MuteForm(RefusableForm):
         given = self.cleaned_data
         body = {"reason": given["reason"]}
         if given["until"]:
-            body["until"] = utc_of(given["until"])
+            body["until"] = given["until"]
         else:
             body["for"] = given["length"]
         return read_mute(msgspec.json.encode(body))

@@ -21,6 +21,7 @@ from pydantic import ValidationError
 
 from mqservice.console.forms import RefusableForm
 from mqservice.console.moments import utc_of
+from mqservice.console.zones import zone_given
 from mqservice.groups.models import ConsumerGroup
 from mqservice.lib.names import NAME_CHARS_MAX
 from mqservice.lib.problem import Problem
@@ -42,6 +43,8 @@ class ChosenLetters:
     def __init__(self, given: QueryDict) -> None:
         self.ids = list(dict.fromkeys(each for each in given.getlist("id") if each))
         self.conditions = {name: given.get(name, "").strip() for name in _FILTER_FIELDS}
+        for name in ("from", "to"):
+            self.conditions[name] = utc_of(self.conditions[name], zone_given(given))
         is_chosen = bool(self.ids) or any(self.conditions.values())
         self.is_all = not is_chosen and given.get("all") == "1"
 
@@ -69,9 +72,6 @@ class ChosenLetters:
             chosen = {name: value for name, value in self.conditions.items() if value}
             if not chosen:
                 raise refused("", _("No message is chosen: mark some in the list."))
-            for name in ("from", "to"):
-                if name in chosen:
-                    chosen[name] = utc_of(chosen[name])
             given["filter"] = chosen
         try:
             return kind.model_validate(given)

@@ -16,7 +16,7 @@ from django import forms
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
-from mqservice.console.forms import RefusableForm
+from mqservice.console.forms import MomentField, RefusableForm, in_zone
 from mqservice.groups.models import (
     ATTEMPTS_MAX,
     BATCH_PER_GROUP_MAX,
@@ -52,22 +52,6 @@ _RETRY_TEXTS: Final = {
 }
 _CODE: Final = {"spellcheck": "false", "autocapitalize": "none"}
 _EXPONENTIAL: Final = ExponentialDelays()
-
-
-class UtcField(forms.Field):
-    """A moment, read and shown in UTC; cleaned to RFC 3339."""
-
-    widget = forms.DateTimeInput(attrs={"type": "datetime-local", "step": "1"})
-
-    def to_python(self, value: object) -> object:
-        text = str(value or "").strip().replace(" ", "T")
-        if not text or text[-1] in "Zz" or "+" in text:
-            return text
-        return f"{text}:00Z" if text.count(":") == 1 else f"{text}Z"
-
-    def prepare_value(self, value: object) -> object:
-        """As browsers take it: without a zone."""
-        return str(value)[:19] if value else value
 
 
 class GroupForm(RefusableForm):
@@ -106,9 +90,9 @@ class GroupForm(RefusableForm):
         choices=[(kind.value, text) for kind, text in _START_TEXTS.items()],
         label=gettext_lazy("Begins on a new topic"),
     )
-    start_time = UtcField(
+    start_time = MomentField(
         required=False,
-        label=gettext_lazy("At this time, UTC"),
+        label=in_zone(gettext_lazy("At this time")),
         help_text=gettext_lazy("Only for “at a time”."),
     )
     ordered = forms.BooleanField(

@@ -1,20 +1,25 @@
-"""The language of pages. The API answers in English whatever a client says it accepts."""
+"""Language and time zone of pages. The API answers in English and UTC, whoever asks."""
 
 from __future__ import annotations
 
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 from django.middleware.locale import LocaleMiddleware
+from django.utils import timezone
 
+from mqservice.console.zones import zone_of
 from mqservice.lib.middleware import API_PREFIX
 
 
 class PageLocaleMiddleware(LocaleMiddleware):
-    """Cookie, else ``Accept-Language``; nothing of it below ``/v1/``."""
+    """Cookies, else ``Accept-Language`` and the browser's zone; nothing of it below ``/v1/``."""
 
     def process_request(self, request: HttpRequest) -> None:
-        if not request.path_info.startswith(API_PREFIX):
-            super().process_request(request)
+        if request.path_info.startswith(API_PREFIX):
+            timezone.deactivate()
+            return
+        timezone.activate(zone_of(request))
+        super().process_request(request)
 
     def process_response(
         self, request: HttpRequest, response: HttpResponseBase

@@ -13,6 +13,7 @@ from mqservice.lib.names import NAME_CHARS_MAX
 FILTERS_MAX: Final = 50  # of a person in a namespace
 FILTER_NAME_CHARS_MAX: Final = 60
 FILTER_QUERY_CHARS_MAX: Final = 2_000
+TABLE_CHARS_MAX: Final = 32
 
 
 class SavedFilter(models.Model):
@@ -36,3 +37,21 @@ class SavedFilter(models.Model):
 
     def __str__(self) -> str:
         return f"{self.name} of {self.topic}"
+
+
+class ColumnChoice(models.Model):
+    """Of one of ``columns.TABLES``: columns that the person sees otherwise than usual, by name."""
+
+    user = models.ForeignKey(
+        settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="column_choices"
+    )
+    table = models.CharField(max_length=TABLE_CHARS_MAX)
+    changed = models.JSONField(default=dict)
+
+    class Meta:
+        constraints = (
+            models.UniqueConstraint(fields=["user", "table"], name="column_choice_unique"),
+        )
+
+    def __str__(self) -> str:
+        return f"columns of {self.table}"

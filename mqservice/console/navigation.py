@@ -100,6 +100,7 @@ SECTIONS: Final = (
                 icon="audit",
                 needs=Permission.AUDIT_READ,
             ),
+            Item(here="masking", url="console:masking", title=_("Masking"), icon="masking"),
             Item(here="alerts", url="console:alerts", title=_("Alerts"), icon="alerts"),
             Item(
                 here="definitions",

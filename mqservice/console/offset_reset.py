@@ -19,8 +19,7 @@ from django.core import signing
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
-from mqservice.console.forms import RefusableForm
-from mqservice.console.forms_groups import UtcField
+from mqservice.console.forms import MomentField, RefusableForm, in_zone
 from mqservice.groups.broadcast_clients import client_id_of
 from mqservice.groups.models import ConsumerGroup, Dispatch
 from mqservice.groups.offset_schemas import OFFSET_MAX, SeekIn
@@ -55,7 +54,7 @@ class ResetForm(RefusableForm):
 
     place = forms.ChoiceField(choices=_PLACES, label=gettext_lazy("Go on at"))
     queue = forms.ChoiceField(required=False, label=gettext_lazy("Queues"))
-    time = UtcField(required=False, label=gettext_lazy("Time, UTC"))
+    time = MomentField(required=False, label=in_zone(gettext_lazy("Time")))
     offset = forms.IntegerField(
         required=False, min_value=0, max_value=OFFSET_MAX, label=gettext_lazy("Offset")
     )

@@ -1,4 +1,4 @@
-"""What a reader chose for all pages, signed in or not: theme and language, each in a cookie.
+"""What a reader chose for all pages, signed in or not: theme, language, zone, each in a cookie.
 
 form ── POST /console/preferences ──▶ cookie ──▶ [preferences] ──▶ every template
 """
@@ -15,8 +15,10 @@ from django.utils.http import url_has_allowed_host_and_scheme
 from django.views.decorators.http import require_POST
 
 from mqservice.console.assets import version
+from mqservice.console.zones import ZONE_COOKIE, chosen_zone, find_zone, zone_name
 
 THEME_COOKIE: Final = "mq_theme"
+BROWSER_ZONE: Final = "browser"
 _ENVIRONMENT_CLASSES: Final = {"production": "badge-bad", "staging": "badge-unsure"}
 _COOKIE_AGE_S: Final = 365 * 24 * 60 * 60
 
@@ -47,12 +49,16 @@ def preferences(request: HttpRequest) -> dict[str, object]:
         ),
         "asset_version": version(),
         "languages": settings.LANGUAGES,
+        "zone_name": zone_name(),
+        "chosen_zone": chosen_zone(request),
     }
 
 
 @require_POST
 def set_preferences(request: HttpRequest) -> HttpResponse:
-    """Keeps ``theme`` or ``language``, and leads back to ``next``. What is unknown is ignored."""
+    """Keeps ``theme``, ``language`` or ``time_zone``, leads back to ``next``; what is unknown is
+    ignored.
+    """
     target = request.POST.get("next", "")
     if not url_has_allowed_host_and_scheme(target, allowed_hosts={request.get_host()}):
         target = resolve_url("console:overview")
@@ -62,6 +68,11 @@ def set_preferences(request: HttpRequest) -> HttpResponse:
         _keep(response, THEME_COOKIE, theme)
     if language in dict(settings.LANGUAGES):
         _keep(response, settings.LANGUAGE_COOKIE_NAME, language)
+    zone = request.POST.get("time_zone", "")
+    if zone == BROWSER_ZONE:
+        response.delete_cookie(ZONE_COOKIE, samesite="Lax")
+    elif find_zone(zone) is not None:
+        _keep(response, ZONE_COOKIE, zone)
     return response
 
 

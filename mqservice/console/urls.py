@@ -15,6 +15,7 @@ from mqservice.console import (
     views_definitions,
     views_groups,
     views_keys,
+    views_masking,
     views_members,
     views_messages,
     views_operator,
@@ -30,7 +31,9 @@ from mqservice.console import (
     views_traces,
     views_usage,
 )
+from mqservice.console.columns import choose_columns
 from mqservice.console.preferences import set_preferences
+from mqservice.console.zones import choose_zone
 
 app_name = "console"
 
@@ -38,6 +41,8 @@ urlpatterns = [
     path("logout", LogoutView.as_view(), name="logout"),
     path("preferences", set_preferences, name="preferences"),
     path("", views.overview, name="overview"),
+    path("-/columns", choose_columns, name="columns"),
+    path("-/time-zone", choose_zone, name="time-zone"),
     # Before those of namespaces, none of which is called "-"
     path("-/operator", views_operator.operator, name="operator"),
     path("<str:ns>/", views.namespace_overview, name="namespace"),
@@ -51,6 +56,11 @@ urlpatterns = [
     path("<str:ns>/keys/<str:key_id>", views_keys.key, name="key"),
     path("<str:ns>/keys/<str:key_id>/rotate", views_keys.rotate, name="rotate-key"),
     path("<str:ns>/keys/<str:key_id>/revoke", views_keys.revoke, name="revoke-key"),
+    path("<str:ns>/masking", views_masking.masking, name="masking"),
+    path("<str:ns>/masking-bodies", views_masking.mask_bodies, name="mask-bodies"),
+    path("<str:ns>/new-mask", views_masking.new_mask, name="new-mask"),
+    path("<str:ns>/masking/<str:mask>/edit", views_masking.edit_mask, name="edit-mask"),
+    path("<str:ns>/masking/<str:mask>/delete", views_masking.remove_mask, name="delete-mask"),
     path("<str:ns>/members", views_members.members, name="members"),
     path("<str:ns>/invite", views_members.new_invitation, name="invite"),
     path("<str:ns>/invitations/<str:invitation_id>/withdraw", views_members.withdraw,

@@ -8,7 +8,7 @@ from __future__ import annotations
 import csv
 import io
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Final
 from urllib.parse import urlencode
 
@@ -26,6 +26,8 @@ from mqservice.accounts.models import AuditEntry
 from mqservice.accounts.roles import Permission
 from mqservice.console.curls import curl_of
 from mqservice.console.frame import Crumb, Frame, page
+from mqservice.console.moments import utc_of
+from mqservice.console.zones import zone_given
 from mqservice.lib.csv_cells import csv_cell
 from mqservice.lib.problem import Problem
 from mqservice.lib.wire import moment, time_ms
@@ -65,10 +67,6 @@ def audit(frame: Frame) -> HttpResponse:
     except Problem as refusal:
         problem = refusal
     asked = urlencode({name: value for name, value in given.items() if value})
-    api_asked = urlencode(
-        {name: _utc(value) if name in ("from", "to") else value
-         for name, value in given.items() if value}
-    )  # fmt: skip
     return frame.render(
         "console/audit.html",
         status=200 if problem is None else problem.status,
@@ -83,7 +81,7 @@ def audit(frame: Frame) -> HttpResponse:
         csv_query=f"?{asked}" if asked else "",
         export_rows_max=EXPORT_ROWS_MAX,
         crumbs=[Crumb(title=_("Audit"))],
-        curl=curl_of("GET", f"/v1/audit?{api_asked}"),
+        curl=curl_of("GET", f"/v1/audit?{asked}"),
     )
 
 
@@ -129,7 +127,9 @@ def _text(values: _Settings, name: str) -> str:
 
 def _given(frame: Frame) -> dict[str, str]:
     found = {name: frame.request.GET.get(name, "") for name in _FIELDS}
-    return {name: text.strip()[:_FIELD_CHARS_MAX] for name, text in found.items()}
+    given = {name: text.strip()[:_FIELD_CHARS_MAX] for name, text in found.items()}
+    zone = zone_given(frame.request.GET)
+    return {**given, "from": utc_of(given["from"], zone), "to": utc_of(given["to"], zone)}
 
 
 def _question(given: dict[str, str]) -> AuditQuestion:
@@ -145,22 +145,8 @@ def _question(given: dict[str, str]) -> AuditQuestion:
 
 
 def _time_ms(pointer: str, text: str) -> int | None:
-    """Of a field for a time, which is in UTC. Raises Problem BAD_REQUEST."""
-    return time_ms(pointer, _utc(text)) if text else None
-
-
-def _moment(text: str) -> datetime:
-    """Raises ValueError."""
-    found = datetime.fromisoformat(text)
-    return found.replace(tzinfo=UTC) if found.tzinfo is None else found
-
-
-def _utc(text: str) -> str:
-    """As the API takes it; as it is where it is no time."""
-    try:
-        return moment(_moment(text))
-    except (ValueError, OverflowError):
-        return text
+    """Raises Problem BAD_REQUEST."""
+    return time_ms(pointer, text) if text else None
 
 
 def _cell(row: AuditEntry, name: str) -> str:

@@ -15,13 +15,15 @@ from django.utils.translation import gettext as _
 
 from mqservice.accounts.roles import Permission
 from mqservice.console.asking import ask
-from mqservice.console.bodies import Stored, body_of, preview, shown_body
+from mqservice.console.bodies import Stored, preview, shown_body
 from mqservice.console.curls import curl_of
 from mqservice.console.dead_letters import dead_letters_page, letters_of
 from mqservice.console.exports import EXPORTED_MAX, Export, export_response
 from mqservice.console.frame import Crumb, Frame, page
 from mqservice.console.listing import PAGE_ROWS
 from mqservice.console.moments import ago, utc_of
+from mqservice.console.views_messages import body_response
+from mqservice.console.zones import zone_given
 from mqservice.groups.models import ConsumerGroup
 from mqservice.groups.queries import get_group
 from mqservice.lib.durations import DAY_MS, HOUR_MS
@@ -58,7 +60,7 @@ def letters(frame: Frame, group: str) -> HttpResponse:
     given = given_fields(frame.request)
     path = f"/v1/ns/{frame.namespace.name}/groups/{row.name}/dlq"
     query = {
-        **asked_of(given),
+        **given,
         "limit": str(LETTERS_SHOWN),
         "cursor": frame.request.GET.get("cursor", ""),
     }
@@ -107,9 +109,7 @@ def letter_body(frame: Frame, group: str, message_id: str) -> HttpResponse:
     """The body as it is, as ``views_messages.download``."""
     row = found_group(frame, group)
     stored, _path = stored_letter(frame, row.name, message_id)
-    response = HttpResponse(body_of(stored), content_type="application/octet-stream")
-    response["Content-Disposition"] = f'attachment; filename="{row.name}-{stored["id"]}.bin"'
-    return response
+    return body_response(row.name, stored)
 
 
 @page("dead-letters", needs=Permission.CONSUME)
@@ -119,7 +119,7 @@ def export(frame: Frame, group: str) -> HttpResponse:
     kind = frame.request.GET.get("format", "csv")
     if kind not in set(Export):
         raise Http404
-    response = export_response(frame, row, asked_of(given_fields(frame.request)), Export(kind))
+    response = export_response(frame, row, given_fields(frame.request), Export(kind))
     return cast("HttpResponse", response)  # a stream of it, which ``page`` passes on as well
 
 
@@ -140,13 +140,10 @@ def letters_crumbs(frame: Frame, group: ConsumerGroup, title: str = "") -> list[
 
 
 def given_fields(request: HttpRequest) -> dict[str, str]:
-    """The conditions as somebody wrote them."""
-    return {name: request.GET.get(name, "").strip() for name in FIELDS}
-
-
-def asked_of(given: dict[str, str]) -> dict[str, str]:
-    """The conditions as the API takes them."""
-    return {**given, "from": utc_of(given["from"]), "to": utc_of(given["to"])}
+    """The conditions as somebody wrote them, but for times, which are in UTC."""
+    found = {name: request.GET.get(name, "").strip() for name in FIELDS}
+    zone = zone_given(request.GET)
+    return {**found, "from": utc_of(found["from"], zone), "to": utc_of(found["to"], zone)}
 
 
 def stored_letter(frame: Frame, group: str, message_id: str) -> tuple[Stored, str]:

@@ -16,6 +16,7 @@ from django.utils.translation import gettext as _
 
 from mqservice.accounts.roles import Permission
 from mqservice.console.clients import group_with_sockets
+from mqservice.console.columns import columns_of
 from mqservice.console.curls import curl_of
 from mqservice.console.form_views import FORM_METHODS, ConfirmForm, form_status, number_of
 from mqservice.console.forms_groups import GroupForm
@@ -71,6 +72,7 @@ def groups(frame: Frame) -> HttpResponse:
     return frame.render(
         "console/groups.html",
         page=groups_page(frame.namespace, question),
+        columns=columns_of(frame.user, "groups"),
         crumbs=[Crumb(title=_("Groups"))],
         kinds=[kind.value for kind in Dispatch],
         curl=curl_of("GET", f"/v1/ns/{frame.namespace.name}/groups"),

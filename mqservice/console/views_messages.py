@@ -11,20 +11,23 @@ from typing import Final
 from urllib.parse import urlencode
 
 from django.contrib import messages as notes
-from django.http import Http404, HttpResponse
+from django.core.exceptions import PermissionDenied
+from django.http import Http404, HttpResponse, QueryDict
 from django.shortcuts import redirect
 from django.urls import reverse
 from django.utils.translation import gettext as _
 
 from mqservice.accounts.roles import Permission
 from mqservice.console.asking import ask
-from mqservice.console.bodies import Stored, body_of, preview, shown_body
+from mqservice.console.bodies import Stored, body_of, is_hidden, preview, shown_body
+from mqservice.console.columns import columns_of
 from mqservice.console.curls import curl_of
 from mqservice.console.form_views import number_of
 from mqservice.console.frame import Frame, page
 from mqservice.console.moments import ago, utc_of
 from mqservice.console.saved_filters import NotSaved, delete_filter, filters_of, save_filter
 from mqservice.console.views_topics import found_topic, topic_crumbs
+from mqservice.console.zones import zone_given
 from mqservice.lib.durations import HOUR_MS, MINUTE_MS
 
 PAGE_ROWS: Final = 50
@@ -36,15 +39,13 @@ _MORE_FIELDS: Final = _FIELDS[2:]  # folded on a narrow screen until one of them
 def messages(frame: Frame, topic: str) -> HttpResponse:
     """One page of messages. A query of the topic, and what the data plane asks."""
     row = found_topic(frame, topic)
-    given = {name: frame.request.GET.get(name, "").strip() for name in _FIELDS}
+    given = _given(frame.request.GET)
     message_id = frame.request.GET.get("id", "").strip()
     if message_id:
         return redirect("console:message", frame.namespace.name, row.name, message_id)
     path = f"/v1/ns/{frame.namespace.name}/topics/{row.name}/messages"
     query = {
         **given,
-        "from": utc_of(given["from"]),
-        "to": utc_of(given["to"]),
         "limit": str(PAGE_ROWS),
         "cursor": frame.request.GET.get("cursor", ""),
     }
@@ -62,6 +63,7 @@ def messages(frame: Frame, topic: str) -> HttpResponse:
         hour=ago(HOUR_MS),
         is_filtered=any(given.values()),
         more_count=sum(bool(given[name]) for name in _MORE_FIELDS),
+        columns=columns_of(frame.user, "messages"),
         saved=filters_of(frame.user, frame.namespace, row.name),
         problem=answer.problem,
         rows=[(message, preview(message)) for message in found],
@@ -76,7 +78,7 @@ def messages(frame: Frame, topic: str) -> HttpResponse:
 def saved_filters(frame: Frame, topic: str) -> HttpResponse:
     """``name`` with the fields of a search keeps it; ``delete`` with an id drops one."""
     row, posted = found_topic(frame, topic), frame.request.POST
-    given = {name: value for name in _FIELDS if (value := posted.get(name, "").strip())}
+    given = {name: value for name, value in _given(posted).items() if value}
     back = reverse("console:messages", args=(frame.namespace.name, row.name))
     if "delete" in posted:
         number = number_of(posted["delete"])
@@ -113,9 +115,24 @@ def download(frame: Frame, topic: str, message_id: str) -> HttpResponse:
     """The body as it is. A browser keeps it and never shows it: it may be a page of anybody."""
     row = found_topic(frame, topic)
     stored, _path = stored_message(frame, row.name, message_id)
+    return body_response(row.name, stored)
+
+
+def body_response(name: str, stored: Stored) -> HttpResponse:
+    """A body as a file of no type; of ``name``, the topic or the group it is of."""
+    if is_hidden(stored):
+        raise PermissionDenied("masking hides this body from your role")
     response = HttpResponse(body_of(stored), content_type="application/octet-stream")
-    response["Content-Disposition"] = f'attachment; filename="{row.name}-{stored["id"]}.bin"'
+    masked = "-masked" if stored.get("masked") else ""
+    response["Content-Disposition"] = f'attachment; filename="{name}-{stored["id"]}{masked}.bin"'
     return response
+
+
+def _given(fields: QueryDict) -> dict[str, str]:
+    """The conditions as somebody wrote them, but for times, which are in UTC."""
+    found = {name: fields.get(name, "").strip() for name in _FIELDS}
+    zone = zone_given(fields)
+    return {**found, "from": utc_of(found["from"], zone), "to": utc_of(found["to"], zone)}
 
 
 def stored_message(frame: Frame, topic: str, message_id: str) -> tuple[Stored, str]:

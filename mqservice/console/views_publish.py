@@ -124,11 +124,21 @@ def _filled(frame: Frame, topic: str) -> dict[str, object]:
     else:
         stored = stored_message(frame, topic, message_id)[0]
     text = text_of(body_of(stored))
-    if text is None:
+    if stored.get("masked") or stored.get("masked_properties"):
+        # What stands in place of a hidden value must not become part of a new message.
+        messages.error(
+            frame.request, _("What is hidden from your role was left out: fill it in anew.")
+        )
+    if stored.get("masked"):
+        text = ""
+    elif text is None:
         messages.error(
             frame.request, _("The body is no text and cannot be edited here; it was left out.")
         )
-    lines = [f"{name}={value}" for name, value in stored["properties"].items()]
+    hidden = stored.get("masked_properties", ())
+    lines = [
+        f"{name}={value}" for name, value in stored["properties"].items() if name not in hidden
+    ]
     return {
         "body": text or "",
         "is_json": "body_json" in stored,

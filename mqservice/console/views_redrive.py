@@ -28,6 +28,7 @@ from mqservice.console.forms_dead_letters import (
     told,
 )
 from mqservice.console.frame import Crumb, Frame, page
+from mqservice.console.masking import masks_for
 from mqservice.console.views_dead_letters import found_group, letters_crumbs
 from mqservice.lib.problem import Problem
 from mqservice.tasks.models import Task, TaskFailure, TaskKind
@@ -200,6 +201,13 @@ def _require(frame: Frame, order: TaskOrder) -> None:
     """As the API asks for it."""
     frame.principal.require(Scope.MANAGE, Kind.GROUP, order.group.name)
     if order.target is not None:
+        masks = masks_for(frame.request, frame.principal, frame.namespace.name)
+        if masks.shows_more_in(order.target.name):
+            detail = _(
+                "Masking hides parts of messages from your role that would be shown in %(name)s: "
+                "redrive to the topics they came from, or ask an admin."
+            )
+            raise Problem.of("FORBIDDEN", detail % {"name": order.target.name})
         frame.principal.require(Scope.MANAGE, Kind.TOPIC, order.target.name)
 
 

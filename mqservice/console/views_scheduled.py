@@ -31,6 +31,7 @@ from mqservice.console.form_views import FORM_METHODS
 from mqservice.console.frame import Crumb, Frame, page
 from mqservice.console.moments import utc_of
 from mqservice.console.views_topics import found_topic
+from mqservice.console.zones import zone_given
 from mqservice.delivery.limits import BROWSE_COUNT_MAX
 from mqservice.delivery.waits import CODE as TIME_CODE
 from mqservice.lib.durations import parse_duration_ms
@@ -109,7 +110,9 @@ def _list_page(frame: Frame, topic: str) -> HttpResponse:
         _settle(frame, frame.request.POST)
         return redirect(frame.request.get_full_path())
     path = f"/v1/ns/{frame.namespace.name}" + (f"/topics/{topic}" if topic else "") + "/scheduled"
-    given = {name: frame.request.GET.get(name, "").strip() for name in ("from", "to")}
+    zone = zone_given(frame.request.GET)
+    texts = {name: frame.request.GET.get(name, "").strip() for name in ("from", "to")}
+    given = {name: utc_of(text, zone) for name, text in texts.items()}
     cursor = frame.request.GET.get("cursor", "")
     problem: Problem | None = None
     found: list[Stored] = []
@@ -192,7 +195,7 @@ def _moment_ms(text: str) -> int | None:
     if not text:
         return None
     try:
-        return parse_rfc3339(utc_of(text))
+        return parse_rfc3339(text)
     except ValueError:
         raise Problem.of("BAD_REQUEST", _("%(text)s is not a time.") % {"text": text}) from None
 
@@ -207,7 +210,7 @@ def _settle(frame: Frame, given: QueryDict) -> None:
     if "send" in given:
         method, verb = "POST", ":send"
     elif "move" in given:
-        method, verb, body = "POST", ":reschedule", _new_time(given.get("when", "").strip())
+        method, verb, body = "POST", ":reschedule", _new_time(given)
     done = 0
     refusals: dict[str, int] = {}
     for handle in handles:
@@ -226,12 +229,13 @@ def _settle(frame: Frame, given: QueryDict) -> None:
         messages.error(frame.request, f"{count} × {text}")
 
 
-def _new_time(text: str) -> bytes:
-    """The body that says so: a duration from now, or a time in UTC."""
+def _new_time(given: QueryDict) -> bytes:
+    """The body that says so: a duration from now, or a time in the zone of the form."""
+    text = given.get("when", "").strip()
     try:
         parse_duration_ms(text)
     except ValueError:
-        return msgspec.json.encode({"deliver_at": utc_of(text)})
+        return msgspec.json.encode({"deliver_at": utc_of(text, zone_given(given))})
     return msgspec.json.encode({"delay": text})
 
 

@@ -14,6 +14,7 @@ from django.shortcuts import redirect
 from django.utils.translation import gettext as _
 
 from mqservice.accounts.roles import Permission
+from mqservice.console.columns import columns_of
 from mqservice.console.form_views import FORM_METHODS, ConfirmForm, form_status, number_of
 from mqservice.console.forms import TopicForm
 from mqservice.console.frame import Crumb, Frame, page
@@ -62,6 +63,7 @@ def topics(frame: Frame) -> HttpResponse:
     return frame.render(
         "console/topics.html",
         page=topics_page(frame.namespace, question),
+        columns=columns_of(frame.user, "topics"),
         crumbs=[Crumb(title=_("Topics"))],
         kinds=[kind.value for kind in MessageType],
     )

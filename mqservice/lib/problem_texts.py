@@ -141,6 +141,10 @@ MEANINGS: Final[dict[str, Meaning]] = {
         "The namespace has no such alert.",
         "List the alerts to see which there are.",
     ),
+    "MASK_NOT_FOUND": Meaning(
+        "The namespace has no such masking rule.",
+        "Read the masking of the namespace to see which there are.",
+    ),
     "METHOD_NOT_ALLOWED": Meaning(
         "The path is right and takes another method.",
         "Use one of those in the header `Allow`.",

@@ -7,6 +7,8 @@ from typing import Final
 REQUESTS: Final[dict[str, object]] = {
     "writeTopic": {"queues": 8, "type": "mixed", "retention": "3d"},
     "purgeTopic": {"dry_run": True},
+    "writeMasking": {"bodies_for": "admin"},
+    "writeMaskRule": {"topics": "payments-*", "part": "field", "path": "/card/number"},
     "seekGroup": {"topic": "orders", "to": "earliest", "dry_run": True},
     "commitOffset": {"topic": "orders", "queue": 0, "offset": 0},
     "redriveDeadLetters": {"all": True, "rate": 100, "dry_run": True},

@@ -16,6 +16,7 @@ _T: Final = "mqservice.topics.models:"
 _G: Final = "mqservice.groups.models:"
 _A: Final = "mqservice.accounts.limits:"
 _AL: Final = "mqservice.alerts.limits:"
+_M: Final = "mqservice.masking.limits:"
 _TASK: Final = "mqservice.tasks.limits:"
 
 
@@ -184,6 +185,10 @@ SECTIONS: Final[dict[str, tuple[Row, ...]]] = {
              _AL + "ATTEMPTS_MAX"),
         _row("Events of a rule are kept for", "{}, {} at most", _AL + "EVENTS_KEPT_MS",
              _AL + "EVENTS_KEPT_MAX"),
+        _row("Masking rules of a namespace", "{}; a path has {} steps", _M + "RULES_MAX",
+             _M + "STEPS_MAX"),
+        _row("A body whose fields are masked", "{}; of a larger one nothing is shown",
+             _M + "JSON_BYTES_MAX"),
         _row("Usage is kept for", "{}", "mqservice.usage.limits:KEPT_MS"),
         _row("Days of one answer of reports, of a run by hand", "{}, {}",
              "mqservice.reports.limits:RANGE_DAYS_MAX",

@@ -4,11 +4,14 @@
 //
 // A gap stays a gap: what nobody measured is not drawn as zero.
 import uPlot from "uplot";
+import { inZone } from "./times.js";
+import { pageZone } from "./zone.js";
 
 const REFRESH_MS = 10_000;
 const whole = new Intl.NumberFormat("en", { maximumFractionDigits: 2 });
-const clock = new Intl.DateTimeFormat("en", { hour: "2-digit", minute: "2-digit", hourCycle: "h23" });
-const days = new Intl.DateTimeFormat("sv-SE", { month: "2-digit", day: "2-digit" });
+const clock = inZone("en", { hour: "2-digit", minute: "2-digit", hourCycle: "h23" });
+const days = inZone("sv-SE", { month: "2-digit", day: "2-digit" });
+const whenever = inZone("sv-SE", { dateStyle: "short", timeStyle: "medium" });
 const short = new Intl.NumberFormat("en", { notation: "compact", maximumFractionDigits: 1 });
 
 function colour(name) {
@@ -49,6 +52,7 @@ function options(box, data) {
   return {
     width: box.clientWidth - 24,
     height: 190,
+    tzDate: (time) => uPlot.tzDate(new Date(time * 1000), pageZone()),
     cursor: { sync: { key: "charts" }, points: { size: 6 } },
     scales: { y: { range: (_, __, high) => [0, Math.max(high ?? 0, 1) * 1.1] }, x: { range: () => [data.from_ms / 1000, data.to_ms / 1000] } },
     axes: [
@@ -56,7 +60,7 @@ function options(box, data) {
       { stroke: soft, grid, ticks: { show: false }, size: 56, values: (_, ticks) => ticks.map((tick) => short.format(tick)) },
     ],
     series: [
-      { value: (_, time) => (time == null ? "" : new Date(time * 1000).toLocaleString("sv-SE")) , label: box.dataset.timeLabel },
+      { value: (_, time) => (time == null ? "" : whenever.format(time * 1000)) , label: box.dataset.timeLabel },
       ...data.series.map((each, index) => ({
         label: each.label,
         stroke: solid(`--series-${index + 1}`),

@@ -7,6 +7,7 @@ import { startKeyboard } from "./keyboard.js";
 import { startLive } from "./live.js";
 import { startMenus } from "./menus.js";
 import { showTimes } from "./times.js";
+import { settleZone } from "./zone.js";
 import { marks, toast, typedName } from "./components.js";
 
 Alpine.data("typedName", typedName);
@@ -18,6 +19,6 @@ startMenus();
 startKeyboard();
 startDialogs();
 startCopying();
-showTimes(document);
+if (settleZone()) showTimes(document);
 startLive();
 document.addEventListener("htmx:after:swap", () => showTimes(document));

@@ -163,7 +163,8 @@ function line(row) {
   const tag = cell(2);
   tag.append(row.tag ? element("span", row.tag, "chip") : element("span", "–", "soft"));
   const text = cell(4);
-  if (row.text) text.append(element("code", row.text, "soft"));
+  if (row.masked === "body") text.append(element("span", words.textHidden, "soft"));
+  else if (row.text) text.append(element("code", row.text, "soft"));
   else text.append(element("span", row.body_bytes ? `${words.textBinary}, ${words.textBytes.replace("{n}", rates.format(row.body_bytes))}` : words.textEmpty, "soft"));
   const place = cell(1);
   place.classList.add("number");

@@ -3,6 +3,7 @@
     ?ns=&topic= ──▶ as every socket of a page, with the permission to consume
     page   ──▶ {"tag": "", "key": "", "paused": false}         what fits, whenever it changes
     server ──▶ {"rows": […], "per_s": 950.0, "one_of": 4.8}    the oldest first, each TICK_MS
+                                                           without what masking hides from who looks
            ──▶ {"engine": "away"}, {"engine": "back"}          it goes on by itself where it was
 
 A look begins when the one before it was sent: a slow page gets fewer of them, each with what came
@@ -23,18 +24,22 @@ from channels.db import database_sync_to_async
 from channels.sessions import SessionMiddlewareStack
 from django.conf import settings
 
-from mqservice.accounts.models import Namespace
+from mqservice.accounts.models import Namespace, User
+from mqservice.accounts.people_access import find_person
 from mqservice.accounts.roles import Permission
 from mqservice.console.live.page_socket import Closed, PageSocket
+from mqservice.console.masking import note_seen
 from mqservice.console.tail.reading import Tail
 from mqservice.console.tail.rows import TailFilter, TailRow, row_of
 from mqservice.delivery.context import DeliveryContext
 from mqservice.lib.durations import SECOND_MS
-from mqservice.store import StoreError, TopicNotFound
+from mqservice.masking.masks import TopicMask, masks_of
+from mqservice.store import Record, StoreError, TopicNotFound
 from mqservice.topics.models import Topic
 
 TICK_MS: Final = 500
 REST_MS: Final = 5 * SECOND_MS  # a paused tail asks so often whether it may go on
+MASK_MS: Final = 5 * SECOND_MS  # a rule holds for tails that are open after so long
 
 
 class TailOrder(TailFilter, frozen=True, forbid_unknown_fields=True):
@@ -91,11 +96,16 @@ class TailConsumer(PageSocket):
         self._watchers = watchers
         self._order = TailOrder(paused=True)
         self._is_ordered = asyncio.Event()  # and not paused
+        self._masked_ms = 0
+        self._mask: TopicMask
 
     async def serve(self, namespace: Namespace, receive: Any) -> None:  # Any: as ASGI has it
         topic = await database_sync_to_async(_find_topic)(namespace, self.query("topic"))
         if topic is None:
             raise Closed(4404)
+        await self._look_up_mask(namespace)
+        if self._mask.has_clear:
+            await database_sync_to_async(self._note_seen)(await self._user(), namespace)
         with self._watchers.one_more(namespace.pk):
             tail = Tail(self.context.store, topic)
             await self.run(self._read(receive), self._write(namespace, tail))
@@ -134,10 +144,32 @@ class TailConsumer(PageSocket):
                 if is_away:
                     await self.tell(msgspec.json.encode(TailState("back")))
                 is_away = False
-                rows = [row_of(record) for record in look.records]
+                rows = await self._rows(namespace, look.records)
                 await self.tell(msgspec.json.encode(TailNews(rows, look.per_s, look.one_of)))
             await asyncio.sleep(TICK_MS / SECOND_MS)
             await self.check_again(namespace)
+
+    async def _rows(self, namespace: Namespace, records: list[Record]) -> list[TailRow]:
+        if self.context.clock.monotonic_ms() - self._masked_ms >= MASK_MS:
+            await self._look_up_mask(namespace)
+        mask = self._mask
+        if not mask.paths:
+            return [row_of(record, mask) for record in records]
+        # Bodies are looked through for fields to hide: not on the loop that serves everybody.
+        return await asyncio.to_thread(lambda: [row_of(record, mask) for record in records])
+
+    async def _look_up_mask(self, namespace: Namespace) -> None:
+        """What is hidden now from who looks. Raises Closed: they may no longer."""
+        mask = await database_sync_to_async(_find_mask)(
+            await self._user(), namespace, self.query("topic")
+        )
+        if mask is None:
+            raise Closed(4404)
+        self._mask, self._masked_ms = mask, self.context.clock.monotonic_ms()
+
+    def _note_seen(self, user: User, namespace: Namespace) -> None:
+        if (person := find_person(user, namespace)) is not None:
+            note_seen(person, namespace.name, self.query("topic"))
 
     async def _rest(self, namespace: Namespace) -> None:
         """Until the page wants more; a paused one ends with its session too."""
@@ -146,6 +178,13 @@ class TailConsumer(PageSocket):
                 await asyncio.wait_for(self._is_ordered.wait(), REST_MS / SECOND_MS)
             except TimeoutError:
                 await self.check_again(namespace)
+
+
+def _find_mask(user: User, namespace: Namespace, topic: str) -> TopicMask | None:
+    person = find_person(user, namespace)
+    if person is None:
+        return None
+    return masks_of(namespace.tenant_id, namespace.name, person.role).of_topic(topic)
 
 
 def _find_topic(namespace: Namespace, name: str) -> str | None:

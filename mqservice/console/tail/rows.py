@@ -8,6 +8,7 @@ from typing import Final
 import msgspec
 
 from mqservice.lib.timestamps import rfc3339
+from mqservice.masking.masks import TopicMask
 from mqservice.store import Record
 
 TEXT_CHARS: Final = 160
@@ -17,7 +18,11 @@ _CHAR_BYTES_MAX: Final = 4
 
 
 class TailRow(msgspec.Struct, frozen=True, gc=False):
-    """``more_keys``: that are not shown. ``text`` is None for a body that is no UTF-8."""
+    """``more_keys``: that are not shown. ``text`` is None for a body that is no UTF-8.
+
+    ``masked``: ``body`` where masking hides all of it, which has no text then, ``fields`` where
+    values in it.
+    """
 
     id: str
     at: str
@@ -28,6 +33,7 @@ class TailRow(msgspec.Struct, frozen=True, gc=False):
     more_keys: int
     text: str | None
     body_bytes: int
+    masked: str = ""
 
 
 class TailFilter(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -52,8 +58,10 @@ class TailFilter(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return not wanted or any(wanted in key.casefold() for key in record.keys)
 
 
-def row_of(record: Record) -> TailRow:
-    """One line of the table."""
+def row_of(record: Record, mask: TopicMask) -> TailRow:
+    """One line of the table, without what ``mask`` hides."""
+    shown = mask.body(record.body)
+    masked = "body" if shown is None else "fields" if shown[1] else ""
     return TailRow(
         record.message_id,
         rfc3339(record.store_timestamp_ms),
@@ -62,8 +70,9 @@ def row_of(record: Record) -> TailRow:
         record.tag,
         record.keys[:KEYS_SHOWN],
         max(0, len(record.keys) - KEYS_SHOWN),
-        text_of(record.body),
+        None if shown is None else text_of(shown[0]),
         len(record.body),
+        masked,
     )
 
 

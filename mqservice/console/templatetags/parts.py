@@ -12,12 +12,15 @@ from django import template
 from django.http import HttpRequest
 from django.template.loader import get_template
 from django.templatetags.static import static
+from django.utils import timezone
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 
 from mqservice.console.assets import version
+from mqservice.console.moments import field_time
 from mqservice.console.templatetags.units import count
+from mqservice.console.zones import UTC_NAME, ZONE_FIELD, zone_name
 
 register = template.Library()
 
@@ -37,8 +40,9 @@ def icon(name: str) -> SafeString:
 
 
 @register.simple_tag
-def moment(value: datetime | int | None, precision: str = "s") -> str | SafeString:
-    """A time (epoch ms where it is a number) in UTC, which scripts show in the reader's zone.
+def moment(value: datetime | int | str | None, precision: str = "s") -> str | SafeString:
+    """A time (epoch ms where it is a number, RFC 3339 where it is a text) in the zone of the page,
+    with its distance from UTC; scripts show it without, in the same zone.
 
     ``precision``: m, s or ms.
     """
@@ -46,13 +50,30 @@ def moment(value: datetime | int | None, precision: str = "s") -> str | SafeStri
         return _("unknown")
     if isinstance(value, int):
         value = datetime.fromtimestamp(value / 1000, tz=UTC)
-    text = value.astimezone(UTC).strftime(_FORMATS[precision])
+    elif isinstance(value, str):
+        value = datetime.fromisoformat(value)
+    local = value.astimezone(timezone.get_current_timezone())
+    text = local.strftime(_FORMATS[precision])
+    offset = local.strftime("%z")
     return format_html(
-        '<time datetime="{}" data-precision="{}">{} UTC</time>',
-        value.astimezone(UTC).isoformat().replace("+00:00", "Z"),
+        '<time datetime="{}" data-precision="{}">{} {}</time>',
+        value.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
         precision,
         text[:-3] if precision == "ms" else text,
+        zone_name() if zone_name() == UTC_NAME else f"{offset[:3]}:{offset[3:]}",
     )
+
+
+@register.filter
+def in_field(text: str) -> str:
+    """A time as ``<input type="datetime-local">`` has it, in the zone of the page."""
+    return field_time(text)
+
+
+@register.simple_tag
+def zone_field() -> SafeString:
+    """Says which zone the times of a form are in; each form with times has it."""
+    return format_html('<input type="hidden" name="{}" value="{}">', ZONE_FIELD, zone_name())
 
 
 @register.simple_tag

@@ -58,6 +58,8 @@ PAGES: Final = {
     "new-alert": "new-alert",
     "definitions": "definitions",
     "usage": "usage",
+    "masking": "masking",
+    "new-mask": "new-mask",
     "operator": "../-/operator",
     "workers": "../-/operator?tab=workers",
     "dead-letters": "dead-letters",
@@ -94,6 +96,7 @@ def test_times_are_in_the_readers_zone(new_page: New, service: Service) -> None:
     produce(service, "orders", "when")
     page = new_page(timezone_id="Asia/Shanghai")
     page.goto("/console/demo/topics/orders/messages?key=from-rest")
+    expect(page.locator("html")).to_have_attribute("data-zone", "Asia/Shanghai")
     shown = page.locator("tbody time").first
     expect(shown).to_have_attribute("data-shown", "")
     utc, local = shown.get_attribute("datetime"), shown.inner_text()
@@ -102,6 +105,32 @@ def test_times_are_in_the_readers_zone(new_page: New, service: Service) -> None:
     assert local[11:13] == f"{hour:02}"
     assert local[14:] == utc[14:23]
     assert shown.get_attribute("title") == utc
+
+
+@pytest.mark.parametrize("scripts", [True, False])
+def test_chosen_zone_holds_on_pages_and_in_forms(
+    new_page: New, service: Service, scripts: bool
+) -> None:
+    produce(service, "orders", "when")
+    page = new_page(java_script_enabled=scripts, timezone_id="Asia/Shanghai")
+    page.goto("/console/demo/topics/orders/messages?key=from-rest")
+    page.locator("details.menu-end > summary").click()
+    page.get_by_role("link", name="Another time zone").click()
+    page.get_by_label("Time zone").select_option("Asia/Kolkata")
+    page.get_by_role("button", name="Save").click()
+    page.wait_for_url("**/topics/orders/messages?key=from-rest")
+    shown = page.locator("tbody time").first
+    if scripts:
+        expect(shown).to_have_attribute("data-shown", "")
+    utc, local = shown.get_attribute("datetime"), shown.inner_text()
+    assert utc is not None
+    minutes = int(utc[11:13]) * 60 + int(utc[14:16]) + 5 * 60 + 30
+    assert local[11:16] == f"{minutes // 60 % 24:02}:{minutes % 60:02}"
+    assert scripts or local.endswith("+05:30")
+    page.get_by_label("From, Asia/Kolkata").fill("2020-01-01T00:00:00")
+    page.get_by_role("button", name="Search").click()
+    expect(page.get_by_label("From, Asia/Kolkata")).to_have_value("2020-01-01T00:00")
+    assert page.locator('input[name="zone"]').first.input_value() == "Asia/Kolkata"
 
 
 def test_page_goes_on_by_polling_when_no_socket_can_be_had(new_page: New) -> None:
@@ -150,3 +179,30 @@ def _serious(page: Page, theme: str) -> list[str]:
         if each["impact"] in ("serious", "critical")
         for node in each["nodes"][:3]
     ]
+
+
+@pytest.mark.parametrize(("scripts", "width"), [(True, 1440), (False, 390)])
+def test_columns_are_chosen_by_keyboard_and_without_scripts(
+    new_page: New, service: Service, scripts: bool, width: int
+) -> None:
+    produce(service, "orders", "columns")
+    page = new_page(width, java_script_enabled=scripts)
+    path = "/console/demo/topics/orders/messages?key=from-rest"
+    page.goto(path)
+    page.locator(".column-chooser > summary").focus()
+    page.keyboard.press("Enter")
+    menu = page.locator(".column-chooser form")
+    expect(menu).to_be_visible()
+    assert page.locator(".column-chooser").get_by_label("Tag").is_checked()
+    page.get_by_label("Tag", exact=True).last.focus()
+    page.keyboard.press("Space")
+    menu.get_by_label("Message id").check()
+    page.keyboard.press("Enter")  # as in every form
+    page.wait_for_url(f"**{path}")
+    row = page.locator("tbody tr").first
+    expect(row.locator("td[data-label='Message id']")).to_be_visible()
+    expect(row.locator("td[data-label='Tag']")).to_have_count(0)
+    page.locator(".column-chooser > summary").click()
+    page.get_by_role("button", name="As usual").click()
+    expect(page.locator("tbody td[data-label='Tag']").first).to_be_visible()
+    expect(page.locator("tbody td[data-label='Message id']")).to_have_count(0)

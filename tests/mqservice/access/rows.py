@@ -91,6 +91,7 @@ def _account(method: str, path: str, need: Need, **more: Any) -> Row:  # Any: as
 
 _TOPIC, _GROUP = "/topics/{topic}", "/groups/{group}"
 _LAG = {"kind": "lag", "group": "{group}", "threshold": 7}
+_MASK = {"topics": "orders*", "part": "field", "path": "/card"}
 _SEEK = {"topic": "{topic}", "to": {"offset": 0, "queue": 0}}
 _COMMIT = {"topic": "{topic}", "queue": 0, "offset": 0}
 _DEFINITIONS = {"version": 1, "topics": [{"name": "{topic}", "retention": "2d"}]}
@@ -178,6 +179,11 @@ CONTROL_ROWS: list[Row] = [
     _ns("POST", "/alerts/{alert}:unmute", Need.MANAGE_ALL),
     _ns("PUT", "/alerts/{alert}", Need.MANAGE_ALL, absent=(201,), body=_LAG),
     _ns("DELETE", "/alerts/{alert}", Need.MANAGE_ALL, done=(204,)),
+    _ns("GET", "/masking"),
+    _ns("PUT", "/masking", Need.ADMIN, body={"bodies_for": "admin"}),
+    _ns("GET", "/masking/{mask}"),
+    _ns("PUT", "/masking/{mask}", Need.ADMIN, absent=(201,), body=_MASK),
+    _ns("DELETE", "/masking/{mask}", Need.ADMIN, done=(204,)),
     _ns("GET", "/reports"),
     _ns("GET", f"/reports/{_REPORT}"),
     _ns("GET", f"/reports/{_REPORT}.csv"),
@@ -246,7 +252,7 @@ def framework_path(row: Row) -> str:
     path = row.path
     for theirs, ours in _OTHER_NAMES.items():
         path = path.replace(f"{{{ours}}}", f"{{{theirs}}}")
-    for ours in ("alert", "namespace"):
+    for ours in ("alert", "mask", "namespace"):
         path = path.replace(f"{{{ours}}}", "{name}")
     return path.replace(_REPORT, "{name}")
 

@@ -170,12 +170,14 @@ class World:
             key, _ = create_api_key(tenant, name="idle", scopes=["produce"])
             self.names[name] = {
                 "ns": name, "topic": topic, "group": f"{topic}-readers", "alert": f"{topic}-late",
+                "mask": f"{topic}-cards",
                 "key": key.public_id, "member": user.username, "namespace": empty.name,
                 "invitation": invitation.public_id, "run": _report_run(namespace),
                 "connection": f"s_{name}",
             }  # fmt: skip
         self.names[ABSENT] = {
             "ns": "nowhere", "topic": "nothing", "group": "nothing", "alert": "nothing",
+            "mask": "nothing",
             "key": "AAAAAAAA", "member": "nobody", "namespace": "nowhere",
             "invitation": "AAAAAAAAAAAA", "task": "task_nothing", "run": "run_nothing",
             "message": "0" * 34, "handle": "rc_nothing", "connection": "s_nothing",
@@ -206,6 +208,10 @@ class World:
             rule: dict[str, Any] = {"kind": "lag", "group": names["group"], "threshold": 5}
             alert = f"{root}/alerts/{names['alert']}"
             made = await self.call("PUT", alert, headers, rule, is_kept=True)
+            assert made.status_code == 201, made.text
+            hidden = {"topics": "payments*", "part": "body"}
+            mask = f"{root}/masking/{names['mask']}"
+            made = await self.call("PUT", mask, headers, hidden, is_kept=True)
             assert made.status_code == 201, made.text
             names["handle"] = await self.new_handle(tenant)
 

@@ -265,7 +265,7 @@ def test_bodies_read_by_hand_have_the_fields_of_their_readers(
 def test_examples_of_requests_are_taken(
     people: People, engine: str, api: Callable[[str], Client]
 ) -> None:
-    client = api(people.acme_key)
+    client = api(people.acme_admin_key)
     names = {"ns": "acme", "topic": "orders", "group": "billing", "name": "late"}
     first = ["writeTopic", "writeGroup", "writeAlert", "importDefinitions"]
     by_id = {each["operationId"]: (method, path, each) for method, path, each in operations()}
