@@ -53,12 +53,17 @@ def folded(name: str) -> str:
 
 
 class Places:
-    """Where in several paths one is, while going down a document."""
+    """Where in several paths one is, while going down a document.
 
-    __slots__ = ("_places",)
+    Steps that were asked for are remembered: most items of a document are like one another.
+    """
+
+    __slots__ = ("_are_items_alike", "_known", "_places")
 
     def __init__(self, places: frozenset[tuple[Path, int]]) -> None:
         self._places = places
+        self._known: dict[tuple[str, bool], Places | None] = {}
+        self._are_items_alike = not any(path[index].isdigit() for path, index in places)
 
     @classmethod
     def at_root(cls, paths: frozenset[Path]) -> Places:
@@ -66,6 +71,15 @@ class Places:
 
     def step(self, name: str, *, is_item: bool) -> Places | None:
         """Those of a member, or of an item whose index is ``name``; None: it is to be hidden."""
+        asked = ("" if is_item and self._are_items_alike else name), is_item
+        if asked not in self._known:
+            found = self._step(*asked)
+            # The same places again are the same object: what it knows serves all levels.
+            same = found is not None and found._places == self._places
+            self._known[asked] = self if same else found
+        return self._known[asked]
+
+    def _step(self, name: str, is_item: bool) -> Places | None:
         wanted = folded(name)
         found: set[tuple[Path, int]] = set(self._places) if is_item else set()
         for path, index in self._places:

@@ -14,6 +14,7 @@ _THEMES: Final = (
     "engine_delivery",
     "engine_keeping",
     "service_tenants",
+    "service_masking",
     "service_answers",
     "service_edges",
 )

@@ -8,13 +8,14 @@ import json
 from typing import Any  # JSON
 
 import pytest
+from asgiref.sync import sync_to_async
 from django.http import HttpRequest
 from django.test import Client
 
 from mqservice.accounts.models import AuditEntry, Member, Role
 from mqservice.accounts.people_access import find_person
 from mqservice.console import asking
-from mqservice.console.asking import Answer, ask
+from mqservice.console.asking import Answer, ask, ask_next
 from mqservice.console.bodies import preview, shown_body
 from mqservice.console.exports import csv_of, json_of
 from mqservice.console.tail.rows import row_of
@@ -269,3 +270,21 @@ def test_rows_of_the_tail_are_masked(people: People) -> None:
     row = row_of(record(b"4111-1111"), mask)
     assert (row.text, row.masked, row.body_bytes) == (None, "body", 9)
     assert row_of(record(b'{"a": 1}'), mask).masked == ""
+
+
+async def test_further_pages_of_an_export_are_masked_and_audited_like_the_first(
+    people: People, alice: Client, answer: dict[str, Any]
+) -> None:
+    await sync_to_async(hide)(people, part="field", path="/card")
+    for role in (Role.DEVELOPER, Role.ADMIN):
+        await sync_to_async(become)(people, role)
+        person = await sync_to_async(find_person)(people.alice, people.acme)
+        assert person is not None
+        request = HttpRequest()
+        answer["messages"] = []
+        await sync_to_async(ask)(request, person, "GET", PATHS[3])
+        answer["messages"] = [stored(), stored()]
+        page = await ask_next(request, person, PATHS[3], {"cursor": "c"})
+        assert (SECRET in json.dumps(page.data["messages"][1]["body_json"])) == (role == Role.ADMIN)
+    seen = AuditEntry.objects.filter(action="messages.unmasked")
+    assert [entry.target async for entry in seen] == ["topics/payments"]

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import psycopg
 import pytest
 from django.test import Client
 
 from mqservice.accounts.models import AuditEntry
 from mqservice.masking import services
-from mqservice.masking.models import MaskRule
-from tests.people import People
+from mqservice.masking.models import MaskPolicy, MaskRule
+from tests.people import People, create_people
 
 URL = "/v1/ns/acme/masking"
 CARD = {"topics": "payments-*", "part": "field", "path": "/card/number"}
@@ -104,3 +105,16 @@ def test_rules_of_one_namespace_are_none_of_another(people: People, api: Api) ->
     assert rival.get(f"{URL}/cards").json()["code"] == "NAMESPACE_NOT_FOUND"
     assert rival.get("/v1/ns/rival/masking").json()["rules"] == []
     assert rival.delete("/v1/ns/rival/masking/cards").json()["code"] == "MASK_NOT_FOUND"
+
+
+def test_who_has_a_socket_by_a_session_is_looked_at_again_after_each_change(test_dsn: str) -> None:
+    """Web processes then find anew what each person may do, see ``caches``."""
+    namespace = create_people().acme
+    with psycopg.connect(test_dsn, autocommit=True) as listener:
+        listener.execute("LISTEN mq_invalidate")
+        rule = MaskRule.objects.create(namespace=namespace, name="a", topics="*", part="body")
+        MaskRule.objects.filter(pk=rule.pk).update(topics="orders")
+        MaskPolicy.objects.create(namespace=namespace, bodies_for="owner")
+        rule.delete()
+        told = [notice.payload for notice in listener.notifies(timeout=10, stop_after=4)]
+    assert told == ["people"] * 4

@@ -1,0 +1,88 @@
+"""Masking as two people see it, each in a browser of their own, on the whole service."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import httpx
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from tests.services import Service
+
+pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(180)]
+CARD: Final = "4111-1111"
+PASSWORD: Final = "a long and winding phrase"
+TOPIC: Final = "masked-cards"
+MESSAGES: Final = f"/console/demo/topics/{TOPIC}/messages"
+
+
+def test_developer_sees_masks_where_the_owner_sees_values(
+    page: Page, browser: Browser, service: Service
+) -> None:
+    facts = service.facts
+    api = httpx.Client(
+        base_url=facts.base_url, headers={"authorization": f"Bearer {facts.api_key}"}
+    )
+    assert api.put(f"/v1/ns/demo/topics/{TOPIC}", json={"queues": 1}).status_code == 201
+    path = f"/v1/ns/demo/topics/{TOPIC}/messages"
+    ids = [
+        api.post(path, json=each).raise_for_status().json()["id"]
+        for each in ({"body_json": {"n": 1, "card": [{"number": CARD}]}}, {"body": CARD})
+    ]
+
+    page.goto("/console/demo/masking")
+    page.get_by_role("link", name="New rule").first.click()
+    page.get_by_label("Name", exact=True).fill("cards")
+    page.get_by_label("Topics", exact=True).fill("masked-*")
+    page.get_by_label("Which field or property").fill("/card/number")
+    page.get_by_role("button", name="Make the rule").click()
+    expect(page.locator("tbody")).to_contain_text("/card/number")
+    page.goto(f"{MESSAGES}/{ids[0]}")
+    expect(page.get_by_role("group", name="Body as a tree")).to_contain_text(CARD)
+
+    developer = _developer(page, browser, api)
+    developer.goto(MESSAGES)
+    expect(developer.locator("tbody tr").first).to_contain_text("•••••")
+    expect(developer.locator("tbody tr").nth(1)).to_contain_text("hidden from your role")
+    for address in (MESSAGES, *(f"{MESSAGES}/{each}" for each in ids)):
+        developer.goto(address)
+        assert CARD not in developer.content()
+    expect(developer.get_by_text("Masking hides the body from your role.")).to_be_visible()
+    developer.goto(f"{MESSAGES}/{ids[0]}")
+    with developer.expect_download() as download:
+        developer.get_by_role("link", name="Download the body").click()
+    assert download.value.path().read_text() == '{"n": 1, "card": [{"number": "•••••"}]}'
+    developer.goto(f"{MESSAGES}?contains={CARD}")
+    expect(developer.get_by_role("alert")).to_contain_text("hidden from your role")
+
+    developer.goto(f"/console/demo/tail?topic={TOPIC}")
+    developer.get_by_role("button", name="Start").click()
+    expect(developer.locator("tbody tr")).to_have_count(2)
+    expect(developer.locator("tbody")).to_contain_text("•••••")
+    assert CARD not in developer.locator("tbody").inner_text()
+
+    read = api.get(f"{path}/{ids[0]}").json()
+    assert read["body_json"]["card"][0]["number"] == CARD  # programs with a key are not masked
+    page.goto("/console/demo/audit?action=messages.unmasked")
+    expect(page.locator("tbody tr").first).to_contain_text(f"topics/{TOPIC}")
+
+
+def _developer(page: Page, browser: Browser, api: httpx.Client) -> Page:
+    """Somebody who was invited as one, signed in; ``page`` is the owner's."""
+    page.goto("/console/demo/invite")
+    page.get_by_label("E-mail").fill("dora@example.com")
+    page.get_by_label("Role").select_option("developer")
+    page.get_by_role("button", name="Make the invitation").click()
+    token = page.locator("#link").inner_text().strip().rstrip("/").rpartition("/")[2]
+    joined = {"token": token, "username": "dora", "password": PASSWORD}
+    httpx.post(f"{api.base_url}/v1/invitations:accept", json=joined).raise_for_status()
+    context = browser.new_context(base_url=str(api.base_url))
+    context.set_default_timeout(10_000)
+    theirs = context.new_page()
+    theirs.goto("/account/login/")
+    theirs.get_by_label("User name or email").fill("dora")
+    theirs.get_by_label("Password", exact=True).fill(PASSWORD)
+    theirs.get_by_role("button", name="Sign in").click()
+    theirs.wait_for_url("**/console/demo/")
+    return theirs
