@@ -11,14 +11,14 @@ from tests.people import People
 
 
 @pytest.fixture
-def store() -> CountedStore:
+def tailed() -> CountedStore:
     return CountedStore()
 
 
 @pytest.fixture
-def sockets(store: CountedStore, monkeypatch: pytest.MonkeyPatch) -> Sockets:
+def sockets(tailed: CountedStore, monkeypatch: pytest.MonkeyPatch) -> Sockets:
     monkeypatch.setattr(consumer, "TICK_MS", 10)
-    return Sockets(store)
+    return Sockets(tailed)
 
 
 @pytest.fixture

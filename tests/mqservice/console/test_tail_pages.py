@@ -30,81 +30,81 @@ def bodies(look: Look) -> list[str]:
 
 
 async def test_tail_begins_with_the_last_few_and_goes_on_with_what_comes(
-    store: CountedStore,
+    tailed: CountedStore,
 ) -> None:
-    await store.add(*(f"old {index}" for index in range(40)))
-    tail = Tail(store, ORDERS)
+    await tailed.add(*(f"old {index}" for index in range(40)))
+    tail = Tail(tailed, ORDERS)
     assert bodies(await tail.look(ALL, 0)) == [f"old {index}" for index in range(30, 40)]
     assert bodies(await tail.look(ALL, 500)) == []
-    await store.add("one", queue_id=1)
-    await store.add("two")
-    await store.add("three", queue_id=1)
+    await tailed.add("one", queue_id=1)
+    await tailed.add("two")
+    await tailed.add("three", queue_id=1)
     look = await tail.look(ALL, 1_000)
     assert (bodies(look), look.one_of) == (["one", "two", "three"], 1.0)
     assert look.per_s == 3.0
-    assert store.progress == {}  # no group, no offset, no lease
+    assert tailed.progress == {}  # no group, no offset, no lease
 
 
 async def test_look_at_a_busy_topic_shows_the_newest_and_says_of_how_many(
-    store: CountedStore,
+    tailed: CountedStore,
 ) -> None:
-    await store.add("before")
-    tail = Tail(store, ORDERS)
+    await tailed.add("before")
+    tail = Tail(tailed, ORDERS)
     await tail.look(ALL, 0)
     for second in range(1, 4):
         for queue_id in range(4):
             messages = (f"{second} {queue_id} {index}" for index in range(250))
-            await store.add(*messages, queue_id=queue_id)
+            await tailed.add(*messages, queue_id=queue_id)
         look = await tail.look(ALL, second * 1_000)
         assert len(look.records) == SHOWN_PER_S_MAX
         assert {body.split()[0] for body in bodies(look)} == {str(second)}
     assert look.per_s == 1_000
     assert look.one_of == pytest.approx(5)
-    assert sum(pull.messages_max for pull in store.pulls[-4:]) == SHOWN_PER_S_MAX
+    assert sum(pull.messages_max for pull in tailed.pulls[-4:]) == SHOWN_PER_S_MAX
 
 
-async def test_filter_looks_at_more_and_shows_what_fits(store: CountedStore) -> None:
-    tail = Tail(store, ORDERS)
+async def test_filter_looks_at_more_and_shows_what_fits(tailed: CountedStore) -> None:
+    tail = Tail(tailed, ORDERS)
     await tail.look(ALL, 0)
     for index in range(400):
-        await store.add(str(index), tag="Paid" if index % 4 else "refunded", keys=f"order-{index}")
+        await tailed.add(str(index), tag="Paid" if index % 4 else "refunded", keys=f"order-{index}")
     look = await tail.look(TailFilter(tag="REFUND"), 1_000)
     assert bodies(look) == [str(index) for index in range(144, 400, 4)]  # of the newest 256
     assert look.one_of == pytest.approx(400 / 256)
-    await store.add("a", keys="x order-7-x")
-    await store.add("b", keys="x")
+    await tailed.add("a", keys="x order-7-x")
+    await tailed.add("b", keys="x")
     assert bodies(await tail.look(TailFilter(key="ORDER-7"), 2_000)) == ["a"]
 
 
 async def test_what_one_look_costs_has_an_end(
-    store: CountedStore, monkeypatch: pytest.MonkeyPatch
+    tailed: CountedStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(reading, "BYTES_MAX", 10_000)
     for queue_id in range(100):
-        await store.add("x" * 4_000, queue_id=queue_id)
-    tail = Tail(store, ORDERS)
+        await tailed.add("x" * 4_000, queue_id=queue_id)
+    tail = Tail(tailed, ORDERS)
     await tail.look(ALL, 0)
-    assert len(store.pulls) == 3  # the third is over the bytes
-    store.pulls.clear()
+    assert len(tailed.pulls) == 3  # the third is over the bytes
+    tailed.pulls.clear()
     monkeypatch.setattr(reading, "BYTES_MAX", 10_000_000)
     for queue_id in range(100):
-        await store.add("x", queue_id=queue_id)
+        await tailed.add("x", queue_id=queue_id)
     await tail.look(ALL, 1_000)
-    assert len(store.pulls) == reading.QUEUES_MAX
-    first = {pull.queue_id for pull in store.pulls}
+    assert len(tailed.pulls) == reading.QUEUES_MAX
+    first = {pull.queue_id for pull in tailed.pulls}
     for queue_id in range(100):
-        await store.add("y", queue_id=queue_id)
+        await tailed.add("y", queue_id=queue_id)
     await tail.look(ALL, 2_000)
-    assert {pull.queue_id for pull in store.pulls} != first  # queues take turns
+    assert {pull.queue_id for pull in tailed.pulls} != first  # queues take turns
 
 
-async def test_end_that_went_back_is_followed_from_where_it_is(store: CountedStore) -> None:
-    await store.add("a", "b", "c")
-    tail = Tail(store, ORDERS)
+async def test_end_that_went_back_is_followed_from_where_it_is(tailed: CountedStore) -> None:
+    await tailed.add("a", "b", "c")
+    tail = Tail(tailed, ORDERS)
     await tail.look(ALL, 0)
-    del store.queues[ORDERS, 0][1:]  # a power cut took what no disk had
+    del tailed.queues[ORDERS, 0][1:]  # a power cut took what no disk had
     assert bodies(await tail.look(ALL, 1_000)) == []
-    await store.add("d")
+    await tailed.add("d")
     assert bodies(await tail.look(ALL, 2_000)) == ["d"]
 
 
@@ -130,30 +130,30 @@ def test_beginning_of_a_body_is_cut_between_characters() -> None:
 
 
 async def test_page_is_told_of_messages_pauses_and_survives_the_engine(
-    cast_of_tail: People, store: CountedStore, sockets: Sockets
+    cast_of_tail: People, tailed: CountedStore, sockets: Sockets
 ) -> None:
-    await store.add("before")
+    await tailed.add("before")
     socket = sockets.new(await signed_in(cast_of_tail.alice))
     assert (await socket.open())["type"] == "websocket.accept"
     await socket.say()
     assert [row["text"] for row in (await socket.told("rows"))["rows"]] == ["before"]
-    await store.add("<script>", tag="t", keys="a b c d e")
+    await tailed.add("<script>", tag="t", keys="a b c d e")
     row = (await socket.told("rows"))["rows"][0]
     assert (row["text"], row["tag"], row["keys"], row["more_keys"]) == (
         "<script>", "t", ["a", "b", "c"], 2,
     )  # fmt: skip
 
-    store.is_connected = False
+    tailed.is_connected = False
     assert await socket.told("engine") == {"engine": "away"}
-    store.is_connected = True
+    tailed.is_connected = True
     assert await socket.told("engine") == {"engine": "back"}
-    await store.add("after")
+    await tailed.add("after")
     assert (await socket.told("rows"))["rows"][0]["text"] == "after"
 
     await socket.say(paused=True)
     while not await socket.receive_nothing(0.1):
         await socket.receive_output(60)
-    await store.add("meanwhile")
+    await tailed.add("meanwhile")
     assert await socket.receive_nothing(0.1)
     await socket.say(tag="", key="")
     assert (await socket.told("rows"))["rows"][0]["text"] == "meanwhile"
@@ -202,7 +202,7 @@ async def test_tail_ends_with_what_let_it_in(
 
 
 async def test_tail_ends_with_its_topic_and_at_a_frame_that_is_none(
-    cast_of_tail: People, store: CountedStore, sockets: Sockets
+    cast_of_tail: People, tailed: CountedStore, sockets: Sockets
 ) -> None:
     cookie = await signed_in(cast_of_tail.alice)
     for order in ({"tag": 1}, {"other": ""}, {"key": "k" * 1_000}):
@@ -212,7 +212,7 @@ async def test_tail_ends_with_its_topic_and_at_a_frame_that_is_none(
         assert await socket.closed() == 4400
     socket = sockets.new(cookie)
     await socket.open()
-    store.is_gone = True
+    tailed.is_gone = True
     await socket.say()
     assert await socket.closed() == 4404
 
