@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Final
 
 import httpx
@@ -10,20 +11,23 @@ from playwright.sync_api import Browser, Page, expect
 
 from tests.services import Service
 
-pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(600)]
 CARD: Final = "4111-1111"
 PASSWORD: Final = "a long and winding phrase"
 TOPIC: Final = "masked-cards"
 MESSAGES: Final = f"/console/demo/topics/{TOPIC}/messages"
 
 
+@pytest.fixture
+def api(service: Service) -> Iterator[httpx.Client]:
+    headers = {"authorization": f"Bearer {service.facts.api_key}"}
+    with httpx.Client(base_url=service.facts.base_url, headers=headers, timeout=60) as client:
+        yield client
+
+
 def test_developer_sees_masks_where_the_owner_sees_values(
-    page: Page, browser: Browser, service: Service
+    page: Page, browser: Browser, api: httpx.Client
 ) -> None:
-    facts = service.facts
-    api = httpx.Client(
-        base_url=facts.base_url, headers={"authorization": f"Bearer {facts.api_key}"}
-    )
     assert api.put(f"/v1/ns/demo/topics/{TOPIC}", json={"queues": 1}).status_code == 201
     path = f"/v1/ns/demo/topics/{TOPIC}/messages"
     ids = [
@@ -78,7 +82,7 @@ def _developer(page: Page, browser: Browser, api: httpx.Client) -> Page:
     joined = {"token": token, "username": "dora", "password": PASSWORD}
     httpx.post(f"{api.base_url}/v1/invitations:accept", json=joined).raise_for_status()
     context = browser.new_context(base_url=str(api.base_url))
-    context.set_default_timeout(10_000)
+    context.set_default_timeout(60_000)
     theirs = context.new_page()
     theirs.goto("/account/login/")
     theirs.get_by_label("User name or email").fill("dora")
