@@ -19,7 +19,7 @@ from rich.table import Table
 
 from mqservice.cli import screen
 from mqservice.cli.client import RestClient
-from mqservice.cli.outputs import hand_over
+from mqservice.cli.outputs import OutputOption, hand_over
 from mqservice.cli.target import BaseUrlOption, KeyOption, NamespaceOption, Target
 
 app = typer.Typer(no_args_is_help=True, help="Alert rules: how they stand, create, change, delete.")
@@ -203,9 +203,7 @@ def history(
 
 @app.command("export")
 def export(
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="File; standard output without.")
-    ] = None,
+    output: OutputOption = None,
     base_url: BaseUrlOption = None,
     key: KeyOption = None,
     namespace: NamespaceOption = None,

@@ -18,7 +18,7 @@ from rich.table import Table
 from mqservice.cli import screen
 from mqservice.cli.client import RestClient
 from mqservice.cli.errors import UsageRefused
-from mqservice.cli.outputs import hand_over
+from mqservice.cli.outputs import OutputOption, hand_over
 from mqservice.cli.target import BaseUrlOption, KeyOption, NamespaceOption, Target
 
 app = typer.Typer(
@@ -57,9 +57,7 @@ def export(
     prefix: Annotated[
         str, typer.Option("--prefix", help="Only topics and groups whose names begin so.")
     ] = "",
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="File; standard output without.")
-    ] = None,
+    output: OutputOption = None,
     base_url: BaseUrlOption = None,
     key: KeyOption = None,
     namespace: NamespaceOption = None,

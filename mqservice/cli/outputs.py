@@ -4,9 +4,15 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Final
+from typing import Annotated, Final
+
+import typer
 
 from mqservice.cli import screen
+
+OutputOption = Annotated[
+    Path | None, typer.Option("--output", "-o", help="File; standard output without.")
+]
 
 FAILED: Final = 1
 

@@ -20,7 +20,7 @@ from rich.table import Table
 from mqservice.cli import screen
 from mqservice.cli.client import RestClient
 from mqservice.cli.errors import UsageRefused
-from mqservice.cli.outputs import FAILED, hand_over
+from mqservice.cli.outputs import FAILED, OutputOption, hand_over
 from mqservice.cli.target import BaseUrlOption, KeyOption, NamespaceOption, Target
 
 app = typer.Typer(no_args_is_help=True, help="Reports that Spark makes each night.")
@@ -97,9 +97,7 @@ def download(
     to_date: Annotated[
         str | None, typer.Option("--to", metavar="DATE", help="The day after the last.")
     ] = None,
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="File; standard output without.")
-    ] = None,
+    output: OutputOption = None,
     base_url: BaseUrlOption = None,
     key: KeyOption = None,
     namespace: NamespaceOption = None,

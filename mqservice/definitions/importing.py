@@ -16,18 +16,20 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final
+from functools import partial
+from typing import Final, TypeVar
 
 from django.db import transaction
+from django.db.models import QuerySet
 
 from mqservice.accounts.access import Principal
 from mqservice.accounts.audit import difference
 from mqservice.accounts.locks import lock_namespace
 from mqservice.accounts.models import Namespace
 from mqservice.accounts.scopes import Kind, Scope
-from mqservice.definitions.documents import Defined, Document, faults_at, refuse
+from mqservice.definitions.documents import ChangeT, Defined, Document, faults_at, refuse
 from mqservice.definitions.schemas import (
     Action,
     GroupDefinition,
@@ -54,6 +56,7 @@ _IN_DOUBT: Final = (
     "same document is imported again"
 )
 Config = TopicConfig | GroupConfig
+RowT = TypeVar("RowT", Topic, ConsumerGroup)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,7 +108,8 @@ class Plan:
 def preview_import(namespace: Namespace, document: Document, *, by: Principal) -> Plan:
     """What ``import_definitions`` would do now. Four queries. Raises Problem as it would."""
     _require_scopes(document, by)
-    topics, groups = _plan_topics(namespace, document), _plan_groups(namespace, document)
+    topics = _steps(document.topics, namespace.topics.all(), partial(_topic_step, namespace))
+    groups = _steps(document.groups, namespace.groups.all(), partial(_group_step, namespace))
     refuse([*topics[1], *groups[1]])
     plan = Plan(topics=topics[0], groups=groups[0])
     refuse(
@@ -154,27 +158,17 @@ def _require_scopes(document: Document, by: Principal) -> None:
     refuse(faults)
 
 
-def _plan_topics(namespace: Namespace, document: Document) -> tuple[list[Step], list[ProblemItem]]:
-    """One query."""
-    names = [thing.name for thing in document.topics]
-    rows = {row.name: row for row in namespace.topics.filter(name__in=names)}
+def _steps(
+    things: Sequence[Defined[ChangeT]],
+    rows: QuerySet[RowT],
+    step_of: Callable[[Defined[ChangeT], RowT | None], Step],
+) -> tuple[list[Step], list[ProblemItem]]:
+    """What to do for each, and every fault. One query."""
+    known = {row.name: row for row in rows.filter(name__in=[thing.name for thing in things])}
     steps, faults = [], []
-    for thing in document.topics:
+    for thing in things:
         try:
-            steps.append(_topic_step(namespace, thing, rows.get(thing.name)))
-        except Problem as problem:
-            faults += faults_at(thing.pointer, problem)
-    return steps, faults
-
-
-def _plan_groups(namespace: Namespace, document: Document) -> tuple[list[Step], list[ProblemItem]]:
-    """One query."""
-    names = [thing.name for thing in document.groups]
-    rows = {row.name: row for row in namespace.groups.filter(name__in=names)}
-    steps, faults = [], []
-    for thing in document.groups:
-        try:
-            steps.append(_group_step(namespace, thing, rows.get(thing.name)))
+            steps.append(step_of(thing, known.get(thing.name)))
         except Problem as problem:
             faults += faults_at(thing.pointer, problem)
     return steps, faults
