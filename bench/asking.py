@@ -81,7 +81,7 @@ async def measure(rounds: int) -> float:
             who.require(Scope.PRODUCE)
             routes.topic(who, "n", "orders")
             meter.charge_in(1, BYTES_EACH, clock.monotonic_ms())
-            meter.headers_in()
+            meter.header_lines(is_reading=False)
         best = min(best, time.thread_time() - begun)
         meters.known.clear()
         await meters.load(principal.tenant_id)  # a full bucket again

@@ -22,6 +22,7 @@ from typing import Any, Final
 
 from django.conf import settings as django_settings
 from django.core.asgi import get_asgi_application
+from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "mqservice.settings")
 os.environ.setdefault("MQ_PROCESS", "web")
@@ -47,6 +48,7 @@ from mqservice.delivery.http import (  # noqa: E402 as above
     send_problem,
 )
 from mqservice.delivery.plane import DataPlane, find_match  # noqa: E402 as above
+from mqservice.delivery.produce_lane import ProduceLane  # noqa: E402 as above
 from mqservice.delivery.socket.consumer import DeliveryConsumer  # noqa: E402 as above
 from mqservice.lib.clock import SystemClock  # noqa: E402 as above
 from mqservice.lib.middleware import API_PREFIX, ASKED_FOR  # noqa: E402 as above
@@ -80,6 +82,7 @@ class Application:
         self._open_context = open_context
         self._context: DeliveryContext | None = None
         self._plane: DataPlane | None = None
+        self._lane: ProduceLane | None = None
         self._chores: list[asyncio.Task[None]] = []
         self._refusals = refusals or RefusalPaces(SystemClock())
         self._control_plane = control_plane or ControlPlane()
@@ -113,6 +116,10 @@ class Application:
         else:
             raise ValueError(f"cannot serve a scope of type {kind}")
 
+    def take_whole(self, cycle: RequestResponseCycle, headers: dict[bytes, bytes]) -> bool:
+        """Whether a request that came whole is answered without a task; see ``web_transport``."""
+        return self._lane is not None and self._lane.take(cycle, headers)
+
     async def drain(self) -> None:
         """Answer parked polls and end sessions; returns when they are gone, or after the grace."""
         context = self._context
@@ -145,7 +152,9 @@ class Application:
         return self._context
 
     def _open_plane(self) -> DataPlane:
-        self._plane = DataPlane(self._open())
+        context = self._open()
+        self._plane = DataPlane(context)
+        self._lane = ProduceLane(context, self._plane)
         return self._plane
 
     async def _close(self) -> None:
@@ -156,7 +165,7 @@ class Application:
                 await chore
         self._control_plane.close()
         await close_store()
-        self._context = self._plane = None
+        self._context = self._plane = self._lane = None
         self._chores = []
 
     async def _live(self, receive: Receive, send: Send) -> None:

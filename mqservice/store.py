@@ -82,6 +82,7 @@ from storage_engine.client import (
     PullRequest,
     PullStatus,
     PurgeRequest,
+    PutCall,
     PutOncePlace,
     PutResult,
     QueueNotFound,
@@ -166,9 +167,10 @@ __all__ = [
     "LookUpHead", "LookUpRequest", "Member", "Nack", "Notice", "NoticeKind", "ObserveReply",
     "OffsetAtTimeReply", "OffsetAtTimeRequest", "OffsetCommitReply", "OffsetCommitRequest",
     "OffsetOutOfRange", "OffsetResetReply", "OffsetResetRequest", "OffsetsChangedRequest",
-    "OutcomeUnknown", "PullHead", "PullRequest", "PullStatus", "PurgeRequest", "PutOncePlace",
-    "PutResult", "QueueNotFound", "QueueReset", "QueueStats", "ReceiveHead", "ReceiveRequest",
-    "Received", "Record", "RecordRefused", "RedriveOutcome", "RedriveReply", "RedriveRequest",
+    "OutcomeUnknown", "PullHead", "PullRequest", "PullStatus", "PurgeRequest", "PutCall",
+    "PutOncePlace", "PutResult", "QueueNotFound", "QueueReset", "QueueStats",
+    "ReceiveHead", "ReceiveRequest", "Received", "Record", "RecordRefused", "RedriveOutcome",
+    "RedriveReply", "RedriveRequest",
     "ResetTo", "RetryPolicy", "ScheduledCancelRequest", "ScheduledListHead", "ScheduledListRequest",
     "ScheduledMoveRequest", "ScheduledOutcome", "ScheduledReply", "ScheduledSendRequest",
     "SessionAbsentRequest", "SessionKeepRequest", "SessionTakeReply", "SessionTakeRequest",
@@ -192,6 +194,8 @@ class Store(Protocol):
     def is_connected(self) -> bool: ...
 
     def put(self, records: list[bytes]) -> asyncio.Future[list[PutResult]]: ...
+
+    def put_for(self, call: PutCall, records: list[bytes]) -> None: ...
 
     async def put_once(self, records: list[bytes]) -> list[PutOncePlace]: ...
 

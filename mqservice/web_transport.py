@@ -1,26 +1,26 @@
-"""One system call for what a connection writes in one tick: the head and the body of an answer.
+"""uvicorn's HTTP with limits for heads, and a short way for requests that are whole at once.
 
-    uvicorn: write(head), write(body) ──▶ [CorkedTransport] ──▶ one write at the end of the tick
-
-uvloop hands each write to the kernel at once, and on the hot path the second call costs as much as
-all of the handler. What waits here is at most ``CORK_BYTES_MAX``, so the limits of the transport
-below still hold back a sender whose client does not read.
+bytes ──▶ [CorkedHttpProtocol] ── head too large, too slow, ambiguous ──▶ refused, closed
+               │ whole at the end of one read ──▶ application.take_whole ──▶ answered, no task
+               └ all else ──▶ a task, as uvicorn has it ──▶ application
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
-from typing import Any, ClassVar, Final
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
+from mqservice.lib.corked_transport import CorkedTransport
 from mqservice.lib.problem import CONTENT_TYPE, Problem, problem_bytes
 from mqservice.lib.request_ids import new_request_id
 
-CORK_BYTES_MAX: Final = 32 * 1024
+if TYPE_CHECKING:
+    from uvicorn._types import ASGI3Application
+
 HEAD_BYTES_MAX: Final = 64 * 1024
-_JOINED_BYTES_MAX: Final = 16 * 1024  # below it, copying costs less than a list of pieces
 HEADERS_MAX: Final = 256  # a raw message has up to 128 properties
 
 
@@ -59,96 +59,7 @@ class _AmbiguousHead(Exception):
     """Raised within the parser, which then refuses the request and closes the connection."""
 
 
-Buffer = bytes | bytearray | memoryview
-
-
-class CorkedTransport(asyncio.Transport):
-    """A transport in front of another one. One event loop uses it."""
-
-    __slots__ = ("_below", "_is_scheduled", "_loop", "_parts", "_waiting_bytes")
-
-    def __init__(self, below: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
-        super().__init__()
-        self._below = below
-        self._loop = loop
-        self._parts: list[Buffer] = []
-        self._waiting_bytes = 0
-        self._is_scheduled = False
-
-    def write(self, data: Buffer) -> None:
-        """Send ``data`` at the end of this tick, or now if much waits already."""
-        self._parts.append(data)
-        self._waiting_bytes += len(data)
-        if self._waiting_bytes > CORK_BYTES_MAX:
-            self._flush()
-        elif not self._is_scheduled:
-            self._is_scheduled = True
-            self._loop.call_soon(self._uncork)
-
-    def writelines(self, list_of_data: Iterable[Buffer]) -> None:
-        self.write(b"".join(list_of_data))
-
-    def close(self) -> None:
-        self._flush()
-        self._below.close()
-
-    def abort(self) -> None:
-        self._parts.clear()
-        self._below.abort()
-
-    def write_eof(self) -> None:
-        self._flush()
-        self._below.write_eof()
-
-    def can_write_eof(self) -> bool:
-        return self._below.can_write_eof()
-
-    def is_closing(self) -> bool:
-        return self._below.is_closing()
-
-    def pause_reading(self) -> None:
-        self._below.pause_reading()
-
-    def resume_reading(self) -> None:
-        self._below.resume_reading()
-
-    def is_reading(self) -> bool:
-        return self._below.is_reading()
-
-    def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
-        self._below.set_protocol(protocol)
-
-    def get_protocol(self) -> asyncio.BaseProtocol:
-        return self._below.get_protocol()
-
-    def get_extra_info(self, name: str, default: Any = None) -> Any:  # Any: as asyncio types it
-        return self._below.get_extra_info(name, default)
-
-    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
-        self._below.set_write_buffer_limits(high, low)
-
-    def get_write_buffer_size(self) -> int:
-        return self._waiting_bytes + self._below.get_write_buffer_size()
-
-    def get_write_buffer_limits(self) -> tuple[int, int]:
-        return self._below.get_write_buffer_limits()
-
-    def _uncork(self) -> None:
-        self._is_scheduled = False
-        self._flush()
-
-    def _flush(self) -> None:
-        parts = self._parts
-        if not parts:
-            return
-        if len(parts) == 1:
-            self._below.write(parts[0])
-        elif self._waiting_bytes > _JOINED_BYTES_MAX:
-            self._below.writelines(parts)
-        else:
-            self._below.write(b"".join(parts))
-        self._parts = []
-        self._waiting_bytes = 0
+TakeWhole = Callable[[RequestResponseCycle, dict[bytes, bytes]], bool]
 
 
 class CorkedHttpProtocol(HttpToolsProtocol):
@@ -156,6 +67,9 @@ class CorkedHttpProtocol(HttpToolsProtocol):
 
     Also bounds what uvicorn does not: how large a request's head may be and how long it may take;
     and refuses what its parser takes although a proxy might read it in another way.
+
+    An application with ``take_whole`` is shown each request that came whole in one read, with its
+    headers, before a task is made for it; True means that it answers the cycle without one.
     """
 
     head_seconds_max: ClassVar[float] = 20.0
@@ -165,6 +79,14 @@ class CorkedHttpProtocol(HttpToolsProtocol):
     _fed_bytes = 0
     _head_answer = _NOT_HTTP
     _head_timer: asyncio.TimerHandle | None = None
+    _idle_since_s: float | None = None  # of the loop's clock; None while a request is under way
+    _fields: dict[bytes, bytes]
+    _is_starting = False  # uvicorn is about to make a task for the request whose head has ended
+    _held: RequestResponseCycle | None = None  # that may be whole at the end of this read
+
+    def __init__(self, *given: Any, **named: Any) -> None:  # Any: as uvicorn has them
+        super().__init__(*given, **named)
+        self._take_whole: TakeWhole | None = getattr(self.app, "take_whole", None)
 
     def connection_made(  # type: ignore[override] # uvicorn narrows the argument as well
         self, transport: asyncio.Transport
@@ -175,10 +97,15 @@ class CorkedHttpProtocol(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_head_timer()
         super().connection_lost(exc)
+        if self.timeout_keep_alive_task is not None:
+            self.timeout_keep_alive_task.cancel()
+            self.timeout_keep_alive_task = None
 
     def data_received(self, data: bytes) -> None:
         self._fed_bytes = len(data)
         super().data_received(data)
+        if self._held is not None:
+            self._let_go()
         if not self._is_in_head:
             return
         # Rare: most heads come whole. What the parser holds grows with each part until it is.
@@ -208,7 +135,65 @@ class CorkedHttpProtocol(HttpToolsProtocol):
             is_plain = coding.lower() == b"chunked" and self.parser.get_http_version() == "1.1"
             if not is_plain:
                 raise _AmbiguousHead
-        super().on_headers_complete()
+        self._fields = fields
+        self._is_starting = self._take_whole is not None
+        try:
+            super().on_headers_complete()
+        finally:
+            self._is_starting = False
+
+    def on_message_complete(self) -> None:
+        super().on_message_complete()
+        cycle = self._held
+        if cycle is not None:
+            assert self._take_whole is not None
+            if self._take_whole(cycle, self._fields):
+                self._held = None
+            else:
+                self._let_go()
+
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
+        if self._is_starting and app is self.app:
+            self._held = cycle
+        else:
+            super()._start_asgi_task(cycle, app)
+
+    def on_response_complete(self) -> None:
+        """As uvicorn's, but with one timer for all the pauses of a connection."""
+        self.server_state.total_requests += 1
+        if self.transport.is_closing():
+            return
+        self.flow.resume_reading()
+        if self.pipeline:
+            self._start_asgi_task(*self.pipeline.pop())
+            return
+        self._idle_since_s = self.loop.time()
+        if self.timeout_keep_alive_task is None:
+            self._start_keep_alive_timer(self.timeout_keep_alive)
+
+    def _unset_keepalive_if_required(self) -> None:
+        self._idle_since_s = None  # something has come
+
+    def timeout_keep_alive_handler(self) -> None:
+        self.timeout_keep_alive_task = None
+        if self._idle_since_s is None:
+            return  # the end of the request that is under way starts it again
+        left_s = self._idle_since_s + self.timeout_keep_alive - self.loop.time()
+        if left_s > 0:
+            self._start_keep_alive_timer(left_s)
+        else:
+            super().timeout_keep_alive_handler()
+
+    def _start_keep_alive_timer(self, seconds: float) -> None:
+        self.timeout_keep_alive_task = self.loop.call_later(
+            seconds, self.timeout_keep_alive_handler
+        )
+
+    def _let_go(self) -> None:
+        """To the task that uvicorn would have made at once."""
+        cycle, self._held = self._held, None
+        assert cycle is not None
+        super()._start_asgi_task(cycle, self.app)
 
     def send_400_response(self, msg: str) -> None:
         self._refuse(self._head_answer)

@@ -109,6 +109,7 @@ from storage_engine.wire.offsets import (
 )
 from storage_engine.wire.once import PutOncePlace
 from storage_engine.wire.protocol import CheckpointReply, StatsReply
+from storage_engine.wire.put_coalescer import PutCall
 from storage_engine.wire.reads import (
     LookUpHead,
     LookUpRequest,
@@ -235,6 +236,7 @@ __all__ = [
     "PullStatus",
     "PurgeReply",
     "PurgeRequest",
+    "PutCall",
     "PutOncePlace",
     "PutResult",
     "QueueNotFound",

@@ -18,7 +18,7 @@ from mqservice.accounts.access import Principal
 from mqservice.delivery.limits import BODY_ARRIVAL_MS_MAX
 from mqservice.lib.problem import CONTENT_TYPE, Problem, problem_bytes
 from mqservice.lib.request_ids import accepted_request_id, new_request_id
-from mqservice.lib.safe_headers import api_headers, refusal_headers
+from mqservice.lib.safe_headers import Headers, api_headers, header_lines, refusal_headers
 from mqservice.lib.whole_answer import write_whole
 from mqservice.quotas.meter import TenantMeter
 
@@ -26,15 +26,14 @@ Scope = MutableMapping[str, Any]  # Any: what ASGI servers put into a scope is u
 Message = MutableMapping[str, Any]  # Any: as above
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
-Headers = list[tuple[bytes, bytes]]
 
 JSON_TYPE: Final = b"application/json"
 NDJSON_TYPE: Final = b"application/x-ndjson"
 MSGPACK_TYPE: Final = b"application/msgpack"
-_JSON_HEADER: Final = (b"content-type", JSON_TYPE)
 _PROBLEM_HEADER: Final = (b"content-type", CONTENT_TYPE.encode())
 _CLOSE_HEADER: Final = (b"connection", b"close")
 _SAFE_HEADERS: Final = api_headers()
+_SAFE_LINES: Final = header_lines(_SAFE_HEADERS)
 _REFUSAL_HEADERS: Final = refusal_headers()
 _ANSWER: Final = "http.response"
 _NO_CLIENT: Final = ("0.0.0.0", 0)
@@ -191,29 +190,40 @@ async def answer(
     request: Request,
     status: int,
     body: bytes,
-    content_type: tuple[bytes, bytes] = _JSON_HEADER,
+    content_type: bytes = JSON_TYPE,
 ) -> None:
     """Send the one answer of ``request``."""
-    request.answer_bytes = len(body)
-    headers = [
-        content_type,
-        (b"content-length", b"%d" % len(body)),
-        (b"x-request-id", request.request_id.encode()),
-        *_SAFE_HEADERS,
-        *quota_headers(request),
-    ]
-    send = request.send
-    if not write_whole(send, status, headers, body):
+    if not answer_now(request, status, body, content_type):
+        headers = [
+            (b"content-type", content_type),
+            (b"content-length", b"%d" % len(body)),
+            (b"x-request-id", request.request_id.encode()),
+            *_SAFE_HEADERS,
+            *quota_headers(request),
+        ]
+        send = request.send
         await send({"type": "http.response.start", "status": status, "headers": headers})
         await send({"type": "http.response.body", "body": body})
+
+
+def answer_now(request: Request, status: int, body: bytes, content_type: bytes = JSON_TYPE) -> bool:
+    """``answer`` if that can be done without waiting; False: nothing was sent."""
+    request.answer_bytes = len(body)
+    meter = request.meter
+    lines = b"content-type: %b\r\ncontent-length: %d\r\nx-request-id: %b\r\n%b%b" % (
+        content_type,
+        len(body),
+        request.request_id.encode(),
+        _SAFE_LINES,
+        b"" if meter is None else meter.header_lines(is_reading=request.is_reading),
+    )
+    return write_whole(request.send, status, lines, body)
 
 
 def quota_headers(request: Request) -> Headers:
     """What the tenant's rates are and how much of them is left; none for strangers."""
     meter = request.meter
-    if meter is None:
-        return []
-    return meter.headers_out() if request.is_reading else meter.headers_in()
+    return [] if meter is None else meter.headers(is_reading=request.is_reading)
 
 
 async def answer_problem(request: Request, problem: Problem, extra: Headers | None = None) -> None:
@@ -256,7 +266,11 @@ async def send_problem(
     if close:
         headers.append(_CLOSE_HEADER)
     # To close the connection is uvicorn's.
-    if kind == _ANSWER and not close and write_whole(send, problem.status, headers, body):
+    if (
+        kind == _ANSWER
+        and not close
+        and write_whole(send, problem.status, header_lines(headers), body)
+    ):
         return
     await send({"type": f"{kind}.start", "status": problem.status, "headers": headers})
     await send({"type": f"{kind}.body", "body": body})

@@ -147,6 +147,11 @@ def find_match(path: str) -> Match | None:
     return match
 
 
+def known_match(path: str) -> Match | None:
+    """``find_match`` of a path that it has found before; None of all others."""
+    return _matches.get(path)
+
+
 class DataPlane:
     """See the module's docstring. One per process; stateless besides its context."""
 
@@ -183,22 +188,8 @@ class DataPlane:
                 await _refuse_method(request, sorted(handlers))
                 return
             await self._metered(handler, request)
-        except Problem as problem:
-            await self._refuse(request, problem)
-        except Fault as fault:
-            await self._refuse(request, problem_of(fault))
-        except StoreError as exc:
-            await self._refuse(request, problem_from_store(exc))
-        except ClientGone:
-            return
-        except Exception:
-            log.exception(
-                "A data plane request failed",
-                extra={"action": "request_failed", "request_id": request.request_id},
-            )
-            await answer_problem(
-                request, Problem.of("INTERNAL", "the request failed; its id is in the log")
-            )
+        except Exception as exc:
+            await self.refuse(request, exc)
 
     async def _metered(self, handler: Handler, request: Request) -> None:
         """What is read is charged once it is known; producers charge what they store."""
@@ -234,6 +225,23 @@ class DataPlane:
         finally:
             meter.charge_out(request.message_count, request.answer_bytes)
         return True
+
+    async def refuse(self, request: Request, exc: Exception) -> None:
+        """Answer a request that ``exc`` has ended."""
+        if isinstance(exc, Problem):
+            await self._refuse(request, exc)
+        elif isinstance(exc, Fault):
+            await self._refuse(request, problem_of(exc))
+        elif isinstance(exc, StoreError):
+            await self._refuse(request, problem_from_store(exc))
+        elif not isinstance(exc, ClientGone):
+            log.error(
+                "A data plane request failed",
+                exc_info=exc,
+                extra={"action": "request_failed", "request_id": request.request_id},
+            )
+            problem = Problem.of("INTERNAL", "the request failed; its id is in the log")
+            await answer_problem(request, problem)
 
     async def _refuse(self, request: Request, problem: Problem) -> None:
         if request.scope["method"] == "GET":

@@ -32,21 +32,14 @@ from mqservice.delivery.messages import (
     PackedMessage,
     ProduceMessage,
     check_offer,
-    encode_offer,
 )
 from mqservice.delivery.once import has_keys, request_key
+from mqservice.delivery.one_put import OnePut
 from mqservice.delivery.pending_put import PendingPut
-from mqservice.delivery.produce_answers import (
-    BatchAnswer,
-    StoredAnswer,
-    StoredResult,
-    durability_of,
-    waiting,
-)
-from mqservice.delivery.waits import is_to_come, level_of_header, told_as_time, wait_of
+from mqservice.delivery.produce_answers import BatchAnswer, StoredAnswer, StoredResult
+from mqservice.delivery.waits import level_of_header, told_as_time, wait_of
 from mqservice.lib.names import name_fault
 from mqservice.lib.problem import Problem
-from mqservice.lib.timestamps import rfc3339
 from mqservice.topics.routes import TopicRoute
 from mqservice.usage.counts import usage_counts
 
@@ -65,41 +58,32 @@ _decode_lines = msgspec.json.Decoder(ProduceMessage).decode_lines
 async def produce_one(context: DeliveryContext, request: Request) -> None:
     """``POST .../topics/{topic}/messages``"""
     route = await topic_route(context, request)
-    if request.media_type == JSON_TYPE:
-        body = await read_body(request, JSON_GROWTH * route.body_bytes_max + JSON_FIELDS_BYTES)
-        offer = _decoded(_decode_message, body).offer()
-    else:
-        body = await read_body(request, route.body_bytes_max)
-        offer = raw_offer(request, body)
+    body = await read_body(request, body_bytes_max(request, route))
+    offer = offer_of(request, body)
     check_offer(offer, route)
     key = request_key(request)
     if has_keys(key, (offer,)):
         await _answer_once(context, request, route, offer, key)
         return
-    queue_id = context.queues.choose(route, offer.message_group, offer.queue)
-    born_ms = context.clock.now_ms()
-    message_id, record = encode_offer(
-        offer, route, queue_id=queue_id, born_ms=born_ms, born_host=request.client
-    )
-    assert request.meter is not None, "the data plane has one for each request"
-    request.meter.charge_in(1, len(record), context.clock.monotonic_ms())
-    result = (await context.store.put([record]))[0]
-    if result.error is not None:
-        raise result.error
-    usage_counts.stored(route.engine_name, 1, len(record))
-    stored = StoredAnswer(
-        message_id,
-        route.name,
-        queue_id,
-        result.queue_offset,
-        rfc3339(result.store_timestamp_ms),
-        durability_of(route),
-    )
-    if offer.wait is not None and is_to_come(offer.wait, born_ms):
-        stored = msgspec.structs.replace(
-            stored, **waiting(context, route, message_id, offer.wait, result)
-        )
-    await answer(request, 201, _encode(stored))
+    put = OnePut(context, request, route, offer)
+    (result,) = await context.store.put([put.record])
+    told = put.told(result)
+    usage_counts.stored(put.topic, 1, len(put.record))
+    await answer(request, 201, told)
+
+
+def body_bytes_max(request: Request, route: TopicRoute) -> int:
+    """Of a request that offers one message."""
+    if request.media_type == JSON_TYPE:
+        return JSON_GROWTH * route.body_bytes_max + JSON_FIELDS_BYTES
+    return route.body_bytes_max
+
+
+def offer_of(request: Request, body: bytes) -> Offer:
+    """The one message of a request. Raises Fault."""
+    if request.media_type == JSON_TYPE:
+        return _decoded(_decode_message, body).offer()
+    return raw_offer(request, body)
 
 
 async def _answer_once(

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 import msgspec
 
 from mqservice.delivery.http import MSGPACK_TYPE, Request, answer
 
-_MSGPACK_HEADER: Final = (b"content-type", MSGPACK_TYPE)
 _encode_json = msgspec.json.Encoder().encode
 _encode_msgpack = msgspec.msgpack.Encoder().encode
 
@@ -21,6 +18,6 @@ def takes_msgpack(request: Request) -> bool:
 async def answer_struct(request: Request, reply: msgspec.Struct) -> None:
     """Send ``reply`` with status 200."""
     if takes_msgpack(request):
-        await answer(request, 200, _encode_msgpack(reply), _MSGPACK_HEADER)
+        await answer(request, 200, _encode_msgpack(reply), MSGPACK_TYPE)
     else:
         await answer(request, 200, _encode_json(reply))

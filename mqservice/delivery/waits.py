@@ -30,6 +30,8 @@ def wait_of(
     delay_level: int | None, delay: str | None, delay_ms: int | None, deliver_at: str | None
 ) -> Wait | None:
     """What the four fields say; None when none is given. Raises Fault."""
+    if delay_level is None and delay is None and delay_ms is None and deliver_at is None:
+        return None
     given = [
         name
         for name, value in (
@@ -40,8 +42,6 @@ def wait_of(
         )
         if value is not None
     ]
-    if not given:
-        return None
     if len(given) > 1:
         raise _fault(given[1], f"give one of {' and '.join(given)}, not {len(given)} of them")
     if delay_level is not None:

@@ -37,3 +37,14 @@ def api_headers() -> Headers:
 def refusal_headers() -> Headers:
     """Of a refusal, which may quote what a stranger has sent."""
     return api_headers() + _REFUSAL
+
+
+def header_lines(headers: Headers) -> bytes:
+    """Headers as they are written, each with its end.
+
+    Raises ``ValueError`` when one has a line break in it.
+    """
+    lines = b"".join([b"%b: %b\r\n" % header for header in headers])
+    if lines.count(b"\n") != len(headers) or lines.count(b"\r") != len(headers):
+        raise ValueError(f"a header has a line break in it: {headers!r}")
+    return lines

@@ -1,6 +1,6 @@
 """An answer that is known as a whole, written at once.
 
-    delivery.answer ── status, headers, body ──▶ [write_whole] ──▶ uvicorn's transport
+    delivery.answer ── status, lines of the head, body ──▶ [write_whole] ──▶ uvicorn's transport
 
 ASGI wants two messages, and uvicorn searches each header twice for what must not be in one. For an
 answer of 200 bytes with nine headers that is an eighth of what the web process does for a message.
@@ -15,7 +15,8 @@ from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, RequestResponseCycle
 
-from mqservice.lib.safe_headers import Headers
+from mqservice.lib.corked_transport import CorkedTransport
+from mqservice.lib.safe_headers import Headers, header_lines
 
 
 class _DefaultLines:
@@ -26,14 +27,13 @@ class _DefaultLines:
 
 
 def write_whole(
-    send: Callable[..., Any], status: int, headers: Headers, body: bytes
+    send: Callable[..., Any], status: int, lines: bytes, body: bytes
 ) -> bool:  # Any: what an awaited ASGI send gives
-    """Send a whole answer, with its content-length among ``headers``, if ``send`` is uvicorn's own.
+    """Send a whole answer if ``send`` is uvicorn's own. ``lines``: of ``header_lines``, the
+    content-length among them.
 
     False: nothing was done, the caller has to send ASGI's messages; a client that reads slowly has
     to be waited for, too.
-
-    Raises ``ValueError`` when a header has a line break in it.
     """
     cycle = getattr(send, "__self__", None)
     if (
@@ -46,23 +46,20 @@ def write_whole(
         return False
     if cycle.disconnected:
         return True  # as uvicorn: there is nobody to answer
-    lines = _lines(headers)
     defaults = cycle.default_headers
     if defaults is not _DefaultLines.headers:
-        _DefaultLines.headers, _DefaultLines.lines = defaults, _lines(defaults)
+        _DefaultLines.headers, _DefaultLines.lines = defaults, header_lines(defaults)
     end = b"\r\n" if cycle.keep_alive else b"connection: close\r\n\r\n"
     cycle.response_started = cycle.response_complete = True
     cycle.waiting_for_100_continue = False
-    cycle.transport.write(b"".join((STATUS_LINE[status], _DefaultLines.lines, lines, end, body)))
+    transport: Any = cycle.transport  # Any: uvicorn says asyncio's, and it is given ours
+    content = b"".join((STATUS_LINE[status], _DefaultLines.lines, lines, end, body))
+    if type(transport) is CorkedTransport:
+        transport.write_now(content)
+    else:
+        transport.write(content)
     cycle.message_event.set()
     if not cycle.keep_alive:
-        cycle.transport.close()
+        transport.close()
     cycle.on_response()
     return True
-
-
-def _lines(headers: Headers) -> bytes:
-    lines = b"".join([b"%b: %b\r\n" % header for header in headers])
-    if lines.count(b"\n") != len(headers) or lines.count(b"\r") != len(headers):
-        raise ValueError(f"a header has a line break in it: {headers!r}")
-    return lines

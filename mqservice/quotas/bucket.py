@@ -49,13 +49,13 @@ class TokenBucket:
             return 0
         return int(min(-self._left / self._rate_per_ms, 1e9)) + 1
 
-    @property
-    def whole_left(self) -> int:
-        """As of the last ``left``, without what is less than one."""
-        return int(self._left) if self._left > 0 else 0
-
-    @property
-    def full_seconds(self) -> int:
-        """Until the bucket is full again, rounded up, as of the last ``left``."""
-        missing = self._capacity - self._left
-        return int(min(missing / self._rate_per_ms / SECOND_MS, 1e6)) + 1 if missing > 0 else 0
+    def state(self) -> tuple[int, int]:
+        """What is left without what is less than one, and the seconds, rounded up, until the bucket
+        is full again; as of the last ``left``.
+        """
+        left = self._left
+        missing = self._capacity - left
+        full_seconds = (
+            int(min(missing / self._rate_per_ms / SECOND_MS, 1e6)) + 1 if missing > 0 else 0
+        )
+        return int(left) if left > 0 else 0, full_seconds

@@ -15,12 +15,14 @@ from __future__ import annotations
 from typing import Final
 
 from mqservice.lib.problem import Problem
+from mqservice.lib.safe_headers import Headers, header_lines
 from mqservice.quotas.bucket import TokenBucket
 from mqservice.quotas.limits import QuotaLimits
 from mqservice.quotas.refusals import Refusals
 
 BURST_SECONDS: Final = 1  # a bucket holds what its tenant may use in so long
 _POLL_RETRY_MS: Final = 1_000
+_UNTOLD: Final = -1, b""  # header lines of no moment
 MESSAGES_IN, BYTES_IN, MESSAGES_OUT, BYTES_OUT = range(4)
 RATES: Final = (
     ("messages-in", "messages_in_per_second"),
@@ -28,7 +30,6 @@ RATES: Final = (
     ("messages-out", "messages_out_per_second"),
     ("bytes-out", "bytes_out_per_second"),
 )
-Headers = list[tuple[bytes, bytes]]
 
 
 class TenantMeter:
@@ -50,6 +51,7 @@ class TenantMeter:
         self._out = self.buckets[MESSAGES_OUT], self.buckets[BYTES_OUT]
         self._policy_in = _policy(limits, MESSAGES_IN, BYTES_IN)
         self._policy_out = _policy(limits, MESSAGES_OUT, BYTES_OUT)
+        self._told_in = self._told_out = _UNTOLD
         self.socket_room, self.poll_room = equal_rooms(limits, process_count)
 
     def share(
@@ -68,6 +70,7 @@ class TenantMeter:
         self.limits = limits
         self._policy_in = _policy(limits, MESSAGES_IN, BYTES_IN)
         self._policy_out = _policy(limits, MESSAGES_OUT, BYTES_OUT)
+        self._told_in = self._told_out = _UNTOLD
 
     def take_demand(self) -> list[float]:
         """What was asked for since the last call: messages and bytes, in and out."""
@@ -213,13 +216,28 @@ class TenantMeter:
 
     # Headers ------------------------------------------------------------------------------------
 
-    def headers_in(self) -> Headers:
-        """``RateLimit-Policy`` and ``RateLimit`` of what is produced, as of the last check."""
-        return [self._policy_in, _state(self._in[0], self._in[1], b"in")]
+    def headers(self, *, is_reading: bool) -> Headers:
+        """``RateLimit-Policy`` and ``RateLimit`` of what is read or of what is produced, as of the
+        last check.
+        """
+        policy, rates, way = (
+            (self._policy_out, self._out, b"out")
+            if is_reading
+            else (self._policy_in, self._in, b"in")
+        )
+        return [(b"ratelimit-policy", policy), (b"ratelimit", _state(*rates, way))]
 
-    def headers_out(self) -> Headers:
-        """The same of what is read."""
-        return [self._policy_out, _state(self._out[0], self._out[1], b"out")]
+    def header_lines(self, *, is_reading: bool) -> bytes:
+        """``headers`` as they are written; those of one millisecond say the same."""
+        told = self._told_out if is_reading else self._told_in
+        if told[0] == self.used_ms:
+            return told[1]
+        lines = header_lines(self.headers(is_reading=is_reading))
+        if is_reading:
+            self._told_out = self.used_ms, lines
+        else:
+            self._told_in = self.used_ms, lines
+        return lines
 
 
 def equal_parts(limits: QuotaLimits, process_count: int) -> list[float]:
@@ -234,22 +252,18 @@ def equal_rooms(limits: QuotaLimits, process_count: int) -> tuple[int, int]:
     )
 
 
-def _policy(limits: QuotaLimits, messages: int, content: int) -> tuple[bytes, bytes]:
+def _policy(limits: QuotaLimits, messages: int, content: int) -> bytes:
     (messages_name, messages_limit), (bytes_name, bytes_limit) = RATES[messages], RATES[content]
     text = (
         f'"{messages_name}";q={getattr(limits, messages_limit)};w={BURST_SECONDS}, '
         f'"{bytes_name}";q={getattr(limits, bytes_limit)};qu="content-bytes";w={BURST_SECONDS}'
     )
-    return b"ratelimit-policy", text.encode()
+    return text.encode()
 
 
-def _state(messages: TokenBucket, content: TokenBucket, way: bytes) -> tuple[bytes, bytes]:
+def _state(messages: TokenBucket, content: TokenBucket, way: bytes) -> bytes:
     """What is left in this process, and in how many seconds all of it is back."""
-    return b"ratelimit", b'"messages-%b";r=%d;t=%d, "bytes-%b";r=%d;t=%d' % (
-        way,
-        messages.whole_left,
-        messages.full_seconds,
-        way,
-        content.whole_left,
-        content.full_seconds,
+    return b'"messages-%b";r=%d;t=%d, "bytes-%b";r=%d;t=%d' % (
+        *(way, *messages.state()),
+        *(way, *content.state()),
     )

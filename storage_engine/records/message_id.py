@@ -26,6 +26,7 @@ class _Sequence:
     def __init__(self) -> None:
         self.head = f"01{os.urandom(6).hex()}{os.getpid() & 0xFFFF:04x}".upper()
         self.counter = itertools.count()
+        self.of_second = -1, self.head  # the second of the last id, and what such ids begin with
 
 
 _sequence = _Sequence()
@@ -41,5 +42,10 @@ os.register_at_fork(after_in_child=_begin_anew)
 
 def new_message_id() -> str:
     """34 hex digits, different from every other one of any process."""
-    seconds = _clock.now_ms() // 1_000 - _EPOCH_S
-    return f"{_sequence.head}{seconds:08X}{next(_sequence.counter) & 0xFFFF_FFFF:08X}"
+    sequence = _sequence
+    seconds = _clock.now_ms() // 1_000
+    second, head = sequence.of_second
+    if second != seconds:
+        head = f"{sequence.head}{seconds - _EPOCH_S:08X}"
+        sequence.of_second = seconds, head
+    return f"{head}{next(sequence.counter) & 0xFFFF_FFFF:08X}"

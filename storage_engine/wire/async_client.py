@@ -49,7 +49,7 @@ from storage_engine.wire.frames import (
 from storage_engine.wire.inflight import InFlight, fail_entry
 from storage_engine.wire.notices import Notice
 from storage_engine.wire.protocol import CancelRequest, HelloReply, HelloRequest, Op
-from storage_engine.wire.put_coalescer import PutCoalescer, answer_puts, fail_puts, failed_put
+from storage_engine.wire.put_coalescer import PutCall, PutCoalescer, answer_puts, fail_puts
 from storage_engine.wire.struct import Wire
 
 log = logging.getLogger(__name__)
@@ -137,21 +137,33 @@ class AsyncStoreClient(AsyncCalls):
         Raises (from the future):
             StoreUnavailable, OutcomeUnknown, StoreBusy, DiskFull, SyncFailed, ShuttingDown.
         """
+        loop = asyncio.get_running_loop() if self._transport is None else self._loop
+        future: asyncio.Future[list[PutResult]] = loop.create_future()
+        try:
+            self.put_for(future, records)
+        except StoreError as error:
+            future.set_exception(error)
+        return future
+
+    def put_for(self, call: PutCall, records: list[bytes]) -> None:
+        """``put`` for one who needs no future: ``call`` is told what it would be.
+
+        Raises, and tells nobody, when nothing was sent:
+            StoreUnavailable, RecordRefused, StoreBusy, ShuttingDown.
+        """
         if self._transport is None or self._transport.is_closing():
-            return failed_put(self._unavailable())
+            raise self._unavailable()
         put_bytes = sum(map(len, records))
         if put_bytes > self._put_bytes_max:
-            error = RecordRefused(f"a put of {put_bytes} bytes, {self._put_bytes_max} fit a frame")
-            return failed_put(error)
+            raise RecordRefused(f"a put of {put_bytes} bytes, {self._put_bytes_max} fit a frame")
         if self._put_inflight_bytes > self._config.put_inflight_bytes_max:
-            return failed_put(StoreBusy(f"{self._put_inflight_bytes} bytes wait for the engine"))
-        future = self._puts.add(self._loop.create_future(), records, put_bytes)
+            raise StoreBusy(f"{self._put_inflight_bytes} bytes wait for the engine")
+        self._puts.add(call, records, put_bytes)
         if self._puts.put_bytes >= self._config.put_hold_bytes:
             self._send_puts()
         elif not self._is_sending and self._may_send():
             self._is_sending = True
             self._loop.call_soon(self._send_puts)
-        return future
 
     async def receive(self, request: ReceiveRequest) -> Received:
         """Lease messages, parked up to ``request.wait_ms``. Cancelling gives the place and leases

@@ -6,18 +6,30 @@ reply of a frame ──▶ answer_puts ──▶ each put's own results
 
 from __future__ import annotations
 
-import asyncio
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from storage_engine.errors import StoreError
 from storage_engine.wire.client_types import PutResult, put_results
 from storage_engine.wire.frames import decode_put_reply
 
 
-class PutWaiter(NamedTuple):
-    """One put call: its future, and how much of a frame is its own."""
+class PutCall(Protocol):
+    """Who is told how a put ended: an ``asyncio.Future``, or less. None of these may raise, and one
+    of the last two is called, once, from the reading of a reply.
+    """
 
-    future: asyncio.Future[list[PutResult]]
+    def done(self) -> bool:
+        """Whether nobody waits any more."""
+
+    def set_result(self, results: list[PutResult], /) -> None: ...
+
+    def set_exception(self, error: StoreError, /) -> None: ...
+
+
+class PutWaiter(NamedTuple):
+    """One put call, and how much of a frame is its own."""
+
+    call: PutCall
     record_count: int
     put_bytes: int
 
@@ -35,14 +47,11 @@ class PutCoalescer:
     def is_empty(self) -> bool:
         return not self._waiters
 
-    def add(
-        self, future: asyncio.Future[list[PutResult]], records: list[bytes], put_bytes: int
-    ) -> asyncio.Future[list[PutResult]]:
-        """Take one put call in; its future."""
+    def add(self, call: PutCall, records: list[bytes], put_bytes: int) -> None:
+        """Take one put call in."""
         self._records += records
         self.put_bytes += put_bytes
-        self._waiters.append(PutWaiter(future, len(records), put_bytes))
-        return future
+        self._waiters.append(PutWaiter(call, len(records), put_bytes))
 
     def take(self) -> list[tuple[bytes, list[PutWaiter]]]:
         """Everything added since the last call, as payloads of frames and who waits for each."""
@@ -67,22 +76,13 @@ def answer_puts(waiters: list[PutWaiter], payload: bytes) -> None:
     """Give each put of a frame its part of the reply."""
     store_timestamp_ms, offsets = decode_put_reply(payload)
     start = 0
-    for future, record_count, _ in waiters:
-        if not future.done():
-            future.set_result(
-                put_results(store_timestamp_ms, offsets[start : start + record_count])
-            )
+    for call, record_count, _ in waiters:
+        if not call.done():
+            call.set_result(put_results(store_timestamp_ms, offsets[start : start + record_count]))
         start += record_count
 
 
 def fail_puts(waiters: list[PutWaiter], error: StoreError) -> None:
     for waiter in waiters:
-        if not waiter.future.done():
-            waiter.future.set_exception(error)
-
-
-def failed_put(error: StoreError) -> asyncio.Future[list[PutResult]]:
-    """The future of a put that was not sent."""
-    future: asyncio.Future[list[PutResult]] = asyncio.get_running_loop().create_future()
-    future.set_exception(error)
-    return future
+        if not waiter.call.done():
+            waiter.call.set_exception(error)

@@ -14,6 +14,7 @@ import pytest
 
 from mqservice.delivery.http import Match
 from mqservice.delivery.plane import find_match
+from mqservice.lib.corked_transport import CORK_BYTES_MAX
 from mqservice.quotas.refusals import (
     CONNECTION_BYTES,
     REFUSALS_AT_ONCE,
@@ -21,7 +22,7 @@ from mqservice.quotas.refusals import (
     RefusalPaces,
 )
 from mqservice.web import AddressRefused, ConfigRefused, address_from, bind_socket
-from mqservice.web_transport import CORK_BYTES_MAX, HEAD_BYTES_MAX, CorkedHttpProtocol
+from mqservice.web_transport import HEAD_BYTES_MAX, CorkedHttpProtocol
 from tests.mqservice.delivery.serving import Server, serving
 from tests.mqservice.delivery.store_double import StoreDouble
 from tests.mqservice.quotas.manual import ManualClock

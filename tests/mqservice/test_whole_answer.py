@@ -12,6 +12,7 @@ import pytest
 from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
 from mqservice.delivery import http
+from mqservice.lib.safe_headers import header_lines
 from mqservice.lib.whole_answer import write_whole
 from tests.mqservice.delivery.serving import Server, serving
 from tests.mqservice.delivery.store_double import StoreDouble
@@ -136,7 +137,8 @@ class Cycle:
         self.ended += 1
 
     def answer(self, *headers: tuple[bytes, bytes]) -> bool:
-        return write_whole(self.cycle.send, 201, [(b"content-length", b"2"), *headers], b"{}")
+        lines = header_lines([(b"content-length", b"2"), *headers])
+        return write_whole(self.cycle.send, 201, lines, b"{}")
 
 
 def test_head_and_body_are_one_write_and_the_request_ends_once() -> None:
@@ -174,4 +176,4 @@ async def test_another_send_is_left_alone() -> None:
     async def send(message: object) -> None:
         raise AssertionError
 
-    assert not write_whole(send, 200, [], b"")
+    assert not write_whole(send, 200, b"", b"")

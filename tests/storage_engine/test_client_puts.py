@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from storage_engine.errors import OutcomeUnknown, RecordRefused, StoreUnavailable
+from storage_engine.errors import OutcomeUnknown, RecordRefused, StoreError, StoreUnavailable
 from storage_engine.records.record import LENGTH_4, StoreMessage, decode_record, encode_record
 from storage_engine.records.record_run import decode_records
 from storage_engine.wire.async_client import AsyncStoreClient
-from storage_engine.wire.client_types import ClientConfig
+from storage_engine.wire.client_types import ClientConfig, PutResult
 from storage_engine.wire.frames import (
     Frame,
     FrameDecoder,
@@ -165,6 +165,71 @@ def test_a_put_larger_than_the_engines_frame_is_refused_and_not_sent(tmp_path: P
         assert engine.puts.empty()
 
     play(tmp_path, scenario)
+
+
+class Told:
+    """A put's caller that is no future."""
+
+    def __init__(self, *, is_gone: bool = False) -> None:
+        self.is_gone = is_gone
+        self.results: list[PutResult] = []
+        self.errors: list[StoreError] = []
+
+    def done(self) -> bool:
+        return self.is_gone
+
+    def set_result(self, results: list[PutResult]) -> None:
+        self.results += results
+
+    def set_exception(self, error: StoreError) -> None:
+        self.errors.append(error)
+
+
+def test_who_needs_no_future_is_told_the_same(tmp_path: Path) -> None:
+    async def scenario(client: AsyncStoreClient, engine: SlowEngine) -> None:
+        told, gone = Told(), Told(is_gone=True)
+        client.put_for(told, [record("a"), record("b")])
+        client.put_for(gone, [record("c")])
+        future = client.put([record("d")])
+        engine.answer(await engine.puts.get())
+        (fourth,) = await future
+        assert [result.queue_offset for result in told.results] == [0, 1]
+        assert fourth.queue_offset == 3
+        assert not gone.results
+
+    play(tmp_path, scenario)
+
+
+def test_who_needs_no_future_is_told_of_a_lost_connection_and_refused_after_it(
+    tmp_path: Path,
+) -> None:
+    async def scenario(client: AsyncStoreClient, engine: SlowEngine) -> None:
+        sent, held = Told(), Told()
+        client.put_for(sent, [record("a")])
+        await engine.puts.get()
+        client.put_for(held, [record("b")])
+        engine.writer.close()
+        while not held.errors:
+            await asyncio.sleep(0)
+        assert [type(error) for error in sent.errors] == [OutcomeUnknown]
+        assert [type(error) for error in held.errors] == [StoreUnavailable]
+
+    play(tmp_path, scenario, reconnect_min_ms=60_000)
+
+
+def test_what_is_refused_at_once_tells_nobody(tmp_path: Path) -> None:
+    async def scenario(client: AsyncStoreClient, engine: SlowEngine) -> None:
+        told = Told()
+        with pytest.raises(RecordRefused, match="fit a frame"):
+            client.put_for(told, [record("x" * 5_000)])
+        assert (told.results, told.errors) == ([], [])
+
+    play(tmp_path, scenario)
+    unconnected = AsyncStoreClient(str(tmp_path / "s"), client_name="t")
+    told = Told()
+    with pytest.raises(StoreUnavailable):
+        unconnected.put_for(told, [record("x")])
+    assert (told.results, told.errors) == ([], [])
 
 
 def test_properties_that_are_no_utf8_do_not_spoil_the_messages_beside_them() -> None:

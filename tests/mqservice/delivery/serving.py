@@ -56,12 +56,13 @@ class Server:
         origins: Origins | None = None,
         quotas: QuotaLimits = DEFAULTS,
         clock: Clock | None = None,
+        fresh_ms: int = 100,
     ) -> None:
         self.store = store
         self.keys: dict[bytes, Principal] = {}
         self.topics: dict[RouteKey, TopicRoute] = {}
         self.groups: dict[RouteKey, GroupRoute] = {}
-        fresh = CacheLimits(fresh_ms=100, absent_ms=1)
+        fresh = CacheLimits(fresh_ms=fresh_ms, absent_ms=1)
         caches = Caches(
             KeyCache(self._find_key, limits=fresh),
             RouteCache(self._find_topic, self._find_group, limits=fresh),
@@ -180,6 +181,13 @@ class Server:
         assert self._loop is not None
         return asyncio.run_coroutine_threadsafe(work(), self._loop).result(START_SECONDS_MAX)
 
+    def request_count(self) -> int:
+        """Requests that have a task."""
+        return self.call(lambda: len(self._server.server_state.tasks))
+
+    def connection_count(self) -> int:
+        return self.call(lambda: len(self._server.server_state.connections))
+
     def stop_store(self, store: AsyncStoreClient) -> None:
         """Close a real client on the loop it lives on."""
         assert self._loop is not None
@@ -234,9 +242,12 @@ def serving(
     *,
     quotas: QuotaLimits = DEFAULTS,
     clock: Clock | None = None,
+    fresh_ms: int = 100,
 ) -> Iterator[Server]:
-    """A server around ``store`` for the length of the block."""
-    server = Server(store, times or PATIENT, limits, origins, quotas, clock)
+    """A server around ``store`` for the length of the block. ``fresh_ms``: how long it believes
+    what it has read of keys, topics and groups.
+    """
+    server = Server(store, times or PATIENT, limits, origins, quotas, clock, fresh_ms)
     server.start()
     try:
         yield server

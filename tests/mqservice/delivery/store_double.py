@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 import msgspec
 
@@ -25,6 +26,7 @@ from mqservice.store import (
     PullHead,
     PullRequest,
     PullStatus,
+    PutCall,
     PutOncePlace,
     PutResult,
     QueueStats,
@@ -58,6 +60,7 @@ from mqservice.store import (
 from storage_engine.records.record import decode_record
 
 POLL_SECONDS = 0.02
+T = TypeVar("T")
 
 
 @dataclass
@@ -103,14 +106,22 @@ class StoreDouble:
 
     def put(self, records: list[bytes]) -> asyncio.Future[list[PutResult]]:
         future: asyncio.Future[list[PutResult]] = asyncio.get_running_loop().create_future()
-        if not self.is_connected:
-            future.set_exception(StoreUnavailable("no engine answers at /a/secret/path"))
-        elif self.put_error is not None:
-            future.set_exception(self.put_error)
-        else:
-            future.set_result([self._append(decode_record(record)) for record in records])
-            self._wake()
+        try:
+            self.put_for(future, records)
+        except StoreError as error:
+            future.set_exception(error)
         return future
+
+    def put_for(self, call: PutCall, records: list[bytes]) -> None:
+        if not self.is_connected:
+            raise StoreUnavailable("no engine answers at /a/secret/path")
+        loop = asyncio.get_running_loop()
+        if self.put_error is not None:
+            loop.call_soon(_tell, call.set_exception, call, self.put_error)
+            return
+        results = [self._append(decode_record(record)) for record in records]
+        loop.call_soon(_tell, call.set_result, call, results)
+        self._wake()
 
     async def put_once(self, records: list[bytes]) -> list[PutOncePlace]:
         raise StoreUnavailable("the double knows no keys of requests: ask the real engine")
@@ -351,3 +362,8 @@ def _failure(of: LeaseRef | Nack | Extend, queue_offset: int) -> SettleFailure:
         queue_offset=queue_offset,
         code=LeaseExpired.code,
     )
+
+
+def _tell(tell: Callable[[T], None], call: PutCall, what: T) -> None:
+    if not call.done():
+        tell(what)

@@ -1,0 +1,269 @@
+"""What is answered without a task is answered, charged and counted as by the data plane."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import socket
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from mqservice.accounts.scopes import Scope
+from mqservice.delivery import produce_lane
+from mqservice.delivery.produce_lane import ProduceLane
+from mqservice.quotas.limits import DEFAULTS, QuotaLimits
+from mqservice.store import OutcomeUnknown, StoreBusy
+from mqservice.usage.counts import usage_counts
+from tests.mqservice.delivery.serving import HOUR_MS, Server, serving
+from tests.mqservice.delivery.store_double import StoreDouble
+from tests.mqservice.delivery.waiting import wait_until
+
+PATH = "/v1/ns/acme/topics/orders/messages"
+OTHER = "/v1/ns/acme/topics/other/messages"
+# After these the server closes the connection.
+ENDS = ("HTTP/1.0", "reading", "no HTTP behind it")
+# Dates, ids and what is left of a rate are other in each run, and as long.
+CHANGES = re.compile(
+    rb"(?<=date: )[^\r]+|(?<=x-request-id: )\w+|(?<=ratelimit: )[^\r]+|(?<=\"id\":\")\w+"
+    rb"|(?<=\"request_id\":\")\w+|(?<=_at\":\")[^\"]+"
+    rb"|(?<=\"recall_handle\":\")[^\"]+|(?<=\"cursor\":\")[^\"]+",
+)
+JSON = "content-type: application/json"
+TEXT = "content-type: text/plain"
+LAST = "connection: close"
+
+
+def post(key: str, body: str, *lines: str, path: str = PATH, version: str = "1.1") -> str:
+    is_in_chunks = any("transfer-encoding" in line for line in lines)
+    length = "x-none: 0" if is_in_chunks else f"content-length: {len(body)}"
+    head = (f"POST {path} HTTP/{version}", "host: here", f"authorization: {key}", *lines, length)
+    return "\r\n".join((*head, "", body))
+
+
+def last(key: str) -> str:
+    return post(key, '{"body": "the last"}', JSON, LAST)
+
+
+# What is sent after a first message, and whether the lane takes any of it.
+EXCHANGES: dict[str, tuple[Callable[[str], str], bool]] = {
+    "JSON": (lambda key: post(key, '{"body": "a", "tag": "t", "keys": ["k"]}', JSON), True),
+    "raw": (lambda key: post(key, "a", TEXT, "mq-tag: t", "mq-prop-x: y"), True),
+    "JSON in JSON": (lambda key: post(key, '{"body_json": {"a": [1]}}', JSON), True),
+    "one that waits": (lambda key: post(key, '{"body": "a", "delay": "1h"}', JSON), True),
+    "three in one read": (lambda key: post(key, "a", TEXT) * 3, True),
+    "HTTP/1.0": (lambda key: post(key, "a", TEXT, version="1.0"), True),
+    "a request id": (lambda key: post(key, "a", TEXT, "x-request-id: of-the-client"), True),
+    "no JSON": (lambda key: post(key, "{", JSON), True),
+    "an unknown field": (lambda key: post(key, '{"body": "a", "bodi": 1}', JSON), True),
+    "no body": (lambda key: post(key, "", TEXT), True),
+    "a wrong tag": (lambda key: post(key, "a", TEXT, "mq-tag: a|b"), True),
+    "a wrong queue": (lambda key: post(key, "a", TEXT, "mq-queue: 4"), True),
+    "a header that is not known": (lambda key: post(key, "a", TEXT, "mq-what: 4"), True),
+    "a body that is too large for the topic": (lambda key: post(key, "a" * 65, TEXT), False),
+    "a body that comes in chunks": (
+        lambda key: post(key, "1\r\na\r\n0\r\n\r\n", TEXT, "transfer-encoding: chunked"), True,
+    ),
+    "a key of the request": (lambda key: post(key, "a", TEXT, "idempotency-key: k"), False),
+    "a key of the message": (lambda key: post(key, '{"body": "a", "dedup_id": "k"}', JSON), False),
+    "an encoded body": (lambda key: post(key, "a", TEXT, "content-encoding: gzip"), False),
+    "another topic": (lambda key: post(key, "a", TEXT, path=OTHER), False),
+    "another key": (lambda key: post(key + "x", "a", TEXT), False),
+    "no key": (lambda key: post(key, "a", TEXT).replace("authorization", "authorisation"), False),
+    "reading": (lambda key: post(key, "", LAST).replace("POST", "GET"), False),
+    "no HTTP behind it": (lambda key: post(key, "a", TEXT) + "what is this\r\n\r\n", True),
+}  # fmt: skip
+
+
+@pytest.fixture
+def taken(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """What the lane said of each request, in order."""
+    found: list[bool] = []
+    take = ProduceLane.take
+
+    def observed(lane: ProduceLane, *given: Any) -> bool:  # Any: as the real
+        found.append(take(lane, *given))
+        return found[-1]
+
+    monkeypatch.setattr(ProduceLane, "take", observed)
+    return found
+
+
+@contextlib.contextmanager
+def warm(
+    store: StoreDouble | None = None, quotas: QuotaLimits = DEFAULTS
+) -> Iterator[tuple[Server, str, socket.socket]]:
+    """A server that knows the key and the topic, and a connection to it."""
+    with serving(store or StoreDouble(), quotas=quotas, fresh_ms=HOUR_MS) as server:
+        server.topic("orders", body_bytes_max=64)
+        key = server.key()
+        with socket.create_connection(("127.0.0.1", server.port), timeout=60) as peer:
+            peer.sendall(post(key, "the first", TEXT).encode())
+            assert b" 201 " in answer_of(peer)
+            yield server, key, peer
+
+
+def answer_of(peer: socket.socket) -> bytes:
+    """One answer with a content-length."""
+    got = b""
+    while b"\r\n\r\n" not in got:
+        got += peer.recv(1) or b"\r\n\r\n"
+    match = re.search(rb"content-length: (\d+)", got)
+    assert match is not None, got
+    left = int(match[1])
+    while left:
+        part = peer.recv(left)
+        assert part, got
+        got, left = got + part, left - len(part)
+    return got
+
+
+def rest_of(peer: socket.socket) -> bytes:
+    """All until the server closes."""
+    got = b""
+    while part := peer.recv(65_536):
+        got += part
+    return CHANGES.sub(b"#", got)
+
+
+def count_of(server: Server) -> list[int]:
+    """What was counted since the last time: messages and bytes in, out, calls; and other calls."""
+    counted = server.call(usage_counts.take)
+    row = counted.topics.get("acme%orders", [0] * 5)
+    return [*row, counted.calls.get(1, 0)]
+
+
+@pytest.mark.parametrize("name", EXCHANGES)
+def test_it_answers_as_the_data_plane_does(
+    name: str, taken: list[bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent, is_for_lane = EXCHANGES[name]
+    found = []
+    for is_on in (True, False):
+        if not is_on:
+            monkeypatch.setattr(ProduceLane, "take", lambda *given: False)
+        store = StoreDouble()
+        with warm(store) as (server, key, peer):
+            count_of(server)
+            taken.clear()
+            is_last = name in ENDS
+            peer.sendall((sent(key) if is_last else sent(key) + last(key)).encode())
+            said = rest_of(peer)
+            stored = [record.body for queue in store.queues.values() for record in queue]
+            found.append((said, sorted(stored), count_of(server)))
+            if is_on:
+                assert any(taken[:1]) == is_for_lane, taken
+    assert found[0] == found[1]
+    assert found[0][0]
+
+
+def test_a_request_in_two_reads_is_answered(taken: list[bool]) -> None:
+    with warm() as (server, key, peer):
+        whole = post(key, "in two parts", TEXT).encode()
+        taken.clear()
+        peer.sendall(whole[:-3])
+        # The second part must not come along with the first.
+        wait_until(lambda: server.request_count() > 0)
+        peer.sendall(whole[-3:])
+        assert b" 201 " in answer_of(peer)
+        assert taken == []
+        peer.sendall(whole)
+        assert b" 201 " in answer_of(peer)
+        assert taken == [True]
+
+
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [(StoreBusy("much waits"), b" 503 "), (OutcomeUnknown("gone"), b" 503 ")],
+)
+def test_what_the_store_refuses_is_told(
+    error: StoreBusy | OutcomeUnknown, status: bytes, taken: list[bool]
+) -> None:
+    store = StoreDouble()
+    with warm(store) as (server, key, peer):
+        store.put_error = error
+        count_of(server)
+        taken.clear()
+        peer.sendall(post(key, "refused", TEXT).encode())
+        assert status in answer_of(peer)
+        assert taken == [True]
+        assert count_of(server) == [0, 0, 0, 0, 0, 1]
+        store.put_error = None
+        store.is_connected = False
+        peer.sendall(post(key, "refused", TEXT).encode())
+        assert b" 503 " in answer_of(peer)
+        store.is_connected = True
+        peer.sendall(post(key, "stored", TEXT).encode())
+        assert b" 201 " in answer_of(peer)
+        assert taken == [True] * 3
+
+
+def test_a_rate_that_is_used_up_is_asked_for_once_a_request(taken: list[bool]) -> None:
+    quotas = QuotaLimits(messages_in_per_second=1)
+    with warm(quotas=quotas) as (server, key, peer):
+        meter = server.context.meters.known[1]
+        server.call(meter.take_demand)
+        server.call(lambda: meter.buckets[0].take(1_000))
+        peer.sendall(post(key, "too much", TEXT).encode())
+        assert b" 429 " in answer_of(peer)
+        assert taken[-1]
+        assert server.call(meter.take_demand)[0] == 1
+
+
+def test_a_key_without_the_scope_is_refused(taken: list[bool]) -> None:
+    with warm() as (server, _, peer):
+        key = server.key(scopes=frozenset({Scope.CONSUME}))
+        for _ in range(2):
+            peer.sendall(post(key, "not mine to send", TEXT).encode())
+            assert b" 403 " in answer_of(peer)
+        assert taken[-1]
+
+
+def test_who_leaves_while_the_message_is_on_its_way_is_not_answered(taken: list[bool]) -> None:
+    store = StoreDouble()
+    with warm(store) as (server, key, peer):
+        peer.sendall(post(key, "and gone", TEXT).encode())
+        peer.close()
+        wait_until(lambda: sum(map(len, store.queues.values())) == 2)
+        wait_until(lambda: server.connection_count() == 0)
+        with socket.create_connection(("127.0.0.1", server.port), timeout=60) as other:
+            other.sendall(post(key, "another", TEXT).encode())
+            assert b" 201 " in answer_of(other)
+
+
+def test_a_record_that_the_engine_refuses_is_told(taken: list[bool]) -> None:
+    store = StoreDouble()
+    store.refused_bodies[b"refused"] = StoreBusy("this one is")
+    with warm(store) as (server, key, peer):
+        count_of(server)
+        peer.sendall(post(key, "refused", TEXT).encode())
+        assert b" 503 " in answer_of(peer)
+        assert taken[-1]
+        assert count_of(server) == [0, 0, 0, 0, 0, 1]
+
+
+def test_who_reads_slowly_is_waited_for(taken: list[bool], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(produce_lane, "answer_now", lambda *given: False)
+    with warm() as (server, key, peer):
+        count_of(server)
+        peer.sendall(post(key, "read late", TEXT).encode())
+        assert b" 201 " in answer_of(peer)
+        assert taken[-1]
+        assert count_of(server)[4] == 1
+
+
+def test_a_fault_of_ours_is_told_and_the_engine_stays_connected(
+    taken: list[bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*given: object) -> bool:
+        raise ZeroDivisionError
+
+    with warm() as (_, key, peer):
+        with monkeypatch.context() as patch:
+            patch.setattr(produce_lane, "answer_now", fail)
+            peer.sendall(post(key, "stored, but not told", TEXT).encode())
+            assert b" 500 " in answer_of(peer)
+        peer.sendall(post(key, "stored", TEXT).encode())
+        assert b" 201 " in answer_of(peer)
+        assert taken[-2:] == [True, True]
