@@ -145,6 +145,7 @@ from storage_engine.client import (
     client_id_fault,
     dedup_value,
     dlq_topic_of,
+    encode_plain,
     encode_record,
     error_from_code,
     find_dead_letter,
@@ -181,9 +182,9 @@ __all__ = [
     "TopicPurgeReply", "TopicPurgeRequest", "TopicRef", "TopicStats", "TraceHop", "TraceReply",
     "TraceRequest", "TraceState", "TracedGroup", "UseReply", "UseRequest", "Wait",
     "blocking_client", "client_id_fault", "close_store", "dedup_value", "dlq_topic_of",
-    "encode_record", "error_from_code", "find_dead_letter", "get_store", "is_store_connected",
-    "keep_client", "known_filter", "new_message_id", "retry_topic_of", "scheduled", "shown_record",
-    "use_store",
+    "encode_plain", "encode_record", "error_from_code", "find_dead_letter", "get_store",
+    "is_store_connected", "keep_client", "known_filter", "new_message_id", "retry_topic_of",
+    "scheduled", "shown_record", "use_store",
 ]  # fmt: skip
 
 

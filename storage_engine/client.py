@@ -47,6 +47,7 @@ from storage_engine.groups.retry_record import DeadLetter, find_dead_letter, sho
 from storage_engine.records.dedup_mark import PROPERTY_DEDUP, dedup_value
 from storage_engine.records.delay_levels import DELAY_MS_MAX
 from storage_engine.records.message_id import new_message_id
+from storage_engine.records.plain_record import encode_plain
 from storage_engine.records.record import Record, StoreMessage, encode_record
 from storage_engine.records.schedule_topic import SCHEDULE_TOPIC
 from storage_engine.records.scheduled_message import Wait, scheduled
@@ -304,6 +305,7 @@ __all__ = [
     "client_id_fault",
     "dedup_value",
     "dlq_topic_of",
+    "encode_plain",
     "encode_record",
     "error_from_code",
     "find_dead_letter",

@@ -34,6 +34,7 @@ from mqservice.store import (
     RecordRefused,
     StoreMessage,
     Wait,
+    encode_plain,
     encode_record,
     new_message_id,
     scheduled,
@@ -148,6 +149,18 @@ class Offer(msgspec.Struct, frozen=True, gc=False):
     wait: Wait | None
     dedup_id: str | None = None
 
+    @property
+    def is_plain(self) -> bool:
+        """Whether its body is all that a record has to hold."""
+        return not (
+            self.is_json
+            or self.tag is not None
+            or self.keys
+            or self.message_group is not None
+            or self.properties
+            or self.wait is not None
+        )
+
 
 def check_offer(offer: Offer, route: TopicRoute) -> None:
     """Raises Fault for the first rule that is broken, pointing at the field of the JSON form."""
@@ -220,6 +233,15 @@ def encode_offer(
             is too far ahead.
     """
     message_id = new_message_id()
+    if offer.is_plain and not mark:
+        return message_id, encode_plain(
+            topic=route.engine_name,
+            queue_id=queue_id,
+            body=offer.body,
+            message_id=message_id,
+            born_timestamp_ms=born_ms,
+            born_host=born_host,
+        )
     properties = offer.properties
     if offer.is_json:
         properties = {**properties, JSON_PROPERTY: JSON_VALUE}

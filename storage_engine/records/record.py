@@ -67,16 +67,16 @@ LENGTH_4 = struct.Struct(">I")
 LENGTH_2 = struct.Struct(">H")
 assert PEEK.size == SYSFLAG_AT + 4
 
-_HEAD_V4 = struct.Struct(">IIIiiqqiq8sq8siqI")
+HEAD_V4 = struct.Struct(">IIIiiqqiq8sq8siqI")
 _HEAD_BORN_V6 = struct.Struct(">IIIiiqqiq20sq8siqI")
 _HEADS: Final[dict[tuple[bool, bool], struct.Struct]] = {
-    (False, False): _HEAD_V4,
+    (False, False): HEAD_V4,
     (True, False): _HEAD_BORN_V6,
     (False, True): struct.Struct(">IIIiiqqiq8sq20siqI"),
     (True, True): struct.Struct(">IIIiiqqiq20sq20siqI"),
 }
-assert _HEAD_V4.size == BODY_LENGTH_AT + 4
-assert _HEAD_V4.size + 1 + 2 == FIXED_BYTES
+assert HEAD_V4.size == BODY_LENGTH_AT + 4
+assert HEAD_V4.size + 1 + 2 == FIXED_BYTES
 
 NAME_VALUE: Final = "\x01"
 PROPERTY_END: Final = "\x02"
@@ -89,7 +89,7 @@ PROPERTY_CRC: Final = "__CRC32#"
 CRC_PROPERTY_HEAD: Final = PROPERTY_CRC.encode() + NAME_VALUE.encode()
 CRC_DIGITS: Final = 10
 CRC_PROPERTY_BYTES: Final = len(CRC_PROPERTY_HEAD) + CRC_DIGITS + 1
-_CRC_HOLE: Final = CRC_PROPERTY_HEAD + b"0" * CRC_DIGITS + PROPERTY_END.encode()
+CRC_HOLE: Final = CRC_PROPERTY_HEAD + b"0" * CRC_DIGITS + PROPERTY_END.encode()
 assert CRC_PROPERTY_BYTES == 20
 
 
@@ -173,7 +173,7 @@ def encode_record(message: StoreMessage) -> bytes:
     born_host = host_bytes(message.born_host)
     body = message.body
     if len(born_host) == HOST_V4_BYTES:
-        head, sysflag = _HEAD_V4, 0
+        head, sysflag = HEAD_V4, 0
     else:
         head, sysflag = _HEAD_BORN_V6, SYSFLAG_BORN_HOST_V6
     record_bytes = head.size + len(body) + len(topic_length) + topic_bytes + 2 + len(properties)
@@ -222,7 +222,7 @@ def _encode_properties(message: StoreMessage) -> bytes:
     text = "".join(parts)
     if text.count(NAME_VALUE) != len(parts) or text.count(PROPERTY_END) != len(parts):
         raise RecordRefused("a property name or value contains the bytes 0x01 or 0x02")
-    return text.encode() + _CRC_HOLE
+    return text.encode() + CRC_HOLE
 
 
 _hosts: dict[tuple[str, int], bytes] = {}
@@ -256,7 +256,7 @@ def decode_record(buffer: bytes | memoryview, at: int = 0) -> Record:
     if sysflag & (SYSFLAG_BORN_HOST_V6 | SYSFLAG_STORE_HOST_V6):
         head = _HEADS[bool(sysflag & SYSFLAG_BORN_HOST_V6), bool(sysflag & SYSFLAG_STORE_HOST_V6)]
     else:
-        head = _HEAD_V4
+        head = HEAD_V4
     (
         _,
         magic,
