@@ -40,7 +40,7 @@ def unknown_outcome_reported_as_failure(real: Real, exc: Thing) -> Thing:
 
 
 @planted(
-    "mqservice.delivery.produce:durability_of",
+    "mqservice.delivery.one_put:durability_of",
     f"{_TESTS}/delivery/test_produce.py::test_an_async_topic_answers_buffered",
 )
 def buffered_message_called_synced(real: Real, route: Thing) -> str:

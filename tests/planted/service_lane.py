@@ -1,0 +1,61 @@
+"""Bugs on the short way of a produce, which a second way of doing a thing invites."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tests.planted.plant import Plant, Real, Thing, planting
+
+PLANTS: Final[list[Plant]] = []
+planted: Final = planting("The short way of a produce", PLANTS)
+
+_TESTS: Final = "tests/mqservice/delivery/test_produce_lane.py"
+
+
+@planted(
+    "mqservice.delivery.one_put:OnePut.told",
+    f"{_TESTS}::test_a_record_that_the_engine_refuses_is_told",
+)
+def refused_record_called_stored(real: Real, put: Thing, result: Thing) -> Thing:
+    return real(put, result._replace(error=None))
+
+
+@planted(
+    "mqservice.delivery.produce_lane:ProduceLane.refuse",
+    f"{_TESTS}::test_what_the_store_refuses_is_told",
+)
+def refusal_that_is_not_counted(real: Real, lane: Thing, request: Thing, exc: Thing) -> None:
+    lane._start(lane._plane.refuse(request, exc))
+
+
+@planted(
+    "mqservice.delivery.produce_lane:ProduceLane.take",
+    f"{_TESTS}::test_it_answers_as_the_data_plane_does",
+)
+def key_of_a_request_overlooked(real: Real, lane: Thing, cycle: Thing, headers: Thing) -> Thing:
+    headers.pop(b"idempotency-key", None)
+    return real(lane, cycle, headers)
+
+
+@planted(
+    "storage_engine.records.plain_record:host_bytes",
+    "tests/storage_engine/test_plain_record.py::test_it_is_the_record_of_the_same_message",
+)
+def plain_record_of_nobody(real: Real, host: Thing) -> bytes:
+    return bytes(8)
+
+
+@planted(
+    "mqservice.web_transport:CorkedHttpProtocol.timeout_keep_alive_handler",
+    "tests/mqservice/test_keep_alive.py::test_a_request_that_is_under_way_is_no_pause",
+)
+def pause_counted_while_a_request_is_under_way(real: Real, protocol: Thing) -> None:
+    protocol.transport.close()
+
+
+@planted(
+    "mqservice.web_transport:CorkedHttpProtocol._let_go",
+    f"{_TESTS}::test_a_request_in_two_reads_is_answered",
+)
+def request_in_two_reads_forgotten(real: Real, protocol: Thing) -> None:
+    protocol._held = None
