@@ -44,6 +44,7 @@ from storage_engine.wire.frames import (
     decode_receive_reply,
     decode_reply,
     encode_frame,
+    encode_frame_head,
     encode_struct,
 )
 from storage_engine.wire.inflight import InFlight, fail_entry
@@ -256,7 +257,8 @@ class AsyncStoreClient(AsyncCalls):
             entry.put_bytes = len(payload)
             self._put_inflight_bytes += len(payload)
             self._put_frame_count += 1
-            self._transport.write(encode_frame(Op.PUT, request_id, payload))
+            head = encode_frame_head(Op.PUT, request_id, payload)
+            self._transport.writelines((head, payload))
 
     def replied(self, op: int, status: int, request_id: int, payload: bytes) -> None:
         """Called by the connection for each reply frame."""

@@ -126,7 +126,12 @@ class FrameDecoder:
 
 def encode_frame(op: int, request_id: int, payload: bytes, status: int = 0) -> bytes:
     """A whole frame."""
-    head = FRAME_HEAD.pack(
+    return encode_frame_head(op, request_id, payload, status) + payload
+
+
+def encode_frame_head(op: int, request_id: int, payload: bytes, status: int = 0) -> bytes:
+    """What goes before ``payload``, for those who need not copy it."""
+    return FRAME_HEAD.pack(
         FRAME_HEAD_BYTES - LENGTH_BYTES + len(payload),
         PROTOCOL_VERSION,
         op,
@@ -134,7 +139,6 @@ def encode_frame(op: int, request_id: int, payload: bytes, status: int = 0) -> b
         request_id,
         crc32(payload),
     )
-    return head + payload
 
 
 _encoder = msgspec.msgpack.Encoder()
