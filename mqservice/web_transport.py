@@ -91,12 +91,14 @@ class CorkedHttpProtocol(HttpToolsProtocol):
     def connection_made(  # type: ignore[override] # uvicorn narrows the argument as well
         self, transport: asyncio.Transport
     ) -> None:
-        super().connection_made(CorkedTransport(transport, self.loop))
+        self._corked = CorkedTransport(transport, self.loop)
+        super().connection_made(self._corked)
         self._start_head_timer()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_head_timer()
         super().connection_lost(exc)
+        self._corked.lost()
         if self.timeout_keep_alive_task is not None:
             self.timeout_keep_alive_task.cancel()
             self.timeout_keep_alive_task = None

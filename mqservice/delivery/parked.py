@@ -11,12 +11,12 @@ Whatever was leased by then is given back at once.
 from __future__ import annotations
 
 import asyncio
-from typing import Any
 
 from mqservice.accounts.access import Principal, unauthenticated
 from mqservice.accounts.scopes import Kind, Scope
 from mqservice.delivery.context import DeliveryContext
 from mqservice.delivery.http import ClientGone, Request
+from mqservice.lib.client_gone import when_gone
 from mqservice.lib.problem import Problem
 from mqservice.store import Nack, Received, ReceiveHead, ReceiveRequest, SettleRequest, Store
 
@@ -28,71 +28,83 @@ async def poll_engine(
 
     Raises ClientGone, or Problem when the key may not receive this any more.
     """
-    loop = asyncio.get_running_loop()
-    poll = loop.create_task(context.store.receive(order))
-    watch = loop.create_task(_until_gone(request))
-    ended = _Ended(request, loop.create_future())
+    ended = _Ended(request)
     keys, authorization = context.caches.keys.watch, request.headers[b"authorization"]
     context.drain.join(ended)
     if order.wait_ms:
         keys.join(authorization, request.principal.key_id, ended.key_changed)
-    waiting: set[asyncio.Future[Any]] = {poll, watch, ended.future}  # Any: of three kinds
+    unwatch = when_gone(request.send, ended.client_gone)
+    if unwatch is None:
+        unwatch = asyncio.ensure_future(_until_gone(request, ended)).cancel
     try:
-        await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-        refusal = ended.future.result() if ended.future.done() else None
-        if poll.done():
-            received = poll.result()
-            if watch.done() or refusal is not None:
-                await give_back(context.store, order, received)
-                raise refusal or ClientGone
-            return received
-        if watch.done():
-            raise ClientGone
-        if refusal is not None:
-            raise refusal
-        return Received(ReceiveHead(lease_generation=0, lease_until_ms=0, attempts=[]), [])
+        if not ended.has_ended:
+            ended.is_waiting = True
+            # Cancelled, it frees its place in the engine and gives back what it may have leased.
+            return await context.store.receive(order)
+    except asyncio.CancelledError:
+        if not ended.has_cancelled():
+            raise
     finally:
+        ended.is_waiting = False
         context.drain.leave(ended)
         if order.wait_ms:
             keys.leave(authorization, request.principal.key_id, ended.key_changed)
-        # Cancelling the poll frees its place in the engine, which gives back what it may have
-        # leased.
-        for task in (poll, watch):
-            task.cancel()
+        unwatch()
+    if ended.why is not None:
+        raise ended.why
+    return Received(ReceiveHead(lease_generation=0, lease_until_ms=0, attempts=[]), [])
 
 
 class _Ended:
-    """Resolves a future at most once: with None for the process's end, else with a refusal.
+    """Cancels what the task that made it waits for, once, and knows why; as ``asyncio.timeout``
+    does, and without a task for each thing that may happen. ``why`` None: the process ends.
 
     Hashable, unlike a closure it can be left again.
     """
 
-    __slots__ = ("_request", "future")
+    __slots__ = ("_cancelling", "_request", "_task", "has_ended", "is_waiting", "why")
 
-    def __init__(self, request: Request, future: asyncio.Future[Problem | None]) -> None:
+    def __init__(self, request: Request) -> None:
+        task = asyncio.current_task()
+        assert task is not None, "requests are answered by tasks"
+        self._task = task
+        self._cancelling = task.cancelling()
         self._request = request
-        self.future = future
+        self.is_waiting = False
+        self.has_ended = False
+        self.why: Exception | None = None
 
     def __call__(self) -> None:
-        if not self.future.done():
-            self.future.set_result(None)
+        self._end(None)
+
+    def client_gone(self) -> None:
+        self._end(ClientGone())
 
     def key_changed(self, principal: Principal | None) -> None:
         """What the request's key may do now; None: nothing any more."""
-        if self.future.done():
-            return
         if principal is None:
-            self.future.set_result(unauthenticated())
+            self._end(unauthenticated())
             return
         try:
             require_consume(principal, self._request)
         except Problem as problem:
-            self.future.set_result(problem)
+            self._end(problem)
+
+    def has_cancelled(self) -> bool:
+        """Whether the task was cancelled by this and by nobody else."""
+        return self.has_ended and self._task.uncancel() <= self._cancelling
+
+    def _end(self, why: Exception | None) -> None:
+        if not self.has_ended:
+            self.has_ended, self.why = True, why
+            if self.is_waiting:
+                self._task.cancel()
 
 
-async def _until_gone(request: Request) -> None:
+async def _until_gone(request: Request, ended: _Ended) -> None:
     while (await request.receive())["type"] != "http.disconnect":
         pass
+    ended.client_gone()
 
 
 async def give_back(store: Store, order: ReceiveRequest, received: Received) -> None:

@@ -11,7 +11,8 @@ below still hold back a sender whose client does not read.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any, Final
 
 CORK_BYTES_MAX: Final = 32 * 1024
@@ -23,7 +24,7 @@ Buffer = bytes | bytearray | memoryview
 class CorkedTransport(asyncio.Transport):
     """A transport in front of another one. One event loop uses it."""
 
-    __slots__ = ("_below", "_is_scheduled", "_loop", "_parts", "_waiting_bytes")
+    __slots__ = ("_below", "_is_scheduled", "_loop", "_lost_calls", "_parts", "_waiting_bytes")
 
     def __init__(self, below: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
         super().__init__()
@@ -32,6 +33,17 @@ class CorkedTransport(asyncio.Transport):
         self._parts: list[Buffer] = []
         self._waiting_bytes = 0
         self._is_scheduled = False
+        self._lost_calls: list[Callable[[], None]] = []
+
+    def when_lost(self, call: Callable[[], None]) -> Callable[[], None]:
+        """Have ``call`` called when the connection is lost; what undoes that."""
+        self._lost_calls.append(call)
+        return partial(self._lost_calls.remove, call)
+
+    def lost(self) -> None:
+        """Called by the protocol."""
+        for call in tuple(self._lost_calls):
+            call()
 
     def write(self, data: Buffer) -> None:
         """Send ``data`` at the end of this tick, or now if much waits already."""

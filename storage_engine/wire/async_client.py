@@ -81,6 +81,8 @@ class AsyncStoreClient(AsyncCalls):
         self._puts = PutCoalescer(self._config.put_frame_bytes)
         self._put_frame_count = 0  # sent and not answered
         self._is_sending = False  # ``_send_puts`` is scheduled
+        self._unsent: list[bytes] = []  # written by ``_write``, which is scheduled
+        self._is_writing = False
         self._put_inflight_bytes = 0
         self._runner: asyncio.Task[None] | None = None
         self._connected = asyncio.Event()
@@ -117,7 +119,7 @@ class AsyncStoreClient(AsyncCalls):
         if self.is_connected and self._transport is not None:
             request_id, _ = self._register(Op.HELLO, None)
             payload = encode_struct(HelloRequest(client=self._client_name, is_listening=True))
-            self._transport.write(encode_frame(Op.HELLO, request_id, payload))
+            self._send(encode_frame(Op.HELLO, request_id, payload))
 
     async def aclose(self) -> None:
         """Close the connection; requests in flight fail with ``OutcomeUnknown``."""
@@ -183,7 +185,7 @@ class AsyncStoreClient(AsyncCalls):
         request_id, entry = self._register(op, future, extra_wait_ms)
         if isinstance(request, ReceiveRequest):
             entry.origin = request
-        self._transport.write(encode_frame(op, request_id, encode_struct(request)))
+        self._send(encode_frame(op, request_id, encode_struct(request)))
         try:
             return await future
         except asyncio.CancelledError:
@@ -209,7 +211,7 @@ class AsyncStoreClient(AsyncCalls):
         if self._transport is not None and not self._transport.is_closing():
             cancel_id, _ = self._register(Op.CANCEL, None)
             payload = encode_struct(CancelRequest(request_id=request_id))
-            self._transport.write(encode_frame(Op.CANCEL, cancel_id, payload))
+            self._send(encode_frame(Op.CANCEL, cancel_id, payload))
 
     def _give_back(self, origin: ReceiveRequest, payload: bytes) -> None:
         head, at = decode_receive_reply(payload)
@@ -227,7 +229,21 @@ class AsyncStoreClient(AsyncCalls):
         if nacks and self._transport is not None and not self._transport.is_closing():
             request = SettleRequest(group=origin.group, nacks=nacks, client_id=origin.client_id)
             request_id, _ = self._register(Op.SETTLE, None)
-            self._transport.write(encode_frame(Op.SETTLE, request_id, encode_struct(request)))
+            self._send(encode_frame(Op.SETTLE, request_id, encode_struct(request)))
+
+    def _send(self, *frame: bytes) -> None:
+        """Write with all frames of this turn of the loop: each write is a system call."""
+        self._unsent += frame
+        if not self._is_writing:
+            self._is_writing = True
+            self._loop.call_soon(self._write)
+
+    def _write(self) -> None:
+        self._is_writing = False
+        frames, self._unsent = self._unsent, []
+        # Who waits for what a lost connection did not send was told when it was lost.
+        if frames and self._transport is not None and not self._transport.is_closing():
+            self._transport.writelines(frames)
 
     def _may_send(self) -> bool:
         """False while a frame of puts is under way and little waits: more will come along with it.
@@ -258,7 +274,7 @@ class AsyncStoreClient(AsyncCalls):
             self._put_inflight_bytes += len(payload)
             self._put_frame_count += 1
             head = encode_frame_head(Op.PUT, request_id, payload)
-            self._transport.writelines((head, payload))
+            self._send(head, payload)
 
     def replied(self, op: int, status: int, request_id: int, payload: bytes) -> None:
         """Called by the connection for each reply frame."""
@@ -345,6 +361,7 @@ class AsyncStoreClient(AsyncCalls):
     def _lost(self, transport: asyncio.Transport) -> None:
         self._connected.clear()
         self._transport = None
+        self._unsent = []
         transport.abort()
         self._fail_inflight()
 

@@ -1,0 +1,31 @@
+"""Hears that the client of an HTTP request has left, without a task that waits for it.
+
+connection lost ──▶ CorkedTransport.lost ──▶ whoever asked by [when_gone]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
+
+from mqservice.lib.corked_transport import CorkedTransport
+
+
+def when_gone(
+    send: Callable[..., Any], call: Callable[[], None]
+) -> Callable[[], object] | None:  # Any: what an awaited ASGI send gives
+    """Have ``call`` called once the client has left, at once if it has; what undoes that.
+
+    None: ``send`` is not uvicorn's own, and the caller has to wait for ASGI's message.
+    """
+    cycle = getattr(send, "__self__", None)
+    if type(cycle) is not RequestResponseCycle:
+        return None
+    transport: Any = cycle.transport  # Any: uvicorn says asyncio's, and it may be given ours
+    if type(transport) is not CorkedTransport:
+        return None
+    if cycle.disconnected:
+        call()
+    return transport.when_lost(call)
