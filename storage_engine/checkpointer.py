@@ -7,7 +7,7 @@ what they settle must be in the consumer offsets by then, and the keys of their 
 A consume queue file whose sync failed is not believed again, although the next sync would report
 success: ``dispatched_offset`` then stays where it was until the next start, which writes the queues
 anew from there. The slow steps run on a thread of the executor; appends and settles go on meanwhile
-and belong to the next run. Calls that overlap share one run.
+and belong to the next run, for which whoever asks during a run waits; they share it.
 """
 
 from __future__ import annotations
@@ -58,6 +58,7 @@ class Checkpointer:
         self._durable_to = durable_to
         self._take_derived = derived
         self._running: asyncio.Task[CheckpointReply] | None = None
+        self._next: asyncio.Task[CheckpointReply] | None = None  # has not begun
         self._is_derived_lost = False
         self._derived = 0, 0  # dispatched_offset and unit count that are durable
 
@@ -89,15 +90,23 @@ class Checkpointer:
             log.warning("no first checkpoint", extra={"action": "start_full", "reason": str(exc)})
 
     async def run(self) -> CheckpointReply:
-        """One checkpoint. Raises ``SyncFailed``, ``DiskFull``; the one before then still stands."""
-        if self._running is None or self._running.done():
-            self._running = asyncio.ensure_future(self._run())
-        return await asyncio.shield(self._running)
+        """A checkpoint of what there is now, or more. Raises ``SyncFailed``, ``DiskFull``; the one
+        before then still stands.
+        """
+        if self._next is None:
+            self._next = asyncio.ensure_future(self._run_next(self._running))
+        return await asyncio.shield(self._next)
 
     async def finish(self) -> None:
-        """Wait for the run that is under way, if there is one, whatever becomes of it."""
-        if self._running is not None:
-            await asyncio.gather(self._running, return_exceptions=True)
+        """Wait for runs that are under way or asked for, whatever becomes of them."""
+        asked = [run for run in (self._running, self._next) if run is not None]
+        await asyncio.gather(*asked, return_exceptions=True)
+
+    async def _run_next(self, before: asyncio.Task[CheckpointReply] | None) -> CheckpointReply:
+        if before is not None and not before.done():
+            await asyncio.wait({before})
+        self._running, self._next = self._next, None
+        return await self._run()
 
     async def _run(self) -> CheckpointReply:
         dispatched_offset = self._dispatcher.dispatched_offset

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from pathlib import Path
 
 import pytest
 
+from storage_engine.disk.mapped_file import MappedFile
 from storage_engine.queues import consume_queues
 from storage_engine.queues.consume_queues import SYNC_EACH_MAX
 from tests.storage_engine.crash.disk_model import DIRECTORY
@@ -74,3 +76,30 @@ async def test_a_failed_sync_of_the_whole_disk_is_not_believed_later(
         assert store.pull_bodies() == [b"a", b"b"]
         await store.store.checkpoint()
         assert store.store._checkpointer._derived[1] == 2
+
+
+async def test_a_checkpoint_that_is_asked_for_during_another_covers_what_came_between(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with OpenStore(tmp_path / "s") as store:
+        store.topic()
+        await store.put_bodies(b"a")
+        is_syncing, go_on = threading.Event(), threading.Event()
+        sync = store.store._queues.sync
+
+        def held(files: list[MappedFile]) -> None:
+            is_syncing.set()
+            assert go_on.wait(60)
+            sync(files)
+
+        monkeypatch.setattr(store.store._queues, "sync", held)
+        first = asyncio.ensure_future(store.store.checkpoint())
+        await asyncio.to_thread(is_syncing.wait, 60)
+        await store.put_bodies(b"b")
+        later = [asyncio.ensure_future(store.store.checkpoint()) for _ in range(2)]
+        await asyncio.sleep(0)
+        go_on.set()
+        early = await first
+        second, third = await asyncio.gather(*later)
+        assert early.flushed_offset < second.flushed_offset == store.store.stats(0).append_offset
+        assert second == third  # one run
