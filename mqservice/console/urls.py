@@ -82,8 +82,10 @@ urlpatterns = [
     path("<str:ns>/charts/<str:name>", views_charts.chart, name="chart"),
     # Topics and groups as a document
     path("<str:ns>/definitions", views_definitions.definitions, name="definitions"),
-    path("<str:ns>/definitions.json", views_definitions.definitions_file,
+    path("<str:ns>/definitions.json", views_definitions.definitions_file, {"form": "json"},
          name="definitions-file"),
+    path("<str:ns>/definitions.yaml", views_definitions.definitions_file, {"form": "yaml"},
+         name="definitions-yaml"),
     path("<str:ns>/definitions/import", views_definitions.import_page, name="import-definitions"),
     # Topics
     path("<str:ns>/topics", views_topics.topics, name="topics"),
