@@ -18,6 +18,7 @@ from mqservice.cli import (
     group_settings,
     invitation,
     key,
+    mask,
     member,
     message,
     quota,
@@ -58,6 +59,7 @@ app.add_typer(message.app, name="message")
 app.add_typer(dlq.app, name="dlq")
 app.add_typer(scheduled.app, name="scheduled")
 app.add_typer(alert.app, name="alert")
+app.add_typer(mask.app, name="mask")
 app.add_typer(quota.app, name="quota")
 app.command()(usage)
 app.add_typer(key.app, name="key")
