@@ -16,9 +16,10 @@ from mqservice.lib.yaml_text import YamlFault, find_places, read_yaml, write_yam
 MISTAKABLE = (
     "", " ", "~", "null", "NULL", "true", "no", "On", "y", "N", "1", "-1", "+1", "08", "017",
     "0o17", "0x1F", "0b1", "1_000", "1e3", "1.", ".5", "1.5", "-.inf", ".NaN", "12:30", "1:20:30",
-    "190:20", "2026-12-01", "2026-12-01T08:00:00Z", "<<", "=", "-", "- a", "? a", "a: b", "a #b", "#",
-    "&a", "*a", "!a", "%a", "@a", "`a", "|", ">", "[a", "{a", "'a", '"a', "---", "...", "a\nb", "\ttab",
-    "trailing ", " leading", "\x85", "\u2028", "\ufeff", "\U0001f600", "30s", "1h30m", "\x7f",
+    "190:20", "2026-12-01", "2026-12-01T08:00:00Z", "<<", "=", "-", "- a", "? a", "a: b", "a #b",
+    "#", "&a", "*a", "!a", "%a", "@a", "`a", "|", ">", "[a", "{a", "'a", '"a', "---", "...",
+    "a\nb", "\ttab", "trailing ", " leading", "\x85", "\u2028", "\ufeff", "\U0001f600", "30s",
+    "1h30m", "\x7f",
 )  # fmt: skip
 TEXTS = st.sampled_from(MISTAKABLE) | st.text(
     st.characters(exclude_categories=["Cs"]), max_size=30
