@@ -21,6 +21,7 @@ from mqservice.cli import (
     mask,
     member,
     message,
+    namespace,
     quota,
     report,
     scheduled,
@@ -63,6 +64,7 @@ app.add_typer(mask.app, name="mask")
 app.add_typer(quota.app, name="quota")
 app.command()(usage)
 app.add_typer(key.app, name="key")
+app.add_typer(namespace.app, name="namespace")
 app.add_typer(member.app, name="member")
 app.add_typer(invitation.app, name="invitation")
 app.add_typer(audit.app, name="audit")

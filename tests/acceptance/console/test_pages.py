@@ -60,6 +60,7 @@ PAGES: Final = {
     "usage": "usage",
     "masking": "masking",
     "new-mask": "new-mask",
+    "read-only": "read-only",
     "operator": "../-/operator",
     "workers": "../-/operator?tab=workers",
     "dead-letters": "dead-letters",
