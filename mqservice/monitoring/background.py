@@ -52,11 +52,12 @@ class Worker:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Queue:
-    """``length``: tasks that wait in it; ``workers`` read it."""
+    """``length``: tasks that wait in it; ``workers`` read it, all of them where ``is_known``."""
 
     name: str
     length: int | None
     workers: list[str]
+    is_known: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,6 +109,7 @@ def queues_of(workers: list[Worker] | None, lengths: dict[str, int] | None) -> l
             name=name,
             length=None if lengths is None else lengths.get(name),
             workers=[worker.name for worker in workers or [] if name in worker.queues],
+            is_known=workers is not None and all(worker.queues for worker in workers),
         )
         for name in QUEUES
     ]

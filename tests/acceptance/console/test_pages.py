@@ -172,6 +172,29 @@ def test_no_page_has_a_serious_fault_for_those_who_see_or_hear_it(
     assert found == []
 
 
+LONGEST: Final = "NO_PLACE_TO_BREAK_IT_" * 3 + "Z"
+LONG_PAGES: Final = (
+    "topics", "topics/{name}", "topics/{name}/edit", "topics/{name}/delete", "topics/{name}/purge",
+    "topics/{name}/publish", "topics/{name}/messages", "tail?topic={name}", "groups",
+    "groups/{name}", "groups/{name}/edit", "groups/{name}/delete",
+    "groups/{name}/reset?topic={name}", "dead-letters", "dead-letters/{name}",
+    "dead-letters/{name}/redrive?all=1", "scheduled/{name}", "quick-start", "search?q=BREAK", "",
+)  # fmt: skip
+
+
+def test_the_longest_names_fit_on_a_phone(new_page: New, service: Service) -> None:
+    assert len(LONGEST) == 64
+    give_up(service, LONGEST, "for the longest name")
+    page = new_page(390)
+    found = []
+    for path in LONG_PAGES:
+        page.goto(f"/console/demo/{path.format(name=LONGEST)}")
+        beyond = page.evaluate("document.documentElement.scrollWidth - innerWidth")
+        if beyond > 0:
+            found.append(f"{path} is {beyond} px too wide")
+    assert found == []
+
+
 def _serious(page: Page, theme: str) -> list[str]:
     results = Axe().run(page, options=AXE_RULES[theme])
     return [
