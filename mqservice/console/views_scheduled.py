@@ -89,6 +89,7 @@ def scheduled(frame: Frame) -> HttpResponse:
         has_topics=bool(topics) or bool(topics_of(frame.namespace, limit=1)),
         next_after=shown[-1].name if len(topics) > TOPIC_ROWS else "",
         crumbs=[Crumb(title=_("Scheduled"))],
+        curl=curl_of("GET", f"/v1/ns/{frame.namespace.name}/scheduled"),
     )
 
 

@@ -242,7 +242,6 @@ def test_a_filter_that_names_a_hidden_property_is_not_told(
         assert ("a condition on a hidden property" in text) != is_told
 
 
-
 def test_ordered_group_names_who_holds_the_batch(
     people: People, alice: Client, reader: Reader
 ) -> None:
