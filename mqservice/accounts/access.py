@@ -29,6 +29,7 @@ from mqservice.accounts.key_watch import KeyWatch
 from mqservice.accounts.models import Role
 from mqservice.accounts.roles import (
     ACCOUNT_WIDE,
+    CHANGING,
     PERMISSIONS,
     TENANT_WIDE,
     Permission,
@@ -91,6 +92,7 @@ class Principal:
     role: Role = Role.DEVELOPER
     expires_at_ms: int | None = None
     user: str | None = None  # whose session it is, where it is no key
+    is_held: bool = False  # a person in a read-only namespace, who changes nothing
     _decisions: dict[tuple[Scope, Kind, str], bool] = field(
         default_factory=dict, compare=False, repr=False
     )
@@ -139,6 +141,8 @@ class Principal:
         """Whether ``require_permission`` would let it pass."""
         if permission not in PERMISSIONS[self.role]:
             return False
+        if self.is_held and permission in CHANGING:
+            return False
         if permission in ACCOUNT_WIDE and Scope.MANAGE not in self.scopes:
             return False
         return permission not in TENANT_WIDE or self.namespace is None
@@ -149,6 +153,8 @@ class Principal:
             return
         if permission not in PERMISSIONS[self.role]:
             why = f"the role {self.role.value} does not have it"
+        elif self.is_held and permission in CHANGING:
+            why = "the namespace is read-only"
         elif permission in TENANT_WIDE and self.namespace is not None:
             why = f"the key is bound to the namespace {self.namespace}"
         else:

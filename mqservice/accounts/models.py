@@ -22,6 +22,7 @@ from mqservice.accounts.scopes import SCOPE_CHARS_MAX, SCOPES_MAX
 from mqservice.lib.names import NAME_CHARS_MAX
 
 USER_AGENT_CHARS_MAX: Final = 200
+REASON_CHARS_MAX: Final = 200  # why a namespace is read-only
 
 
 class User(AbstractUser):
@@ -39,11 +40,22 @@ class Tenant(models.Model):
 
 
 class Namespace(models.Model):
-    """A set of topics and groups of one tenant, such as an environment."""
+    """A set of topics and groups of one tenant, such as an environment. Since ``read_only_since``
+    nobody changes it through the console or the control plane; see ``read_only.py``.
+    """
 
     tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT, related_name="namespaces")
     name = models.CharField(max_length=NAME_CHARS_MAX, unique=True)
     created_at = models.DateTimeField(auto_now_add=True)
+    read_only_since = models.DateTimeField(null=True, blank=True)
+    read_only_by = models.CharField(max_length=200, default="", db_default="", blank=True)
+    read_only_reason = models.CharField(
+        max_length=REASON_CHARS_MAX, default="", db_default="", blank=True
+    )
+
+    @property
+    def is_read_only(self) -> bool:
+        return self.read_only_since is not None
 
     def __str__(self) -> str:
         return self.name

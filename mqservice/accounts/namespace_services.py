@@ -47,10 +47,13 @@ def put_namespace(principal: Principal, name: str) -> tuple[Namespace, bool]:
 def delete_namespace(principal: Principal, name: str) -> None:
     """Delete an empty namespace, with its alerts and the keys that are bound to it.
 
-    Raises Problem: NAMESPACE_NOT_FOUND, or CONFLICT while there are topics, groups or tasks.
+    Raises Problem: NAMESPACE_NOT_FOUND, NAMESPACE_READ_ONLY, or CONFLICT while there are
+    topics, groups or tasks.
     """
     namespace = get_namespace(principal, name)
     tenant = Tenant.objects.get(pk=principal.tenant_id)
+    if namespace.is_read_only:
+        raise Problem.of("NAMESPACE_READ_ONLY", f"{namespace.name} is read-only: end that first")
     name, key_count = namespace.name, namespace.api_keys.filter(revoked_at=None).count()
     try:
         with transaction.atomic():

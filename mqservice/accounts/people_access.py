@@ -23,7 +23,7 @@ def find_person(user: User, namespace: Namespace) -> Principal | None:
 
 
 def person_of(member: Member, user: User, namespace: Namespace) -> Principal:
-    """Good for all of the tenant. Reads ``namespace.tenant``."""
+    """Good for all of the tenant; held where ``namespace`` is read-only. Reads its tenant."""
     role = Role(member.role)
     return Principal(
         key_id="",
@@ -34,4 +34,5 @@ def person_of(member: Member, user: User, namespace: Namespace) -> Principal:
         namespace=None,
         scopes=frozenset(scope for scope in Scope if permits_scope(role, scope)),
         role=role,
+        is_held=namespace.is_read_only,
     )

@@ -1,6 +1,6 @@
 """Namespaces, members and invitations over REST.
 
-GET /v1/namespaces; GET, PUT, DELETE /v1/namespaces/{name}
+GET /v1/namespaces; GET, PUT, PATCH, DELETE /v1/namespaces/{name}
 GET /v1/members; GET, PATCH, DELETE /v1/members/{username}
 GET, POST /v1/invitations; GET, DELETE /v1/invitations/{id}; POST /v1/invitations:accept
 """
@@ -26,6 +26,7 @@ from mqservice.accounts.people_schemas import (
     JoinedOut,
     MemberListOut,
     MemberOut,
+    NamespaceIn,
     NamespaceListOut,
     NamespaceOut,
     NewInvitationOut,
@@ -41,6 +42,7 @@ from mqservice.accounts.queries import (
     members_after,
     namespaces_seen_by,
 )
+from mqservice.accounts.read_only import set_read_only
 from mqservice.accounts.rest import AuthedRequest
 from mqservice.accounts.roles import Permission
 from mqservice.lib.etags import etag, revision_of
@@ -75,6 +77,19 @@ def write_namespace(request: AuthedRequest, name: str) -> Status[NamespaceOut]:
     request.auth.require_permission(Permission.NAMESPACES_MANAGE)
     row, is_new = put_namespace(request.auth, name)
     return Status(201 if is_new else 200, NamespaceOut.of(row))
+
+
+@router.patch("/namespaces/{name}", response=NamespaceOut)
+def change_namespace(request: AuthedRequest, name: str, change: NamespaceIn) -> NamespaceOut:
+    """Make a namespace read-only, or end that. While it is, nothing of it is changed through the
+    console or these paths, which answer `NAMESPACE_READ_ONLY`; producing and consuming go on, and
+    so do tasks that have begun.
+    """
+    request.auth.require_permission(Permission.NAMESPACES_MANAGE)
+    row = set_read_only(
+        request.auth, name, is_read_only=change.read_only, reason=change.reason.strip()
+    )
+    return NamespaceOut.of(row)
 
 
 @router.delete("/namespaces/{name}", response={204: None})

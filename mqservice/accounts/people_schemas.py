@@ -10,6 +10,7 @@ from django.core.exceptions import ValidationError
 from django.core.validators import validate_email
 from django.utils import timezone
 from ninja import Schema
+from pydantic import ConfigDict
 
 from mqservice.accounts.joining import Joining
 from mqservice.accounts.limits import INVITATION_LIFE_DEFAULT, INVITATION_LIFE_MAX
@@ -87,13 +88,40 @@ def _role(fields: Fields) -> Role:
     return role or Role.VIEWER
 
 
+class NamespaceIn(Schema):
+    """``reason``: shown to others while it is read-only."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    read_only: bool
+    reason: str = ""
+
+
+class ReadOnlyOut(Schema):
+    """``by``: as the audit's actor."""
+
+    since: str
+    by: str
+    reason: str
+
+
 class NamespaceOut(Schema):
+    """``read_only``: null, or since when nothing of it is changed, by whom and why."""
+
     name: str
     created_at: str
+    read_only: ReadOnlyOut | None
 
     @classmethod
     def of(cls, row: Namespace) -> NamespaceOut:
-        return cls(name=row.name, created_at=moment(row.created_at))
+        held = None
+        if row.read_only_since is not None:
+            held = ReadOnlyOut(
+                since=moment(row.read_only_since),
+                by=row.read_only_by,
+                reason=row.read_only_reason,
+            )
+        return cls(name=row.name, created_at=moment(row.created_at), read_only=held)
 
 
 class NamespaceListOut(Schema):

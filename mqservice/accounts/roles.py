@@ -66,6 +66,11 @@ TENANT_WIDE: Final = frozenset({
     Permission.NAMESPACES_MANAGE, Permission.MEMBERS_READ, Permission.MEMBERS_MANAGE,
     Permission.OWNERS_MANAGE, Permission.QUOTAS_MANAGE,
 })  # fmt: skip
+# What nobody does in a read-only namespace; programs go on to produce and to consume.
+CHANGING: Final = frozenset({
+    Permission.PRODUCE, Permission.SETTINGS_MANAGE, Permission.CONNECTIONS_MANAGE,
+    Permission.MASKING_MANAGE,
+})  # fmt: skip
 
 
 def permits_scope(role: Role, scope: Scope) -> bool:

@@ -37,6 +37,7 @@ TIMEOUT_MS_DEFAULT: Final = 30_000
 # The server parks a receive for its `wait`; the answer may take that much longer.
 CONNECT_TIMEOUT_MS: Final = 5_000
 CONNECTIONS_MAX: Final = 32
+JSON_TYPE: Final = "application/json"
 USER_AGENT: Final = "mqservice-cli/1"
 DETAIL_CHARS_MAX: Final = 300
 PAGES_MAX: Final = 10_000
@@ -270,7 +271,13 @@ class RestClient:
 
     @overload
     async def call(
-        self, method: str, path: str, kind: type[Answer], *, content: bytes | None = None
+        self,
+        method: str,
+        path: str,
+        kind: type[Answer],
+        *,
+        content: bytes | None = None,
+        media_type: str = JSON_TYPE,
     ) -> Answer: ...
 
     @overload
@@ -283,16 +290,18 @@ class RestClient:
         kind: type[Answer] | None = None,
         *,
         content: bytes | None = None,
+        media_type: str = JSON_TYPE,
     ) -> Answer | None:
         """Any request of the control plane; a path without a slash is below the namespace's."""
         whole = path if path.startswith("/") else f"{self._root}/{path}"
-        answer = await self._request(method, whole, content=content)
+        headers = None if content is None else {"content-type": media_type}
+        answer = await self._request(method, whole, content=content, headers=headers)
         return None if kind is None else _decode(answer, kind)
 
-    async def download(self, path: str) -> bytes:
-        """A file below the namespace's path, as it is."""
-        answer = await self._request("GET", f"{self._root}/{path}")
-        return answer.content
+    async def download(self, path: str, media_type: str | None = None) -> bytes:
+        """A file below the namespace's path, as it is, of this type where there are several."""
+        headers = None if media_type is None else {"accept": media_type}
+        return (await self._request("GET", f"{self._root}/{path}", headers=headers)).content
 
     async def seek(
         self, group: str, topic: str, wanted: Mapping[str, object], *, is_dry_run: bool
@@ -324,7 +333,7 @@ class RestClient:
     ) -> httpx.Response:
         what = f"{method} {path}"
         if content is not None and headers is None:
-            headers = {"content-type": "application/json"}
+            headers = {"content-type": JSON_TYPE}
         seconds = (self._timeout_ms + wait_ms) / 1000
         try:
             answer = await self._http.request(

@@ -1,11 +1,14 @@
 """``mqservice definitions``: topics and groups of a namespace as one document, out and in.
 
+JSON or YAML: as --format says, else by the end of the file's name, else JSON.
+
 export ─▶ GET definitions ─▶ stdout, or a file that is there whole or not at all
 import ─▶ POST definitions:import?dry_run=true ─▶ table on stderr ─▶ asked, or --yes ─▶ POST
 """
 
 from __future__ import annotations
 
+import enum
 import sys
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -29,6 +32,24 @@ DECLINED: Final = 1
 STDIN: Final = "-"
 VALUE_CHARS_MAX: Final = 60
 _UNCHANGED: Final = "unchanged"
+_YAML_SUFFIXES: Final = frozenset({".yaml", ".yml"})
+
+
+class Form(enum.StrEnum):
+    """How a document is written."""
+
+    JSON = "json"
+    YAML = "yaml"
+
+    @property
+    def media_type(self) -> str:
+        return f"application/{self.value}"
+
+
+FormOption = Annotated[
+    Form | None,
+    typer.Option("--format", help="How it is written; by the end of the file's name without."),
+]
 
 
 class Imported(msgspec.Struct, kw_only=True):
@@ -58,18 +79,20 @@ def export(
         str, typer.Option("--prefix", help="Only topics and groups whose names begin so.")
     ] = "",
     output: OutputOption = None,
+    form: FormOption = None,
     base_url: BaseUrlOption = None,
     key: KeyOption = None,
     namespace: NamespaceOption = None,
 ) -> None:
-    """Write the settings of all topics and groups as JSON."""
+    """Write the settings of all topics and groups as JSON or YAML."""
     target = screen.target_of(base_url, key, namespace)
-    screen.run(_export(target, prefix, output))
+    screen.run(_export(target, prefix, output, form or _form_of(output)))
 
 
 @app.command("import")
 def import_(
     file: Annotated[str, typer.Argument(help="The document; - for standard input.")],
+    form: FormOption = None,
     is_sure: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     is_dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Only show what would be done.")
@@ -92,23 +115,34 @@ def import_(
     except OSError as exc:
         screen.fail(UsageRefused(f"{file} cannot be read: {exc.strerror}"))
     target = screen.target_of(base_url, key, namespace)
-    screen.run(_import(target, content, is_sure=is_sure, is_dry_run=is_dry_run, as_json=as_json))
+    kind = (form or _form_of(Path(file))).media_type
+    screen.run(
+        _import(target, content, kind, is_sure=is_sure, is_dry_run=is_dry_run, as_json=as_json)
+    )
 
 
-async def _export(target: Target, prefix: str, output: Path | None) -> int:
+def _form_of(file: Path | None) -> Form:
+    is_yaml = file is not None and file.suffix.lower() in _YAML_SUFFIXES
+    return Form.YAML if is_yaml else Form.JSON
+
+
+async def _export(target: Target, prefix: str, output: Path | None, form: Form) -> int:
     async with RestClient(target) as client:
         query = f"?prefix={quote(prefix, safe='')}" if prefix else ""
-        document = await client.download(f"definitions{query}")
-    text = msgspec.json.format(document, indent=2) + b"\n"
-    return hand_over(text, output)
+        document = await client.download(f"definitions{query}", form.media_type)
+    if form is Form.JSON:
+        document = msgspec.json.format(document, indent=2) + b"\n"
+    return hand_over(document, output)
 
 
 async def _import(
-    target: Target, content: bytes, *, is_sure: bool, is_dry_run: bool, as_json: bool
+    target: Target, content: bytes, kind: str, *, is_sure: bool, is_dry_run: bool, as_json: bool
 ) -> int:
     path = "definitions:import"
     async with RestClient(target) as client:
-        found = await client.call("POST", f"{path}?dry_run=true", ImportAnswer, content=content)
+        found = await client.call(
+            "POST", f"{path}?dry_run=true", ImportAnswer, content=content, media_type=kind
+        )
         is_different = bool(found.created or found.changed)
         if is_different:
             screen.notices.print(_table(found))
@@ -117,7 +151,7 @@ async def _import(
                 screen.notice("nothing was changed")
                 return DECLINED
             # Sent where nothing is different, too: the storage engine may lack something of it.
-            found = await client.call("POST", path, ImportAnswer, content=content)
+            found = await client.call("POST", path, ImportAnswer, content=content, media_type=kind)
     if as_json:
         typer.echo(msgspec.json.encode(found))
     screen.notice(f"{'would be: ' if is_dry_run else ''}{found.counts}")

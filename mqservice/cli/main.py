@@ -18,8 +18,10 @@ from mqservice.cli import (
     group_settings,
     invitation,
     key,
+    mask,
     member,
     message,
+    namespace,
     quota,
     report,
     scheduled,
@@ -58,9 +60,11 @@ app.add_typer(message.app, name="message")
 app.add_typer(dlq.app, name="dlq")
 app.add_typer(scheduled.app, name="scheduled")
 app.add_typer(alert.app, name="alert")
+app.add_typer(mask.app, name="mask")
 app.add_typer(quota.app, name="quota")
 app.command()(usage)
 app.add_typer(key.app, name="key")
+app.add_typer(namespace.app, name="namespace")
 app.add_typer(member.app, name="member")
 app.add_typer(invitation.app, name="invitation")
 app.add_typer(audit.app, name="audit")

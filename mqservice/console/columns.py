@@ -70,6 +70,28 @@ TABLES: Final[dict[str, tuple[Column, ...]]] = {
         Column("id", _("Message id"), is_usual=False),
         Column("body", _("Body")),
     ),
+    "group_dead_letters": (
+        Column("reason", _("Reason")),
+        Column("attempts", _("Attempts")),
+        Column("topic", _("Topic")),
+        Column("tag", _("Tag")),
+        Column("keys", _("Keys"), is_usual=False),
+        Column("group", _("Message group"), is_usual=False),
+        Column("properties", _("Properties"), is_usual=False),
+        Column("born", _("Produced"), is_usual=False),
+        Column("id", _("Message id"), is_usual=False),
+        Column("body", _("Body")),
+    ),
+    # Whose topic is always there where it is not that of the page.
+    "topic_scheduled": (
+        Column("born", _("Produced")),
+        Column("tag", _("Tag")),
+        Column("keys", _("Keys")),
+        Column("group", _("Message group"), is_usual=False),
+        Column("properties", _("Properties"), is_usual=False),
+        Column("id", _("Message id"), is_usual=False),
+        Column("body", _("Body")),
+    ),
 }
 
 

@@ -1,6 +1,6 @@
 """An import of definitions in the console: the form, and the preview that has to be seen first.
 
-    file or text ──▶ document, as compact JSON ──▶ plan ──▶ page with both, signed
+    file or text, JSON or YAML ──▶ document, as compact JSON ──▶ plan ──▶ page with both, signed
     page ──▶ document, signed preview ──▶ the same plan still? ──▶ done, with its audit
                                               └── not: the new preview, which says so
 
@@ -27,6 +27,7 @@ from mqservice.console.forms import RefusableForm
 from mqservice.definitions.documents import refuse_repeated
 from mqservice.definitions.importing import Plan
 from mqservice.definitions.schemas import Action, ImportedOut
+from mqservice.definitions.written import Form, form_of_file, json_of
 from mqservice.lib.problem import Problem, ProblemItem
 
 PREVIEW_SECONDS_MAX: Final = 600
@@ -37,14 +38,14 @@ _SALT: Final = "console.definitions"
 
 
 class ImportForm(RefusableForm):
-    """A file, or text; ``body`` is what it says as compact JSON, without which line ends would
-    not survive the way through a browser.
+    """A file, or text, in ``form``; ``body`` is what ``source`` says as compact JSON, without which
+    line ends would not survive the way through a browser.
     """
 
     file = forms.FileField(
         required=False,
         label=gettext_lazy("A file of definitions"),
-        widget=forms.ClearableFileInput(attrs={"accept": ".json,application/json"}),
+        widget=forms.ClearableFileInput(attrs={"accept": ".json,.yaml,.yml"}),
     )
     text = forms.CharField(
         required=False,
@@ -54,26 +55,26 @@ class ImportForm(RefusableForm):
             attrs={"rows": 8, "spellcheck": "false", "placeholder": '{"version": 1, "topics": []}'}
         ),
     )
-    body: bytes = b""
+    form: Form = Form.JSON
+    source: bytes = b""
+    body: bytes = b"{}"
 
     def clean(self) -> dict[str, object]:
-        """Raises ValidationError: nothing, both, too much, or no JSON."""
+        """Raises ValidationError: nothing, both, too much, or neither JSON nor YAML."""
         file, text = self.cleaned_data.get("file"), self.cleaned_data.get("text") or ""
         if bool(file) == bool(text.strip()):
             raise forms.ValidationError(_("Choose a file, or paste its text: one of both."))
-        content = file.read() if isinstance(file, UploadedFile) else text.encode()
+        content, name = text.encode(), ""
+        if isinstance(file, UploadedFile):
+            content, name = file.read(), str(file.name)
         if len(content) > DOCUMENT_BYTES_MAX:
             raise forms.ValidationError(
                 _("The document is larger than %(max)s bytes: import it in parts, or over REST.")
                 % {"max": f"{DOCUMENT_BYTES_MAX:,}"}
             )
-        try:
-            self.body = msgspec.json.encode(msgspec.json.decode(content))
-            refuse_repeated(content)
-        except (msgspec.MsgspecError, ValueError, OverflowError, RecursionError) as exc:
-            raise forms.ValidationError(_("This is not JSON: %(why)s") % {"why": exc}) from None
-        except Problem as problem:
-            raise forms.ValidationError(problem.detail) from None
+        self.source = content
+        self.form = form_of_file(name, content)
+        self.body = _compact(content, self.form)
         return self.cleaned_data
 
 
@@ -160,6 +161,23 @@ def shown_faults(faults: list[ProblemItem], body: bytes) -> list[tuple[str, str,
     """Each fault as its place, the name of the thing there, and what is wrong."""
     content: object = msgspec.json.decode(body)
     return [(each.pointer or "/", _name_at(each.pointer, content), each.detail) for each in faults]
+
+
+def _compact(content: bytes, form: Form) -> bytes:
+    """Raises ValidationError."""
+    try:
+        if form is Form.YAML:
+            return json_of(content, form)
+        body = msgspec.json.encode(msgspec.json.decode(content))
+        refuse_repeated(content)
+    except (msgspec.MsgspecError, ValueError, OverflowError, RecursionError) as exc:
+        raise forms.ValidationError(_("This is not JSON: %(why)s") % {"why": exc}) from None
+    except Problem as problem:
+        if form is Form.JSON:
+            raise forms.ValidationError(problem.detail) from None
+        why = {"why": problem.detail}
+        raise forms.ValidationError(_("This YAML cannot be read: %(why)s") % why) from None
+    return body
 
 
 def _name_at(pointer: str, content: object) -> str:

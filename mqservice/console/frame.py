@@ -13,6 +13,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass
+from http import HTTPStatus
 from typing import Concatenate, ParamSpec
 
 from django.contrib.auth.decorators import login_required
@@ -25,7 +26,7 @@ from mqservice.accounts.access import Principal
 from mqservice.accounts.models import Namespace, User
 from mqservice.accounts.people_access import find_person
 from mqservice.accounts.queries import namespaces_of
-from mqservice.accounts.roles import Permission
+from mqservice.accounts.roles import CHANGING, Permission
 from mqservice.console.navigation import Section, Text, sections_for
 
 P = ParamSpec("P")
@@ -107,6 +108,8 @@ def page(
             if _has_nul(request):  # no text of PostgreSQL has one: nothing is called so
                 raise Http404
             frame = _frame(request, ns, here)
+            if frame.namespace.is_read_only and needs in CHANGING:
+                return frame.render("console/held.html", status=HTTPStatus.CONFLICT)
             if not frame.principal.permits(needs):
                 raise PermissionDenied(f"this needs the permission {needs.value}")
             return function(frame, *args, **kwargs)

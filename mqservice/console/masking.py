@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from django.http import HttpRequest
+from django.utils.translation import gettext as _
 
 from mqservice.accounts.access import Principal
 from mqservice.accounts.audit import record
@@ -53,6 +54,13 @@ def masked_answer(data: Any, masks: Masks, topic: str | None) -> Any:  # Any: se
     if "messages" in data:
         return {**data, "messages": [_masked(each, masks, topic) for each in data["messages"]]}
     return _masked(data, masks, topic)
+
+
+def shown_filter(masks: Masks, topic: str, text: str) -> str:
+    """What a consumer of ``topic`` filters by: a condition would tell values of what it names."""
+    if not masks.of_topic(topic).is_asked_by(text):
+        return text
+    return _("a condition on a hidden property")
 
 
 def note_clear(

@@ -109,6 +109,12 @@ SECTIONS: Final = (
                 icon="definitions",
             ),
             Item(here="usage", url="console:usage", title=_("Usage"), icon="usage"),
+            Item(
+                here="read-only",
+                url="console:read-only",
+                title=_("Read-only mode"),
+                icon="read_only",
+            ),
         ),
     ),
     Section(

@@ -21,6 +21,7 @@ from mqservice.console import (
     views_operator,
     views_publish,
     views_quick_start,
+    views_read_only,
     views_redrive,
     views_reports,
     views_reset,
@@ -56,6 +57,8 @@ urlpatterns = [
     path("<str:ns>/keys/<str:key_id>", views_keys.key, name="key"),
     path("<str:ns>/keys/<str:key_id>/rotate", views_keys.rotate, name="rotate-key"),
     path("<str:ns>/keys/<str:key_id>/revoke", views_keys.revoke, name="revoke-key"),
+    path("<str:ns>/read-only", views_read_only.read_only, name="read-only"),
+    path("<str:ns>/read-only/switch", views_read_only.switch_read_only, name="switch-read-only"),
     path("<str:ns>/masking", views_masking.masking, name="masking"),
     path("<str:ns>/masking-bodies", views_masking.mask_bodies, name="mask-bodies"),
     path("<str:ns>/new-mask", views_masking.new_mask, name="new-mask"),
@@ -82,8 +85,10 @@ urlpatterns = [
     path("<str:ns>/charts/<str:name>", views_charts.chart, name="chart"),
     # Topics and groups as a document
     path("<str:ns>/definitions", views_definitions.definitions, name="definitions"),
-    path("<str:ns>/definitions.json", views_definitions.definitions_file,
+    path("<str:ns>/definitions.json", views_definitions.definitions_file, {"form": "json"},
          name="definitions-file"),
+    path("<str:ns>/definitions.yaml", views_definitions.definitions_file, {"form": "yaml"},
+         name="definitions-yaml"),
     path("<str:ns>/definitions/import", views_definitions.import_page, name="import-definitions"),
     # Topics
     path("<str:ns>/topics", views_topics.topics, name="topics"),

@@ -13,6 +13,7 @@ from django.views.decorators.http import require_safe
 
 from mqservice.accounts.models import Namespace
 from mqservice.accounts.queries import namespaces_of
+from mqservice.console.curls import curl_of
 from mqservice.console.frame import Crumb, Frame, page, signed_in
 from mqservice.console.overview import overview_page
 from mqservice.console.series import Span
@@ -44,6 +45,7 @@ def namespace_overview(frame: Frame) -> HttpResponse:
         crumbs=[Crumb(title=_("Overview"))],
         spans=list(Span),
         span=span_of(frame.request.GET.get("span", "")),
+        curl=curl_of("GET", f"/v1/ns/{frame.namespace.name}/metrics"),
     )
 
 

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from django.contrib import messages
 from django.http import HttpResponse
 from django.shortcuts import redirect
 from django.utils.translation import gettext as _
+from msgspec import structs
 
 from mqservice.accounts.roles import Permission
 from mqservice.console.clients import clients_page
 from mqservice.console.curls import curl_of
 from mqservice.console.frame import Crumb, Frame, page
+from mqservice.console.masking import masks_for, shown_filter
+from mqservice.delivery.connections import Connection
 from mqservice.delivery.connections_api import end
 from mqservice.lib.names import NAME_CHARS_MAX
 from mqservice.lib.problem import Problem
+from mqservice.masking.masks import Masks
 
 
 @page("clients")
@@ -26,9 +32,11 @@ def clients(frame: Frame) -> HttpResponse:
         text=given.get("q", "").strip()[:NAME_CHARS_MAX],
         number=max(1, int(number)) if number.isdecimal() and len(number) < 5 else 1,
     )
+    masks = masks_for(frame.request, frame.principal, frame.namespace.name)
+    sockets = shown.sockets and [_without_hidden(each, masks) for each in shown.sockets]
     return frame.render(
         "console/clients.html",
-        page=shown,
+        page=replace(shown, sockets=sockets),
         previous_number=shown.number - 1,
         next_number=shown.number + 1,
         can_disconnect=frame.principal.permits(Permission.CONNECTIONS_MANAGE),
@@ -51,3 +59,11 @@ def disconnect(frame: Frame) -> HttpResponse:
         else:
             messages.info(frame.request, _("This client was gone already."))
     return redirect("console:clients", frame.namespace.name)
+
+
+def _without_hidden(socket: Connection, masks: Masks) -> Connection:
+    own = [
+        structs.replace(each, filter=shown_filter(masks, each.topic, each.filter))
+        for each in socket.subscriptions
+    ]
+    return structs.replace(socket, subscriptions=own)

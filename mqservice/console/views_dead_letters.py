@@ -16,6 +16,7 @@ from django.utils.translation import gettext as _
 from mqservice.accounts.roles import Permission
 from mqservice.console.asking import ask
 from mqservice.console.bodies import Stored, preview, shown_body
+from mqservice.console.columns import columns_of
 from mqservice.console.curls import curl_of
 from mqservice.console.dead_letters import dead_letters_page, letters_of
 from mqservice.console.exports import EXPORTED_MAX, Export, export_response
@@ -80,6 +81,7 @@ def letters(frame: Frame, group: str) -> HttpResponse:
         is_filtered=any(given.values()),
         problem=answer.problem,
         rows=[(message, preview(message)) for message in found],
+        columns=columns_of(frame.user, "group_dead_letters"),
         next_cursor=None if answer.problem else answer.data["next_cursor"],
         is_complete=answer.problem is not None or answer.data["is_complete"],
         tasks=list(tasks[:TASKS_SHOWN]),

@@ -6,7 +6,6 @@ POST with the signed preview ──▶ still the same? ──▶ done, else the 
 
 from __future__ import annotations
 
-import msgspec
 from django.contrib import messages
 from django.http import HttpResponse
 from django.shortcuts import redirect
@@ -25,6 +24,7 @@ from mqservice.console.form_views import FORM_METHODS
 from mqservice.console.frame import Crumb, Frame, page
 from mqservice.definitions.documents import export, read_document
 from mqservice.definitions.importing import Plan, import_definitions, preview_import
+from mqservice.definitions.written import Form, told_by_line, written
 from mqservice.lib.names import NAME_CHARS_MAX
 from mqservice.lib.problem import Problem
 
@@ -36,16 +36,16 @@ def definitions(frame: Frame) -> HttpResponse:
 
 
 @page("definitions")
-def definitions_file(frame: Frame) -> HttpResponse:
+def definitions_file(frame: Frame, form: str) -> HttpResponse:
     """``?prefix=``: the document as a file, in lines that can be compared. Two queries."""
+    kind = Form(form)
     prefix = frame.request.GET.get("prefix", "").strip()[:NAME_CHARS_MAX]
     try:
         found = export(frame.namespace, prefix)
     except Problem as problem:
         return _page(frame, form=ImportForm(), problem=problem)
-    text = msgspec.json.format(found.model_dump_json().encode(), indent=2) + b"\n"
-    response = HttpResponse(text, content_type="application/json")
-    name = f"{frame.namespace.name}-definitions.json"
+    response = HttpResponse(written(found, kind), content_type=kind.media_type)
+    name = f"{frame.namespace.name}-definitions.{kind.value}"
     response["Content-Disposition"] = f'attachment; filename="{name}"'
     response["Cache-Control"] = "no-store"
     return response
@@ -62,7 +62,8 @@ def import_page(frame: Frame) -> HttpResponse:
     if not form.is_valid():
         return _page(frame, form=form, status=422)
     try:
-        preview = _preview(frame, form.body)
+        with told_by_line(form.source, form.form):
+            preview = _preview(frame, form.body)
     except Problem as problem:
         return _page(frame, form=ImportForm(), problem=problem, body=form.body)
     return _page(frame, form=ImportForm(), preview=preview)

@@ -8,6 +8,8 @@ A form works without scripts. Deleting asks for the group's name, on its page or
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import msgspec
 from django.contrib import messages
 from django.http import Http404, HttpResponse, QueryDict
@@ -21,9 +23,10 @@ from mqservice.console.curls import curl_of
 from mqservice.console.form_views import FORM_METHODS, ConfirmForm, form_status, number_of
 from mqservice.console.forms_groups import GroupForm
 from mqservice.console.frame import Crumb, Frame, page
-from mqservice.console.group import group_page
+from mqservice.console.group import TopicPart, group_page
 from mqservice.console.group_health import findings_of
 from mqservice.console.groups import Order, Question, groups_page
+from mqservice.console.masking import masks_for, shown_filter
 from mqservice.console.series import Span
 from mqservice.console.views_charts import span_of
 from mqservice.groups.models import ConsumerGroup, Dispatch
@@ -84,7 +87,8 @@ def groups(frame: Frame) -> HttpResponse:
 def group(frame: Frame, group: str) -> HttpResponse:
     """Why it gets nothing, its members, its progress on each queue, its settings."""
     row = found_group(frame, group)
-    shown = group_with_sockets(group_page(frame.namespace, row), frame.namespace)
+    found = group_with_sockets(group_page(frame.namespace, row), frame.namespace)
+    shown = replace(found, parts=[_without_hidden(frame, part) for part in found.parts])
     return frame.render(
         "console/group.html",
         page=shown,
@@ -99,6 +103,11 @@ def group(frame: Frame, group: str) -> HttpResponse:
         + "\n"
         + curl_of("GET", _path(frame, row.name) + "/clients"),
     )
+
+
+def _without_hidden(frame: Frame, part: TopicPart) -> TopicPart:
+    masks = masks_for(frame.request, frame.principal, frame.namespace.name)
+    return replace(part, filter=shown_filter(masks, part.name, part.filter))
 
 
 @page("groups", needs=Permission.SETTINGS_MANAGE, methods=FORM_METHODS)

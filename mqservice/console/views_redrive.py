@@ -19,6 +19,7 @@ from django.utils.translation import gettext as _
 
 from mqservice.accounts.roles import Permission
 from mqservice.accounts.scopes import Kind, Scope
+from mqservice.console.curls import curl_of
 from mqservice.console.form_views import FORM_METHODS, ConfirmForm
 from mqservice.console.forms_dead_letters import (
     ChosenLetters,
@@ -66,6 +67,11 @@ def redrive(frame: Frame, group: str) -> HttpResponse:
         found=found,
         topics=offered_topics(row),
         crumbs=letters_crumbs(frame, row, _("Redrive")),
+        curl=curl_of(
+            "POST",
+            f"/v1/ns/{frame.namespace.name}/groups/{row.name}/dlq:redrive",
+            {"all": True, "dry_run": True},
+        ),
     )
 
 
@@ -118,6 +124,7 @@ def tasks(frame: Frame) -> HttpResponse:
             Crumb(title=_("Dead letters"), url=frame.url("dead-letters")),
             Crumb(title=_("Redrives and deletions")),
         ],
+        curl=curl_of("GET", f"/v1/ns/{frame.namespace.name}/tasks"),
     )
 
 
@@ -151,6 +158,7 @@ def task(frame: Frame, task_id: str) -> HttpResponse:
             Crumb(title=row.group_name, url=frame.url("group-dead-letters", row.group_name)),
             Crumb(title=_("Redrive") if row.kind == TaskKind.REDRIVE else _("Deletion")),
         ],
+        curl=curl_of("GET", f"/v1/ns/{frame.namespace.name}/tasks/{row.public_id}"),
     )
 
 

@@ -16,6 +16,7 @@ from django.utils import translation
 from django.utils.translation import gettext as _
 
 from mqservice.accounts.roles import Permission
+from mqservice.console.curls import curl_of
 from mqservice.console.forms_reports import RangeForm
 from mqservice.console.frame import Crumb, Frame, page
 from mqservice.console.report_day import day_view
@@ -103,6 +104,7 @@ def _list(frame: Frame, form: RangeForm | None, status: int = 200) -> HttpRespon
         form=form,
         days_max=ORDERED_DAYS_MAX,
         orders_max=settings.MQ_REPORTS_BY_HAND_MAX,
+        curl=curl_of("GET", f"/v1/ns/{frame.namespace.name}/reports"),
     )
 
 

@@ -26,6 +26,7 @@ from django.utils.translation import ngettext
 from mqservice.accounts.roles import Permission
 from mqservice.console.asking import ask
 from mqservice.console.bodies import Stored, preview
+from mqservice.console.columns import columns_of
 from mqservice.console.curls import curl_of
 from mqservice.console.form_views import FORM_METHODS
 from mqservice.console.frame import Crumb, Frame, page
@@ -88,6 +89,7 @@ def scheduled(frame: Frame) -> HttpResponse:
         has_topics=bool(topics) or bool(topics_of(frame.namespace, limit=1)),
         next_after=shown[-1].name if len(topics) > TOPIC_ROWS else "",
         crumbs=[Crumb(title=_("Scheduled"))],
+        curl=curl_of("GET", f"/v1/ns/{frame.namespace.name}/scheduled"),
     )
 
 
@@ -137,6 +139,7 @@ def _list_page(frame: Frame, topic: str) -> HttpResponse:
         is_filtered=any(given.values()),
         problem=problem,
         rows=[(message, preview(message)) for message in shown],
+        columns=columns_of(frame.user, "topic_scheduled"),
         is_by_time=is_by_time,
         listed_max=LISTED_MAX,
         count=len(found),

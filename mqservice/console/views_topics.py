@@ -15,6 +15,7 @@ from django.utils.translation import gettext as _
 
 from mqservice.accounts.roles import Permission
 from mqservice.console.columns import columns_of
+from mqservice.console.curls import curl_of
 from mqservice.console.form_views import FORM_METHODS, ConfirmForm, form_status, number_of
 from mqservice.console.forms import TopicForm
 from mqservice.console.frame import Crumb, Frame, page
@@ -22,6 +23,7 @@ from mqservice.console.series import Span
 from mqservice.console.topic import topic_page
 from mqservice.console.topics import Order, Question, topics_page
 from mqservice.console.views_charts import span_of
+from mqservice.definitions.schemas import TopicDefinition
 from mqservice.lib.names import NAME_CHARS_MAX
 from mqservice.lib.problem import Problem
 from mqservice.topics.models import MessageType, Topic
@@ -64,6 +66,7 @@ def topics(frame: Frame) -> HttpResponse:
         "console/topics.html",
         page=topics_page(frame.namespace, question),
         columns=columns_of(frame.user, "topics"),
+        curl=curl_of("GET", f"/v1/ns/{frame.namespace.name}/topics"),
         crumbs=[Crumb(title=_("Topics"))],
         kinds=[kind.value for kind in MessageType],
     )
@@ -76,6 +79,7 @@ def topic(frame: Frame, topic: str) -> HttpResponse:
     return frame.render(
         "console/topic.html",
         page=topic_page(frame.namespace, row),
+        curl=curl_of("GET", _path(frame, row.name)),
         topic=row,
         tab="overview",
         crumbs=topic_crumbs(frame, row),
@@ -105,7 +109,12 @@ def new_topic(frame: Frame) -> HttpResponse:
                 return redirect("console:topic", frame.namespace.name, name)
     crumbs = [Crumb(title=_("Topics"), url=frame.url("topics")), Crumb(title=_("New topic"))]
     return frame.render(
-        "console/topic_form.html", status=form_status(form), form=form, crumbs=crumbs, topic=None
+        "console/topic_form.html",
+        status=form_status(form),
+        form=form,
+        crumbs=crumbs,
+        topic=None,
+        curl=curl_of("PUT", _path(frame, "orders"), {"queues": 8, "retention": "3d"}),
     )
 
 
@@ -136,6 +145,7 @@ def edit_topic(frame: Frame, topic: str) -> HttpResponse:
                 frame.request, _("The settings of %(name)s were saved.") % {"name": topic}
             )
             return redirect("console:topic", frame.namespace.name, topic)
+    settings = TopicDefinition.of(row).model_dump(mode="json", exclude={"name"})
     return frame.render(
         "console/topic_form.html",
         status=form_status(form),
@@ -143,6 +153,7 @@ def edit_topic(frame: Frame, topic: str) -> HttpResponse:
         topic=row,
         revision=frame.request.POST.get("revision", row.revision),
         crumbs=topic_crumbs(frame, row, _("Settings")),
+        curl=curl_of("PUT", _path(frame, row.name), settings),
     )
 
 
@@ -165,7 +176,12 @@ def remove_topic(frame: Frame, topic: str) -> HttpResponse:
         topic=row,
         delete_form=form,
         crumbs=topic_crumbs(frame, row, _("Delete")),
+        curl=curl_of("DELETE", _path(frame, row.name)),
     )
+
+
+def _path(frame: Frame, topic: str) -> str:
+    return f"/v1/ns/{frame.namespace.name}/topics/{topic}"
 
 
 def _delete_form(row: Topic, data: QueryDict | None = None) -> ConfirmForm:

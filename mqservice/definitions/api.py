@@ -1,9 +1,10 @@
-"""Definitions over REST: ``GET …/definitions`` and ``POST …/definitions:import``."""
+"""Definitions over REST: ``GET …/definitions`` and ``POST …/definitions:import``; JSON or YAML."""
 
 from __future__ import annotations
 
 from typing import Literal
 
+from django.http import HttpResponse
 from ninja import Router
 
 from mqservice.accounts.queries import get_namespace
@@ -12,22 +13,37 @@ from mqservice.accounts.scopes import Scope
 from mqservice.definitions.documents import export, read_document
 from mqservice.definitions.importing import import_definitions, preview_import
 from mqservice.definitions.schemas import DefinitionsOut, ImportOut
+from mqservice.definitions.written import (
+    YAML_TYPES,
+    Form,
+    form_of_type,
+    json_of,
+    told_by_line,
+    written,
+)
 from mqservice.lib.wire import refused
 
 router = Router(tags=["definitions"])
 
 
 @router.get("/ns/{ns}/definitions", response=DefinitionsOut)
-def export_definitions(request: AuthedRequest, ns: str, prefix: str = "") -> DefinitionsOut:
+def export_definitions(
+    request: AuthedRequest, ns: str, prefix: str = ""
+) -> DefinitionsOut | HttpResponse:
     """All settings of the topics and groups of a namespace, as one document to keep or to import.
 
     No messages, no offsets; filters are brought by consumers and whether a group is paused is no
     setting, so they are not in it either. A document holds 2,000 topics and groups at most: of more
-    ask by how their names begin.
+    ask by how their names begin. With `Accept: application/yaml` it is YAML.
 
     Three queries.
     """
-    return export(get_namespace(request.auth, ns), prefix)
+    document = export(get_namespace(request.auth, ns), prefix)
+    # Who takes neither gets JSON, as everybody did before there was a choice.
+    wanted = form_of_type(request.get_preferred_type([Form.JSON.media_type, *YAML_TYPES]))
+    if wanted is Form.JSON:
+        return document
+    return HttpResponse(written(document, wanted), content_type=wanted.media_type)
 
 
 @router.post("/ns/{ns}/definitions:import", response=ImportOut, operation_id="importDefinitions")
@@ -43,6 +59,8 @@ def import_document(
     Each thing needs the scope that a change of it alone needs. One that becomes different has its
     own entry in the audit.
 
+    With `Content-Type: application/yaml` the body is YAML, and faults tell line and column besides.
+
     The body is read here, not by the framework, so that one answer names all its faults.
     """
     namespace = get_namespace(request.auth, ns)
@@ -50,7 +68,10 @@ def import_document(
     for name in request.GET:
         if name != "dry_run":  # a slip of the pen must not turn a look into a deed
             raise refused(f"?{name}", "there is no such parameter here")
-    document = read_document(request.body)
+    form = form_of_type(request.content_type)
+    body = json_of(request.body, form)
     is_dry_run = dry_run == "true"
     act = preview_import if is_dry_run else import_definitions
-    return act(namespace, document, by=request.auth).shown(is_dry_run=is_dry_run)
+    with told_by_line(request.body, form):
+        plan = act(namespace, read_document(body), by=request.auth)
+    return plan.shown(is_dry_run=is_dry_run)

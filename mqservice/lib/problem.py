@@ -51,6 +51,7 @@ CODES: Final[dict[str, tuple[int, str]]] = {
     "METHOD_NOT_ALLOWED": (405, "Method not allowed"),
     "NOT_ACCEPTABLE": (406, "No acceptable representation"),
     "REQUEST_TIMEOUT": (408, "Request took too long to arrive"),
+    "NAMESPACE_READ_ONLY": (409, "The namespace is read-only"),
     "CONFLICT": (409, "In conflict with the present state"),
     "MESSAGE_TYPE_CONFLICT": (409, "Message does not fit the topic's type"),
     "ALREADY_DELIVERED": (409, "Already delivered"),

@@ -157,6 +157,11 @@ MEANINGS: Final[dict[str, Meaning]] = {
         "The request did not arrive completely in time. Nothing of it was stored.",
         "Send it again, over a better line or in smaller parts.",
     ),
+    "NAMESPACE_READ_ONLY": Meaning(
+        "Somebody has made the namespace read-only: nothing of it is changed, dry runs included. "
+        "Producing and consuming go on.",
+        "Wait, or have an admin end it: `PATCH /v1/namespaces/{name}`. `detail` says since when.",
+    ),
     "CONFLICT": Meaning(
         "What is asked for does not go with the present state.",
         "Read the present state, and decide anew.",

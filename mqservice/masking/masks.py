@@ -53,6 +53,11 @@ class TopicMask:
     def hides_property(self, name: str) -> bool:
         return any(_is_under(folded(name), pattern) for pattern in self.properties)
 
+    def is_asked_by(self, wanted: str) -> bool:
+        """Whether a filter over properties, or of tags, may name a hidden one."""
+        names = (name.rstrip(_ANYTHING) for name in self.properties)
+        return bool(wanted) and any(name in folded(wanted) for name in names)
+
     def refuse_question(self, *, contains: str, wanted: str) -> None:
         """Raises Problem: a search that would tell what is hidden by what it finds.
 
@@ -65,8 +70,7 @@ class TopicMask:
                 "FORBIDDEN",
                 "parts of bodies are hidden from your role here, so they cannot be searched",
             )
-        names = (name.rstrip(_ANYTHING) for name in self.properties)
-        if wanted and any(name in folded(wanted) for name in names):
+        if self.is_asked_by(wanted):
             raise Problem.of(
                 "FORBIDDEN",
                 "the filter names a property that is hidden from your role here",

@@ -9,6 +9,7 @@ Each is None, or empty, where nobody can be asked: that is unknown, not zero.
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
@@ -26,6 +27,7 @@ from mqservice.monitoring.models import Heartbeat
 
 log = logging.getLogger(__name__)
 
+ASKED_MAX: Final = 2  # times; workers often miss a broadcast that follows on another
 ANSWER_SECONDS: Final = 0.5  # a broadcast has no end; whoever has not answered by then is not shown
 WORKERS_MAX: Final = 200
 _VALKEY_SECONDS_MAX: Final = 0.5
@@ -52,11 +54,12 @@ class Worker:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Queue:
-    """``length``: tasks that wait in it; ``workers`` read it."""
+    """``length``: tasks that wait in it; ``workers`` read it, all of them where ``is_known``."""
 
     name: str
     length: int | None
     workers: list[str]
+    is_known: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,14 +75,22 @@ def find_workers() -> list[Worker] | None:
     """Who answers within half a second, twice; None when the broker does not."""
     asking = app.control.inspect(timeout=ANSWER_SECONDS)
     try:
-        stats: dict[str, Any] = asking.stats() or {}  # Any: Celery's own answers
-        queues: dict[str, Any] = asking.active_queues() or {}  # Any: as above
+        stats = _answers(asking.stats)
+        queues = _answers(asking.active_queues) if stats else {}
     except (OperationalError, RedisError, OSError) as exc:
         log.info("The broker was not reached", extra={"action": "ask_workers", "error": str(exc)})
         return None
     return [
         _worker(name, stats[name], queues.get(name) or []) for name in sorted(stats)[:WORKERS_MAX]
     ]
+
+
+def _answers(ask: Callable[[], Any]) -> dict[str, Any]:  # Any: Celery's own answers
+    """By worker; asked again while nobody answers."""
+    for _ in range(ASKED_MAX):
+        if found := ask():
+            return dict(found)
+    return {}
 
 
 def queue_lengths() -> dict[str, int] | None:
@@ -108,6 +119,7 @@ def queues_of(workers: list[Worker] | None, lengths: dict[str, int] | None) -> l
             name=name,
             length=None if lengths is None else lengths.get(name),
             workers=[worker.name for worker in workers or [] if name in worker.queues],
+            is_known=workers is not None and all(worker.queues for worker in workers),
         )
         for name in QUEUES
     ]

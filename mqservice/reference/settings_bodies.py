@@ -320,14 +320,17 @@ BODIES: Final[dict[str, JsonObject]] = {
     },
     "importDefinitions": {
         "required": True,
-        "content": json_content(
-            ref("DefinitionsIn"),
-            {
-                "version": VERSION,
-                "topics": [{"name": "orders", "queues": 8, "retention": "3d"}],
-                "groups": [{"name": "billing", "lease": "60s", "max_attempts": 17}],
-            },
-        ),
+        "content": {
+            **json_content(
+                ref("DefinitionsIn"),
+                {
+                    "version": VERSION,
+                    "topics": [{"name": "orders", "queues": 8, "retention": "3d"}],
+                    "groups": [{"name": "billing", "lease": "60s", "max_attempts": 17}],
+                },
+            ),
+            "application/yaml": {"schema": ref("DefinitionsIn")},
+        },
     },
 }
 # Fields that the framework knows only as anything: (schema, field) -> what they are.

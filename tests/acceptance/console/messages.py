@@ -13,13 +13,13 @@ SCRIPT: Final = (
 )
 
 
-def produce(service: Service, topic: str, body: str) -> str:
-    """Id of a message that was stored over REST."""
+def produce(service: Service, topic: str, body: str, **more: object) -> str:
+    """Id of a message that was stored over REST, with fields of the API besides the body."""
     facts = service.facts
     answer = httpx.post(
         f"{facts.base_url}/v1/ns/{facts.namespace}/topics/{topic}/messages",
         headers={"authorization": f"Bearer {facts.api_key}"},
-        json={"body": body, "keys": ["from-rest"]},
+        json={"body": body, "keys": ["from-rest"], **more},
         timeout=60,
     )
     answer.raise_for_status()

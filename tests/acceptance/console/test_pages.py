@@ -60,6 +60,7 @@ PAGES: Final = {
     "usage": "usage",
     "masking": "masking",
     "new-mask": "new-mask",
+    "read-only": "read-only",
     "operator": "../-/operator",
     "workers": "../-/operator?tab=workers",
     "dead-letters": "dead-letters",
@@ -168,6 +169,35 @@ def test_no_page_has_a_serious_fault_for_those_who_see_or_hear_it(
                 SCREENSHOTS.mkdir(exist_ok=True)
                 kept = SCREENSHOTS / f"{name}-{width}-{theme}.png"
                 page.screenshot(path=str(kept), full_page=True)
+    assert found == []
+
+
+LONGEST: Final = "NO_PLACE_TO_BREAK_IT_" * 3 + "Z"
+LONG_PAGES: Final = (
+    "topics", "topics/{name}", "topics/{name}/edit", "topics/{name}/delete", "topics/{name}/purge",
+    "topics/{name}/publish", "topics/{name}/messages", "tail?topic={name}", "groups",
+    "groups/{name}", "groups/{name}/edit", "groups/{name}/delete",
+    "groups/{name}/reset?topic={name}", "dead-letters", "dead-letters/{name}",
+    "dead-letters/{name}/redrive?all=1", "scheduled/{name}", "quick-start", "search?q=BREAK", "",
+)  # fmt: skip
+
+
+def test_the_longest_names_fit_on_a_phone_too(new_page: New, service: Service) -> None:
+    assert len(LONGEST) == 64
+    give_up(service, LONGEST, "for the longest name")
+    long = "k" * 200
+    message_id = produce(
+        service, LONGEST, "b" * 500, keys=[long], tag=long, properties={long: long}
+    )
+    page = new_page()
+    found = []
+    for path in (*LONG_PAGES, f"topics/{{name}}/messages/{message_id}"):
+        page.goto(f"/console/demo/{path.format(name=LONGEST)}")
+        for width in WIDTHS:
+            page.set_viewport_size({"width": width, "height": 900})
+            beyond = page.evaluate("document.documentElement.scrollWidth - innerWidth")
+            if beyond > 0:
+                found.append(f"{path} at {width} px is {beyond} px too wide")
     assert found == []
 
 

@@ -203,6 +203,7 @@ CONTROL_ROWS: list[Row] = [
     _account("GET", "/namespaces/{namespace}", Need.NOTHING),
     # Names are one in the whole service, so that a foreign one cannot be made: 409, not 201.
     _account("PUT", "/namespaces/{namespace}", Need.ADMIN, absent=(201, 409)),
+    _account("PATCH", "/namespaces/{namespace}", Need.ADMIN, body={"read_only": True}),
     _account("DELETE", "/namespaces/{namespace}", Need.ADMIN, done=(204,)),
     _account("GET", "/members", Need.MEMBERS_READ),
     _account("GET", "/members/{member}", Need.MEMBERS_READ),

@@ -57,6 +57,45 @@ async def test_an_export_is_written_for_people_to_read_and_compare(tmp_path: Pat
         ]
 
 
+@pytest.mark.parametrize(
+    ("options", "kind"),
+    [
+        (("-o", "kept.yaml"), "application/yaml"), (("-o", "kept.YML"), "application/yaml"),
+        (("--format", "yaml"), "application/yaml"), ((), "application/json"),
+        (("-o", "kept.yaml", "--format", "json"), "application/json"),
+    ],
+)  # fmt: skip
+async def test_the_form_of_an_export_is_said_or_is_that_of_the_file(
+    options: tuple[str, ...], kind: str, tmp_path: Path
+) -> None:
+    placed = [str(tmp_path / each) if each.startswith("kept") else each for each in options]
+    async with service_double() as double:
+        double.answers.append(Answer(200, DOCUMENT))
+        assert (await mqservice("definitions", "export", *placed, double=double)).code == 0
+        assert [each.headers["accept"] for each in double.requests] == [kind]
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "kind"),
+    [
+        ("a.yaml", (), "application/yaml"), ("a.yml", (), "application/yaml"),
+        ("a.json", (), "application/json"), ("a.txt", ("--format", "yaml"), "application/yaml"),
+        ("a.yaml", ("--format", "json"), "application/json"),
+    ],
+)  # fmt: skip
+async def test_the_form_of_an_import_is_said_or_is_that_of_the_file(
+    name: str, options: tuple[str, ...], kind: str, tmp_path: Path
+) -> None:
+    file = tmp_path / name
+    file.write_text("version: 1\n")
+    async with service_double() as double:
+        double.answers += [Answer(200, SAME), Answer(200, SAME)]
+        ended = await mqservice("definitions", "import", str(file), *options, double=double)
+        assert ended.code == 0
+        assert [each.headers["content-type"] for each in double.requests] == [kind, kind]
+        assert {each.body for each in double.requests} == {b"version: 1\n"}
+
+
 async def test_an_import_is_shown_asked_for_and_done(file: str) -> None:
     async with service_double() as double:
         double.answers += [Answer(200, PREVIEW), Answer(200, PREVIEW | {"dry_run": False})]

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 from django.test import Client
+from msgspec import structs
 
 from mqservice.accounts.models import AuditEntry, Role
 from mqservice.accounts.services import set_role
@@ -13,6 +14,7 @@ from mqservice.delivery import connections_api
 from mqservice.delivery.connection_calls import Found
 from mqservice.delivery.connections import ConnectedSubscription, Connection
 from mqservice.lib.problem import Problem
+from mqservice.masking.models import MaskRule
 from mqservice.store import StoreClient
 from tests.mqservice.groups.reading import Reader
 from tests.people import People
@@ -148,3 +150,19 @@ def test_what_is_no_id_of_a_socket_is_refused_over_rest(
     assert (answer.status_code, answer.json()["code"]) == (400, "BAD_REQUEST")
     assert not AuditEntry.objects.filter(action="connection.disconnect").exists()
     assert client.delete("/v1/ns/acme/connections/nobody").status_code == 200
+
+
+def test_a_filter_over_a_hidden_property_is_not_shown(
+    people: People, processes: Processes, alice: Client
+) -> None:
+    told = socket(1)
+    wanted = structs.replace(told.subscriptions[0], filter="Card_Number = '4111' AND a = 1")
+    processes.connections = [structs.replace(told, subscriptions=[wanted])]
+    assert "4111" in alice.get(CLIENTS).content.decode()
+    fields = {"topics": "or*", "part": "property", "path": "card*", "clear_for": "owner"}
+    MaskRule.objects.create(namespace=people.acme, name="card", **fields)
+    assert "4111" in alice.get(CLIENTS).content.decode()
+    set_role(people.acme.tenant, people.alice, Role.ADMIN)
+    page = alice.get(CLIENTS).content.decode()
+    assert "4111" not in page
+    assert "a condition on a hidden property" in page

@@ -13,6 +13,7 @@ from django.test import Client
 from pytest_django import Settings
 
 from mqservice.console.curls import curl_of
+from mqservice.topics.models import Topic
 from tests.people import People
 
 HOSTILE = ["$(id)", "`id`", '"; id; "', "'; id; '", "a\nid", "$HOME", "é 订单", "\\", "!!"]
@@ -60,3 +61,32 @@ def test_a_page_of_a_hostile_id_shows_a_harmless_command(
 def _json_text(text: str) -> bytes:
     escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
     return escaped.encode()
+
+
+@pytest.mark.parametrize(
+    ("page", "path"),
+    [
+        ("", "/v1/ns/acme/metrics"),
+        ("topics", "/v1/ns/acme/topics"),
+        ("topics/orders", "/v1/ns/acme/topics/orders"),
+        ("topics/orders/edit", "-X PUT http://testserver/v1/ns/acme/topics/orders"),
+        ("topics/orders/delete", "-X DELETE http://testserver/v1/ns/acme/topics/orders"),
+        ("new-topic", "/v1/ns/acme/topics/orders"),
+        ("keys", "/v1/keys"),
+        ("members", "/v1/members"),
+        ("reports", "/v1/ns/acme/reports"),
+        ("tasks", "/v1/ns/acme/tasks"),
+        ("scheduled", "/v1/ns/acme/scheduled"),
+        ("definitions", "/v1/ns/acme/definitions"),
+        ("read-only", "/v1/namespaces/acme"),
+    ],
+)
+def test_pages_say_what_they_are_by_curl(
+    people: People, client: Client, settings: Settings, page: str, path: str
+) -> None:
+    settings.MQ_BASE_URL = "http://testserver"
+    Topic.objects.create(namespace=people.acme, name="orders")
+    client.force_login(people.alice)
+    text = client.get(f"/console/acme/{page}").content.decode()
+    shown = html.unescape(text[text.index('class="card curl"') :])
+    assert f"{path} \\" in shown, shown[:600]

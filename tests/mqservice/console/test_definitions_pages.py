@@ -17,6 +17,7 @@ from mqservice.accounts.models import AuditEntry
 from mqservice.console import definitions
 from mqservice.groups.models import ConsumerGroup
 from mqservice.groups.services import GroupChange, put_group
+from mqservice.lib.yaml_text import read_yaml
 from mqservice.topics.models import Topic
 from mqservice.topics.services import TopicChange, put_topic
 from tests.people import People
@@ -90,7 +91,7 @@ def test_text_is_as_good_as_a_file_and_one_of_both_is_needed(alice: Client) -> N
         assert "Choose a file, or paste its text" in answer.content.decode()
 
 
-@pytest.mark.parametrize("text", ["{", "\xff", '{"a": 1e999}', "[" * 5_000])
+@pytest.mark.parametrize("text", ["{", "{\xff", '{"a": 1e999}', "[" * 5_000])
 def test_what_is_no_json_is_refused_at_the_form(alice: Client, text: str) -> None:
     answer = alice.post(IMPORT, {"text": text})
     assert answer.status_code == 422
@@ -101,6 +102,35 @@ def test_a_field_that_is_there_twice_is_refused_before_it_is_lost(alice: Client)
     answer = alice.post(IMPORT, {"text": '{"version": 1, "topics": [{"name": "a"}], "topics": []}'})
     assert answer.status_code == 422
     assert "is there twice" in answer.content.decode()
+
+
+def test_yaml_of_the_page_comes_back_as_what_it_was(
+    alice: Client, people: People, api: Callable[[str], Client]
+) -> None:
+    answer = alice.get(f"{PAGE}.yaml")
+    assert answer["Content-Disposition"] == 'attachment; filename="acme-definitions.yaml"'
+    assert answer["Content-Type"] == "application/yaml"
+    assert read_yaml(answer.content) == api(people.acme_key).get("/v1/ns/acme/definitions").json()
+    changed = answer.content.replace(b"queues: 2", b"queues: 6").replace(b"\n", b"\r\n")
+
+    page = alice.post(IMPORT, {"file": SimpleUploadedFile("mine.YML", changed)}).content.decode()
+    pasted = alice.post(IMPORT, {"text": changed.decode()}).content.decode()
+
+    assert "<ins>6</ins>" in page
+    assert hidden(page)["document"] == hidden(pasted)["document"]
+    assert alice.post(IMPORT, hidden(page)).status_code == 302
+    assert Topic.objects.get(name="orders").queue_count == 6
+
+
+def test_faults_of_yaml_are_told_with_line_and_column(alice: Client) -> None:
+    text = "version: 1\ntopics:\n  - name: orders\n    queues: 0\n"
+    answer = alice.post(IMPORT, {"text": text})
+    assert answer.status_code == 400
+    page = html.unescape(answer.content.decode())
+    assert "line 4, column 5: must be in [1, 256], found 0" in page
+    answer = alice.post(IMPORT, {"text": "version: 1\ntopics: [\n"})
+    assert answer.status_code == 422
+    assert "This YAML cannot be read: line 3, column 1:" in html.unescape(answer.content.decode())
 
 
 def test_without_an_engine_nothing_is_imported(alice: Client, settings: Settings) -> None:

@@ -7,10 +7,12 @@ import re
 import pytest
 from django.test import Client
 
-from mqservice.accounts.models import AuditEntry
+from mqservice.accounts.models import AuditEntry, Role
+from mqservice.accounts.services import set_role
 from mqservice.groups.models import AssignmentStrategy, ConsumerGroup, Dispatch
 from mqservice.groups.services import GroupChange, put_group
 from mqservice.lib.clock import SystemClock
+from mqservice.masking.models import MaskRule
 from mqservice.sampling.limits import SAMPLE_MS
 from mqservice.sampling.models import GroupSample
 from mqservice.store import AssignmentPolicy, ReceiveRequest, StoreClient
@@ -225,6 +227,19 @@ def test_filter_that_matches_nothing_is_named(alice: Client, reader: Reader) -> 
     text = text_of(alice, f"{GROUPS}/{reader.group}")
     assert "read through the filter at-all || nothing" in text
     assert "Everything is settled" in text
+
+
+def test_a_filter_that_names_a_hidden_property_is_not_told(
+    people: People, alice: Client, reader: Reader
+) -> None:
+    poll(reader, member_id="m", tags="nothing || at-all")
+    for role, is_told in ((Role.ADMIN, False), (Role.OWNER, True)):
+        fields = {"topics": "*", "part": "property", "path": "nothing", "clear_for": "owner"}
+        MaskRule.objects.get_or_create(namespace=people.acme, name="rule", defaults=fields)
+        set_role(people.acme.tenant, people.alice, role)
+        text = text_of(alice, f"{GROUPS}/{reader.group}")
+        assert ("at-all || nothing" in text) == is_told
+        assert ("a condition on a hidden property" in text) != is_told
 
 
 def test_ordered_group_names_who_holds_the_batch(

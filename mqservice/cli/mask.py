@@ -1,0 +1,175 @@
+"""``mqservice mask``: what the console hides of messages, and from whom.
+
+list          GET …/masking ─▶ stdout: a table, or NDJSON; the switch for bodies on stderr
+set, delete   PUT or DELETE …/masking/{name}
+bodies        PUT …/masking
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import Annotated
+from urllib.parse import quote
+
+import msgspec
+import typer
+from rich.table import Table
+
+from mqservice.cli import screen
+from mqservice.cli.client import RestClient
+from mqservice.cli.target import BaseUrlOption, KeyOption, NamespaceOption, Target
+
+app = typer.Typer(
+    no_args_is_help=True, help="Masking rules: what people see of messages in the console."
+)
+
+NameArgument = Annotated[str, typer.Argument(help="The rule.")]
+
+
+class Part(enum.StrEnum):
+    BODY = "body"
+    FIELD = "field"
+    PROPERTY = "property"
+
+
+class ClearFor(enum.StrEnum):
+    ADMIN = "admin"
+    OWNER = "owner"
+
+
+class BodiesFor(enum.StrEnum):
+    DEVELOPER = "developer"
+    ADMIN = "admin"
+    OWNER = "owner"
+
+
+class _Rule(msgspec.Struct, kw_only=True):
+    name: str
+    topics: str
+    part: str
+    path: str | None
+    clear_for: str
+
+
+class _Masking(msgspec.Struct, kw_only=True):
+    bodies_for: str
+    rules: list[msgspec.Raw] = []
+
+    @property
+    def bodies_text(self) -> str:
+        if self.bodies_for == BodiesFor.DEVELOPER:
+            return "bodies are shown to all who may read messages"
+        return f"bodies are shown from the role {self.bodies_for} on"
+
+
+@app.command("list")
+def list_rules(
+    as_json: Annotated[bool, typer.Option("--json", help="NDJSON with all fields.")] = False,
+    base_url: BaseUrlOption = None,
+    key: KeyOption = None,
+    namespace: NamespaceOption = None,
+) -> None:
+    """List the rules, and say from which role on bodies are shown at all."""
+    screen.run(_list(screen.target_of(base_url, key, namespace), as_json=as_json))
+
+
+@app.command("set")
+def set_rule(
+    name: NameArgument,
+    topics: Annotated[
+        str, typer.Option("--topics", help="A topic, or how names begin and a *: payments-*.")
+    ],
+    part: Annotated[Part, typer.Option("--part", help="What of a message is hidden.")],
+    path: Annotated[
+        str | None,
+        typer.Option(
+            "--path",
+            help="Of a field a JSON pointer, such as /card/number or /**/password; "
+            "of a property its name, which may end in *.",
+        ),
+    ] = None,
+    clear_for: Annotated[
+        ClearFor, typer.Option("--clear-for", help="From this role on it is shown all the same.")
+    ] = ClearFor.ADMIN,
+    base_url: BaseUrlOption = None,
+    key: KeyOption = None,
+    namespace: NamespaceOption = None,
+) -> None:
+    """Create a rule, or replace all of one."""
+    rule = {"topics": topics, "part": part, "path": path, "clear_for": clear_for}
+    screen.run(_set(screen.target_of(base_url, key, namespace), name, msgspec.json.encode(rule)))
+
+
+@app.command("delete")
+def delete(
+    name: NameArgument,
+    is_sure: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    base_url: BaseUrlOption = None,
+    key: KeyOption = None,
+    namespace: NamespaceOption = None,
+) -> None:
+    """Delete a rule: what it hid is shown from now on."""
+    target = screen.target_of(base_url, key, namespace)
+    if not is_sure:
+        typer.confirm(f"Delete {name}, and show what it hides?", abort=True, err=True)
+    screen.run(_delete(target, name))
+
+
+@app.command("bodies")
+def bodies(
+    shown_for: Annotated[
+        BodiesFor, typer.Argument(metavar="ROLE", help="developer is everybody who may read.")
+    ],
+    base_url: BaseUrlOption = None,
+    key: KeyOption = None,
+    namespace: NamespaceOption = None,
+) -> None:
+    """Say from which role on bodies of any topic are shown at all."""
+    content = msgspec.json.encode({"bodies_for": shown_for})
+    screen.run(_bodies(screen.target_of(base_url, key, namespace), content))
+
+
+async def _list(target: Target, *, as_json: bool) -> int:
+    async with RestClient(target) as client:
+        found = await client.call("GET", "masking", _Masking)
+    if as_json:
+        for document in found.rules:
+            typer.echo(bytes(document))
+    else:
+        table = Table("rule", "topics", "hides", "path", "clear for")
+        for document in found.rules:
+            rule = msgspec.json.decode(document, type=_Rule)
+            cells = rule.name, rule.topics, rule.part, rule.path or "", rule.clear_for
+            table.add_row(*(screen.harmless(each).replace("[", "\\[") for each in cells))
+        screen.results.print(table)
+    screen.notice(found.bodies_text)
+    return 0
+
+
+async def _set(target: Target, name: str, content: bytes) -> int:
+    async with RestClient(target) as client:
+        rule = await client.call("PUT", _path(name), _Rule, content=content)
+    what = f"the {rule.part} {rule.path}" if rule.path else "bodies"
+    screen.notice(
+        f"{rule.name}: {what} of {rule.topics} hidden in the console below the role "
+        f"{rule.clear_for}; programs with keys get all"
+    )
+    return 0
+
+
+async def _delete(target: Target, name: str) -> int:
+    async with RestClient(target) as client:
+        await client.call("DELETE", _path(name))
+    screen.notice(f"masking rule {name} is deleted")
+    return 0
+
+
+async def _bodies(target: Target, content: bytes) -> int:
+    async with RestClient(target) as client:
+        found = await client.call("PUT", "masking", _Masking, content=content)
+    screen.notice(found.bodies_text)
+    return 0
+
+
+def _path(name: str) -> str:
+    return f"masking/{quote(name, safe='')}"

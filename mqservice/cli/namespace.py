@@ -1,0 +1,104 @@
+"""``mqservice namespace``: list namespaces, make one read-only, let it be changed again.
+
+list ─▶ stdout: a table, or NDJSON          read-only, writable ─▶ a line on stderr
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Final
+from urllib.parse import quote
+
+import msgspec
+import typer
+from rich.table import Table
+
+from mqservice.cli import screen
+from mqservice.cli.client import PAGES_MAX, RestClient
+from mqservice.cli.errors import AnswerMalformed
+from mqservice.cli.target import BaseUrlOption, KeyOption, Target
+
+app = typer.Typer(no_args_is_help=True, help="List namespaces, and make one read-only.")
+
+_PATH: Final = "/v1/namespaces"
+
+NameArgument = Annotated[str, typer.Argument(metavar="NAMESPACE", help="As list shows it.")]
+
+
+class _ReadOnly(msgspec.Struct, kw_only=True):
+    since: str
+    by: str
+    reason: str
+
+
+class _Namespace(msgspec.Struct, kw_only=True):
+    name: str
+    created_at: str
+    read_only: _ReadOnly | None
+
+
+class _Page(msgspec.Struct):
+    namespaces: list[msgspec.Raw]
+    next: str | None = None
+
+
+@app.command("list")
+def list_namespaces(
+    as_json: Annotated[bool, typer.Option("--json", help="NDJSON instead of a table.")] = False,
+    base_url: BaseUrlOption = None,
+    key: KeyOption = None,
+) -> None:
+    """List the tenant's namespaces, and since when and why one is read-only."""
+    screen.run(_list(screen.target_of(base_url, key, None), as_json=as_json))
+
+
+@app.command("read-only")
+def read_only(
+    name: NameArgument,
+    reason: Annotated[str, typer.Option("--reason", help="Shown to others.")] = "",
+    base_url: BaseUrlOption = None,
+    key: KeyOption = None,
+) -> None:
+    """Refuse all changes of a namespace; its programs go on to produce and consume."""
+    target = screen.target_of(base_url, key, None)
+    screen.run(_switch(target, name, {"read_only": True, "reason": reason}))
+
+
+@app.command("writable")
+def writable(name: NameArgument, base_url: BaseUrlOption = None, key: KeyOption = None) -> None:
+    """Allow changes of a namespace again."""
+    screen.run(_switch(screen.target_of(base_url, key, None), name, {"read_only": False}))
+
+
+async def _list(target: Target, *, as_json: bool) -> int:
+    found: list[msgspec.Raw] = []
+    async with RestClient(target) as client:
+        path = _PATH
+        for _ in range(PAGES_MAX):
+            page = await client.call("GET", path, _Page)
+            found += page.namespaces
+            if page.next is None:
+                break
+            path = f"{_PATH}?after={quote(page.next, safe='')}"
+        else:
+            raise AnswerMalformed(f"the list of namespaces has no end after {PAGES_MAX} pages")
+    if as_json:
+        for document in found:
+            typer.echo(bytes(document))
+        return 0
+    table = Table("namespace", "created", "read-only since", "by", "reason")
+    for document in found:
+        row = msgspec.json.decode(document, type=_Namespace)
+        held = row.read_only or _ReadOnly(since="", by="", reason="")
+        cells = row.name, row.created_at, held.since, held.by, held.reason
+        table.add_row(*(screen.harmless(each).replace("[", "\\[") for each in cells))
+    screen.results.print(table)
+    return 0
+
+
+async def _switch(target: Target, name: str, change: dict[str, object]) -> int:
+    path = f"{_PATH}/{quote(name, safe='')}"
+    async with RestClient(target) as client:
+        row = await client.call("PATCH", path, _Namespace, content=msgspec.json.encode(change))
+    state = "can be changed" if row.read_only is None else "is read-only"
+    screen.notice(f"namespace {row.name} {state}")
+    return 0
