@@ -66,7 +66,8 @@ def alert(frame: Frame, alert: str) -> HttpResponse:
 @page("alerts", needs=Permission.SETTINGS_MANAGE, methods=FORM_METHODS)
 def new_alert(frame: Frame) -> HttpResponse:
     """A form; POST makes the rule, unless there is one of the name already."""
-    given = {"group": frame.request.GET.get("group", "")[:NAME_CHARS_MAX]}
+    asked = {name: frame.request.GET.get(name, "")[:NAME_CHARS_MAX] for name in ("kind", "group")}
+    given = {name: value for name, value in asked.items() if value}
     form = AlertForm(frame.request.POST or None, initial=given, has_disk=frame.user.is_superuser)
     if frame.request.method == "POST" and form.is_valid():
         name = form.cleaned_data["name"]

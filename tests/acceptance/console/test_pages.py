@@ -64,6 +64,7 @@ PAGES: Final = {
     "workers": "../-/operator?tab=workers",
     "dead-letters": "dead-letters",
     "group-dead-letters": "dead-letters/given-up",
+    "issues": "issues?state=all",
     "redrive": "dead-letters/given-up/redrive?all=1",
     "scheduled": "scheduled",
     "topic-scheduled": "scheduled/orders",
