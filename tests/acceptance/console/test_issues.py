@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
 import httpx
 import pytest
@@ -19,10 +20,8 @@ LIST = f"/console/demo/issues?group={GROUP}"
 class Failures:
     """Messages that a group gives up for given reasons, over REST."""
 
-    def __init__(self, service: Service) -> None:
-        headers = {"authorization": f"Bearer {service.facts.api_key}"}
-        root = f"{service.facts.base_url}/v1/ns/demo"
-        self._client = httpx.Client(base_url=root, headers=headers, timeout=60)
+    def __init__(self, client: httpx.Client) -> None:
+        self._client = client
         self.ask("PUT", f"/topics/{GROUP}", {"queues": 1})
         self.ask("PUT", f"/groups/{GROUP}", {})
 
@@ -45,9 +44,18 @@ class Failures:
         return sum(issue["count"] for issue in found)
 
 
-def test_failures_of_one_cause_are_one_issue_that_comes_back(page: Page, service: Service) -> None:
+@pytest.fixture
+def failures(service: Service) -> Iterator[Failures]:
+    headers = {"authorization": f"Bearer {service.facts.api_key}"}
+    root = f"{service.facts.base_url}/v1/ns/demo"
+    with httpx.Client(base_url=root, headers=headers, timeout=60) as client:
+        yield Failures(client)
+
+
+def test_failures_of_one_cause_are_one_issue_that_comes_back(
+    page: Page, failures: Failures
+) -> None:
     # Given
-    failures = Failures(service)
     failures.happen(*(f"no stock for order {number}" for number in range(3)), "card refused")
     # When
     page.goto(LIST)
