@@ -187,11 +187,10 @@ async def _list(target: Target, query: str, *, as_json: bool) -> int:
 
 async def _show(target: Target, issue_id: str, *, as_json: bool) -> int:
     async with RestClient(target) as client:
-        document = await client.call("GET", _path(issue_id), msgspec.Raw)
-    if as_json:
-        typer.echo(bytes(document))
-        return 0
-    issue = msgspec.json.decode(document, type=_Detail)
+        if as_json:
+            typer.echo(await client.download(_path(issue_id)))
+            return 0
+        issue = await client.call("GET", _path(issue_id), _Detail)
     facts = Table("", "", show_header=False)
     for name, text in (
         ("cause", issue.reason_text),

@@ -21,7 +21,7 @@ from mqservice.alerts.prometheus import RULES_TYPE, rules_file
 from mqservice.alerts.queries import events_of, get_rule, rules_of
 from mqservice.alerts.services import RuleChange, delete_rule, put_rule
 from mqservice.console.curls import curl_of
-from mqservice.console.form_views import FORM_METHODS, ConfirmForm, form_status, number_of
+from mqservice.console.form_views import FORM_METHODS, delete_by_name, form_status, number_of
 from mqservice.console.forms_alerts import KIND_TEXTS, AlertForm, MuteForm
 from mqservice.console.frame import Crumb, Frame, page
 from mqservice.lib.clock import SystemClock
@@ -156,25 +156,15 @@ def switch(frame: Frame, alert: str) -> HttpResponse:
 def remove_alert(frame: Frame, alert: str) -> HttpResponse:
     """POST with the rule's name deletes it with its history."""
     rule = _found(frame, alert)
-    form = ConfirmForm(
-        frame.request.POST or None,
+    return delete_by_name(
+        frame,
+        "console/alert_delete.html",
+        lambda: delete_rule(frame.principal, frame.namespace, rule.name),
         name=rule.name,
         fault=_("This is not the name of the alert."),
-    )
-    if frame.request.method == "POST" and form.is_valid():
-        try:
-            delete_rule(frame.principal, frame.namespace, rule.name)
-        except Problem as problem:
-            form.add_error(None, problem.detail or problem.title)
-        else:
-            told = {"name": rule.name}
-            messages.success(frame.request, _("The alert %(name)s was deleted.") % told)
-            return redirect("console:alerts", frame.namespace.name)
-    return frame.render(
-        "console/alert_delete.html",
-        status=422 if form.is_bound else 200,
+        told=_("The alert %(name)s was deleted.") % {"name": rule.name},
+        back=frame.url("alerts"),
         rule=rule,
-        form=form,
         crumbs=_crumbs(frame, rule, _("Delete")),
     )
 

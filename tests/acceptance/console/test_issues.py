@@ -9,6 +9,7 @@ import httpx
 import pytest
 from playwright.sync_api import Page, expect
 
+from tests.acceptance.console.accessibility import serious_faults
 from tests.mqservice.delivery.waiting import wait_until
 from tests.services import Service
 
@@ -52,6 +53,18 @@ def failures(service: Service) -> Iterator[Failures]:
         yield Failures(client)
 
 
+def faults_of(page: Page) -> list[str]:
+    """Of the page for those who see or hear it, in both themes, and on a phone."""
+    found: list[str] = []
+    for theme in ("light", "dark"):
+        page.emulate_media(color_scheme=theme)
+        found += serious_faults(page, theme)
+    page.set_viewport_size({"width": 390, "height": 900})
+    beyond = page.evaluate("document.documentElement.scrollWidth - innerWidth")
+    page.set_viewport_size({"width": 1440, "height": 900})
+    return [*found, *([f"{beyond} px too wide"] if beyond > 0 else [])]
+
+
 def test_failures_of_one_cause_are_one_issue_that_comes_back(
     page: Page, failures: Failures
 ) -> None:
@@ -77,6 +90,7 @@ def test_failures_of_one_cause_are_one_issue_that_comes_back(
     expect(row).to_contain_text("again")
     row.get_by_role("link").first.click()
     expect(page.get_by_text("it happened again")).to_be_visible()
+    assert faults_of(page) == []
     # Then its messages lead to the dead letter, and can be sent again
     page.locator("tbody a.name").first.click()
     expect(page.get_by_text("no stock for order 77")).to_be_visible()
