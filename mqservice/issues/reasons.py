@@ -17,7 +17,7 @@ from typing import Final
 from mqservice.issues.limits import REASON_CHARS_MAX
 
 CUT_MARK: Final = "…"
-_READ_CHARS_MAX: Final = 4_096  # of a reason; the engine keeps no longer ones
+_READ_CHARS_MAX: Final = 1_024  # of a reason: a few milliseconds, whatever stands in it
 # What stands beside an id or a quoted value is no part of a word, nor of a sign that took the place
 # of one: what is found does not depend on what was found beside it.
 _APART_BEFORE: Final = r"(?<![a-zA-Z0-9_<>])"
@@ -27,7 +27,8 @@ _PARTS: Final = {
     "sign": r"<(?:n|id|time|text|ip|email)>",
     "status": r"(?i:\b(?:https?|status|status code|response code)[ :=/]{1,3}[1-5][0-9]{2})"
     + _APART_AFTER,
-    "email": r"[a-zA-Z0-9_.+-]{1,64}@[a-zA-Z0-9-]{1,63}(?:\.[a-zA-Z0-9-]{1,63}){1,8}",
+    "email": r"(?<![a-zA-Z0-9_.+-])[a-zA-Z0-9_.+-]{1,64}"
+    r"@[a-zA-Z0-9-]{1,63}(?:\.[a-zA-Z0-9-]{1,63}){1,8}",
     "time": r"[0-9]{4}-[0-9]{2}-[0-9]{2}"
     r"(?:[T ][0-9]{2}:[0-9]{2}(?::[0-9]{2}(?:[.,][0-9]{1,9})?)?(?:Z|[+-][0-9]{2}:?[0-9]{2})?)?"
     r"|[0-9]{2}:[0-9]{2}:[0-9]{2}(?:[.,][0-9]{1,9})?",

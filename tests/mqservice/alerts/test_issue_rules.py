@@ -76,6 +76,9 @@ def test_an_issue_that_opens_is_told_once_and_its_further_letters_are_not(
     letters(people.acme, "third")
     evaluate(NOW_MS + 10)
     assert told() == [["new", "newer"], ["third"]]
+    newest, *_ = acme.get(f"{PATH}/history").json()["events"]
+    third = Issue.objects.get(reason="third").public_id
+    assert (newest["issue_count"], newest["issues"], newest["value"]) == (1, [third], 4)
 
 
 def test_a_reopened_issue_is_told_again_and_the_end_of_all_is_not(

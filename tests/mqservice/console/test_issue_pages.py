@@ -6,6 +6,7 @@ import pytest
 from django.test import Client
 
 from mqservice.accounts.models import Namespace
+from mqservice.alerts.evaluation import evaluate
 from mqservice.console.issues import BARS, bars_of
 from mqservice.issues.models import Issue, IssueBook
 from mqservice.issues.recording import record_tallies
@@ -173,6 +174,18 @@ def test_new_alert_of_this_page_is_for_issues(people: People, alice: Client) -> 
     assert "new-alert?kind=issue" in shown(alice)
     form = shown(alice, "/console/acme/new-alert?kind=issue")
     assert '<option value="issue" selected>' in form
+
+
+def test_history_of_an_alert_leads_to_the_issues_it_told_of(
+    people: People, alice: Client, bob: Client
+) -> None:
+    form = {"name": "broken", "kind": "issue", "for_time": "0s", "window": "5m"}
+    assert alice.post("/console/acme/new-alert", form).status_code == 302
+    issue = letters(people.acme, "no stock")
+    evaluate(SystemClock().now_ms())
+    link = f'href="{LIST}/{issue.public_id}">no stock</a>'
+    assert link in shown(alice, "/console/acme/alerts/broken")
+    assert "no stock" not in shown(bob, "/console/acme/alerts/broken")
 
 
 def test_bars_are_the_last_hours_and_the_least_is_seen() -> None:

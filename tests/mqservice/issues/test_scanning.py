@@ -9,16 +9,7 @@ from mqservice.issues.models import Issue, IssueBook, IssueState, ScanPlace
 from mqservice.issues.retention import drop_old, resolve_quiet
 from mqservice.issues.services import Verb, change_issue
 from mqservice.lib.durations import DAY_MS, HOUR_MS
-from mqservice.store import (
-    GroupConfig,
-    GroupRef,
-    PullHead,
-    PullRequest,
-    PullStatus,
-    Record,
-    StoreClient,
-    blocking_client,
-)
+from mqservice.store import GroupConfig, GroupRef, blocking_client
 from tests.clock import ManualClock
 from tests.mqservice.issues.failing import counts, drop, fail, redrive_all, tick, tick_group
 from tests.mqservice.tasks.desk import Desk, open_desk
@@ -101,39 +92,33 @@ def test_a_tick_ends_at_its_limit_and_who_waits_longest_is_next(
     assert seen[3] == (2, 2)
 
 
-def test_what_expired_before_it_was_counted_is_told(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # Given a group that was counted up to 1, whose letters 1 and 2 have expired since
+def test_what_went_before_it_was_counted_is_told(desk: Desk) -> None:
+    # Given a group that was counted up to 1, whose letters 1 and 2 have gone since
     fail(desk, "a")
     tick(desk)
-    fail(desk, "b", "b", "c")
-    real = StoreClient.pull
-
-    def cut(client: StoreClient, request: PullRequest) -> tuple[PullHead, list[Record]]:
-        """As the engine answers when the queue begins at 3."""
-        if request.queue_offset < 3:
-            head = PullHead(
-                status=PullStatus.OFFSET_ILLEGAL, next_offset=3, min_offset=3, max_offset=4
-            )
-            return head, []
-        return real(client, request)
-
-    monkeypatch.setattr(StoreClient, "pull", cut)
+    fail(desk, "b", "b")
+    lose_letters(desk)
+    fail(desk, "c")
     # When
     tick(desk)
     # Then
     assert counts(desk) == {"a": 1, "c": 1}
     assert book(desk).unseen_count == 2
     assert book(desk).unseen_ms == desk.clock.now_ms()
+    assert tick(desk).letter_count == 0
 
 
-def test_what_a_group_lost_before_it_was_ever_looked_at_is_no_gap(desk: Desk) -> None:
-    # Given a group that was deleted with its letters and made anew
-    fail(desk, "a", "a")
+def lose_letters(desk: Desk) -> None:
+    """The DLQ begins at its end, as after retention: the group was deleted and made anew."""
     with blocking_client() as client:
         client.group_delete(GroupRef(group=desk.group.engine_name))
         client.group_put(GroupConfig(group=desk.group.engine_name))
+
+
+def test_what_a_group_lost_before_it_was_ever_looked_at_is_no_gap(desk: Desk) -> None:
+    # Given
+    fail(desk, "a", "a")
+    lose_letters(desk)
     # When
     fail(desk, "b")
     tick(desk)
