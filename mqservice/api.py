@@ -6,6 +6,7 @@
 /v1/ns/{ns}/definitions...   definitions.api
 /v1/ns/{ns}/connections...   delivery.connections_api
 /v1/ns/{ns}/alerts...   alerts.api
+/v1/ns/{ns}/issues...   issues.api
 /v1/ns/{ns}/tasks...    tasks.api, with dlq:redrive and dlq:purge of a group
 /v1/ns/{ns}/messages... traces.api
 /v1/ns/{ns}/masking...  masking.api
@@ -43,6 +44,7 @@ from mqservice.delivery.connections_api import router as connections_router
 from mqservice.groups.api import router as groups_router
 from mqservice.groups.clients import router as clients_router
 from mqservice.groups.offset_api import router as offsets_router
+from mqservice.issues.api import router as issues_router
 from mqservice.lib.middleware import problem_response
 from mqservice.lib.problem import Problem, ProblemItem
 from mqservice.masking.api import router as masking_router
@@ -85,6 +87,7 @@ api.add_router("", connections_router)
 api.add_router("", tasks_router)
 api.add_router("", traces_router)
 api.add_router("", alerts_router)
+api.add_router("", issues_router)
 api.add_router("", masking_router)
 api.add_router("", quotas_router)
 api.add_router("", usage_router)

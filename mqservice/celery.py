@@ -36,6 +36,8 @@ SCHEDULE: Final = {
     "sampling.roll_up": ("sampling", 60.0),
     "sampling.keep_step": ("sampling", 300.0),
     "sampling.clean_up": ("sampling", 300.0),
+    "issues.scan": ("sampling", 10.0),
+    "issues.clean_up": ("sampling", 300.0),
     "alerts.evaluate": ("alerts", 10.0),
     "alerts.sweep": ("alerts", 2.0),  # what is to be sent begins, or is tried again, that late
     "alerts.clean_up": ("alerts", 300.0),
@@ -102,6 +104,7 @@ app.autodiscover_tasks(
         "mqservice.monitoring",
         "mqservice.tasks",
         "mqservice.sampling",
+        "mqservice.issues",
         "mqservice.alerts",
         "mqservice.idempotency",
         "mqservice.usage",

@@ -90,6 +90,7 @@ INSTALLED_APPS = [
     "mqservice.usage",
     "mqservice.tasks",
     "mqservice.sampling",
+    "mqservice.issues",
     "mqservice.alerts",
     "mqservice.reports",
     "mqservice.monitoring",

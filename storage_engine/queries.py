@@ -58,8 +58,10 @@ class Queries:
         return pull(self._config, self._clock, self._commit_log, queue, request)
 
     def gone(self, request: PullRequest, records: list[tuple[int, int]]) -> list[int]:
-        """Which of the records that ``pull`` gave are dead letters no more, by their index."""
-        if not request.topic.startswith(DLQ_PREFIX):
+        """Which of the records that ``pull`` gave are dead letters no more and not to be shown, by
+        their index.
+        """
+        if request.shows_gone or not request.topic.startswith(DLQ_PREFIX):
             return []
         queue = self._queue_of(request.topic, request.queue_id)
         offsets = [queue.first_at_or_above(physical_offset) for physical_offset, _ in records]

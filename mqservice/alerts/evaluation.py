@@ -2,7 +2,8 @@
 
     rules (locked) ── values ──▶ next_standing ──▶ rule, event, notifications: one transaction
 
-Of a rule that is muted nobody is told; once it is not, whoever was told another state last.
+Of a rule that is muted nobody is told; once it is not, whoever was told another state last. Rules
+for issues have a look of their own (``issue_looks``).
 
 Another worker at the same time passes over locked rules, and after it finds the new state: a change
 is written once.
@@ -11,20 +12,15 @@ is written once.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
 from typing import Final
 
 from django.db import transaction
 from django.db.models import Q
 
+from mqservice.alerts.events import next_event, notifications_of
+from mqservice.alerts.issue_looks import look_at_issues
 from mqservice.alerts.limits import EVALUATED_MAX, MUTE_MS_MAX
-from mqservice.alerts.models import (
-    AlertEvent,
-    AlertRule,
-    AlertState,
-    Channel,
-    Notification,
-)
+from mqservice.alerts.models import AlertEvent, AlertKind, AlertRule, AlertState, Notification
 from mqservice.alerts.states import Standing, next_standing
 from mqservice.alerts.values import read_values
 
@@ -52,21 +48,29 @@ def _evaluate_some(now_ms: int) -> tuple[int, int]:
     rules_left = AlertRule.objects.select_for_update(skip_locked=True).filter(is_enabled=True)
     waiting = rules_left.exclude(evaluated_ms=now_ms)  # later ones too: the clock was set back
     rules = list(waiting.order_by("evaluated_ms", "id")[:CHUNK_RULES])
-    values = read_values(rules, now_ms)
+    of_issues = [rule for rule in rules if rule.kind == AlertKind.ISSUE]
+    of_values = [rule for rule in rules if rule.kind != AlertKind.ISSUE]
+    values = read_values(of_values, now_ms)
     events: list[AlertEvent] = []
     untold: dict[int, AlertRule] = {}
-    for rule in rules:
+    for rule in of_values:
         events += _look(rule, values[rule.pk], now_ms)
         _end_mute(rule, now_ms)
         if not rule.muted_until_ms and rule.told_state != rule.state:
             rule.told_state = rule.state
             untold[rule.pk] = rule
-    AlertRule.objects.bulk_update(rules, [*_LOOKED, *_CHANGED, *_MUTED])
+    for rule in of_issues:
+        _end_mute(rule, now_ms)
+    looked = look_at_issues(of_issues, now_ms)
+    events += (each.event for each in looked)
+    AlertRule.objects.bulk_update(rules, [*_LOOKED, *_CHANGED, *_MUTED, "told_opening"])
     AlertEvent.objects.bulk_create(events)
+    told = [(untold[event.rule_id], event) for event in _newest_of(untold)]
+    told += ((each.event.rule, each.event) for each in looked if each.is_told)
     Notification.objects.bulk_create(
         notification
-        for event in _newest_of(untold)
-        for notification in _notifications(untold[event.rule_id], event, now_ms)
+        for rule, event in told
+        for notification in notifications_of(rule, event, now_ms)
     )
     for event in events:
         log.info(
@@ -90,19 +94,7 @@ def _look(rule: AlertRule, value: int | None, now_ms: int) -> list[AlertEvent]:
     rule.value = value
     if standing.state is before.state:
         return []
-    rule.state = standing.state.value
-    rule.changed_ms = now_ms
-    rule.change_count += 1
-    return [
-        AlertEvent(
-            rule=rule,
-            number=rule.change_count,
-            state=rule.state,
-            at_ms=now_ms,
-            value=value,
-            threshold=rule.threshold,
-        )
-    ]
+    return [next_event(rule, standing.state, value, now_ms)]
 
 
 def _end_mute(rule: AlertRule, now_ms: int) -> None:
@@ -118,12 +110,3 @@ def _newest_of(rules: dict[int, AlertRule]) -> list[AlertEvent]:
     for pk, rule in rules.items():
         newest |= Q(rule_id=pk, number=rule.change_count)
     return list(AlertEvent.objects.filter(newest)) if rules else []
-
-
-def _notifications(rule: AlertRule, event: AlertEvent, now_ms: int) -> Iterator[Notification]:
-    for email in rule.emails:
-        yield Notification(event=event, channel=Channel.EMAIL.value, target=email, due_ms=now_ms)
-    if rule.webhook_url:
-        yield Notification(
-            event=event, channel=Channel.WEBHOOK.value, target=rule.webhook_url, due_ms=now_ms
-        )

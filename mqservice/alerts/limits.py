@@ -21,6 +21,8 @@ MUTE_MS_MIN: Final = MINUTE_MS
 MUTE_MS_MAX: Final = 30 * DAY_MS
 MUTE_REASON_CHARS_MAX: Final = 200
 
+ISSUES_TOLD_MAX: Final = 20  # in one notification; how many there are more is told
+
 SAMPLE_MS_MAX: Final = FRESH_MS
 EVALUATED_MAX: Final = 10_000  # rules in one round, those that wait longest first
 

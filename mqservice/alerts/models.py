@@ -39,7 +39,8 @@ EVENT_RANDOM_BYTES: Final = 12
 
 class AlertKind(enum.StrEnum):
     """What is watched. LAG: messages; OLDEST_AGE: ms; DLQ_GROWTH: dead letters within a window;
-    DISK: percent used of the store's disk; NO_CONSUMER: no member reads the group.
+    DISK: percent used of the store's disk; NO_CONSUMER: no member reads the group. ISSUE: open
+    issues, of the group or of all; each that opens is told, instead of a change of the state.
     """
 
     LAG = "lag"
@@ -47,6 +48,7 @@ class AlertKind(enum.StrEnum):
     DLQ_GROWTH = "dlq_growth"
     DISK = "disk"
     NO_CONSUMER = "no_consumer"
+    ISSUE = "issue"
 
 
 class AlertState(enum.StrEnum):
@@ -112,6 +114,7 @@ class AlertRule(models.Model):
     change_count = models.PositiveIntegerField(default=0)
 
     told_state = models.CharField(max_length=16, default=AlertState.OK.value)
+    told_opening = models.BigIntegerField(default=0)  # of ISSUE: the number of the last one told
     muted_until_ms = models.BigIntegerField(default=0)  # 0: not muted
     muted_by = models.CharField(max_length=200, blank=True)
     mute_reason = models.CharField(max_length=MUTE_REASON_CHARS_MAX, blank=True)
@@ -127,7 +130,11 @@ class AlertRule(models.Model):
 
 
 class AlertEvent(models.Model):
-    """One change of a rule's state; ``number`` counts them."""
+    """One change of a rule's state; ``number`` counts them.
+
+    Of a rule for issues it is about ``issue_count`` of them that opened, the first of which are in
+    ``issues`` as they are told.
+    """
 
     public_id = models.CharField(max_length=40, unique=True, default=new_event_id)
     rule = models.ForeignKey(AlertRule, on_delete=models.CASCADE, related_name="events")
@@ -136,6 +143,8 @@ class AlertEvent(models.Model):
     at_ms = models.BigIntegerField()
     value = models.BigIntegerField(null=True)
     threshold = models.BigIntegerField()
+    issue_count = models.PositiveIntegerField(default=0)
+    issues = models.JSONField(default=list)
 
     class Meta:
         constraints = (models.UniqueConstraint(fields=["rule", "number"], name="alert_event_once"),)

@@ -42,6 +42,7 @@ groups:
   - name: {group}
 """
 _OFF: Final = "is off, and not in here."
+_ISSUE: Final = "tells of issues, of which there is no metric."
 _MUTED: Final = "Muted until {until} in mqservice; here that is a silence of Alertmanager."
 _DISK: Final = (
     "Of the storage engine's own /metrics, which its operator has; without them it never fires."
@@ -53,12 +54,14 @@ _GROWTH: Final = "Once Prometheus has asked for longer than the window."
 def rules_file(namespace: str, rules: Sequence[AlertRule]) -> str:
     """All rules, those that are off as comments."""
     lines = [_HEAD.format(namespace=namespace, group=_quoted(f"mqservice/{namespace}"))]
-    if not any(rule.is_enabled for rule in rules):
+    if not any(rule.is_enabled and rule.kind != AlertKind.ISSUE for rule in rules):
         lines.append("    rules: []\n")
     else:
         lines.append("    rules:\n")
     for rule in rules:
-        if rule.is_enabled:
+        if rule.kind == AlertKind.ISSUE:
+            lines.append(f"      # {rule.name} {_ISSUE}\n")
+        elif rule.is_enabled:
             lines += (f"      {line}\n" for line in _rule(namespace, rule))
         else:
             lines.append(f"      # {rule.name} {_OFF}\n")
@@ -85,6 +88,8 @@ def expression(namespace: str, rule: AlertRule) -> str:
             return f"{GROUP_MEMBERS}{own} == 0"
         case AlertKind.DISK:
             return f"100 * (1 - {ENGINE_DISK_FREE} / {ENGINE_DISK_TOTAL}) >= {rule.threshold}"
+        case AlertKind.ISSUE:
+            raise ValueError(f"{rule.name} is for issues, of which there is no metric")
 
 
 def _rule(namespace: str, rule: AlertRule) -> Iterator[str]:
@@ -120,6 +125,8 @@ def _summary(rule: AlertRule) -> str:
             return f"nobody reads for {whose}"
         case AlertKind.DISK:
             return f"{_VALUE} % of the disk under the store are used"
+        case AlertKind.ISSUE:
+            return "issues are open"
 
 
 def _seconds(ms: int) -> str:

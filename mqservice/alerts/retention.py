@@ -1,8 +1,13 @@
-"""How long events are kept: 90 days, and the newest thousand of each rule."""
+"""How long events are kept: 90 days, and the newest thousand of each rule.
+
+The newest event of a rule that is muted waits for the end of the mute, however old it is: it is
+what is told then.
+"""
 
 from __future__ import annotations
 
 from django.db import connection
+from django.db.models import F, Q
 
 from mqservice.alerts.limits import EVENTS_KEPT_MAX, EVENTS_KEPT_MS
 from mqservice.alerts.models import AlertEvent
@@ -20,6 +25,7 @@ LIMIT %s
 def drop_old_events(now_ms: int) -> int:
     """The number of rows that went, notifications among them. What is left waits for next time."""
     old = AlertEvent.objects.filter(at_ms__lt=now_ms - EVENTS_KEPT_MS).order_by("at_ms")
+    old = old.exclude(~Q(rule__told_state=F("rule__state")), number=F("rule__change_count"))
     ids = set(old.values_list("id", flat=True)[:DROPPED_MAX])
     with connection.cursor() as cursor:
         cursor.execute(_TOO_MANY, (EVENTS_KEPT_MAX, DROPPED_MAX))

@@ -223,7 +223,7 @@ class NotificationOut(Schema):
 
 
 class AlertEventOut(Schema):
-    """A change of state."""
+    """A change of state. ``issues``: ids of those that it told of, the first of ``issue_count``."""
 
     id: str
     number: int
@@ -231,6 +231,8 @@ class AlertEventOut(Schema):
     at: str
     value: int | None
     threshold: int
+    issue_count: int
+    issues: list[str]
     notifications: list[NotificationOut]
 
     @classmethod
@@ -242,6 +244,8 @@ class AlertEventOut(Schema):
             at=rfc3339(event.at_ms),
             value=event.value,
             threshold=event.threshold,
+            issue_count=event.issue_count,
+            issues=[str(issue["id"]) for issue in event.issues],
             notifications=[NotificationOut.of(each) for each in event.notifications.all()],
         )
 

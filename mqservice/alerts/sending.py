@@ -43,17 +43,31 @@ from mqservice.lib.timestamps import rfc3339
 
 log = logging.getLogger(__name__)
 
+_NO_REASON: Final = "no reason was given"
 _UNITS: Final = {
     AlertKind.LAG: "messages",
     AlertKind.OLDEST_AGE: "ms",
     AlertKind.DLQ_GROWTH: "dead letters",
     AlertKind.DISK: "% used",
     AlertKind.NO_CONSUMER: "",
+    AlertKind.ISSUE: "open",
 }
 
 
+class IssueDocument(msgspec.Struct, frozen=True, kw_only=True):
+    """One issue that opened; ``reason`` is its cause, without the values of a message."""
+
+    id: str
+    group: str
+    topic: str | None
+    reason: str
+    count: int
+    is_reopened: bool
+    url: str = ""
+
+
 class EventDocument(msgspec.Struct, frozen=True, kw_only=True):
-    """The body of a webhook."""
+    """The body of a webhook. ``issues``: the first of ``issue_count``; only where some opened."""
 
     id: str
     namespace: str
@@ -65,6 +79,8 @@ class EventDocument(msgspec.Struct, frozen=True, kw_only=True):
     value: int | None
     threshold: int
     at: str
+    issue_count: int | msgspec.UnsetType = msgspec.UNSET
+    issues: list[IssueDocument] | msgspec.UnsetType = msgspec.UNSET
 
 
 @transaction.atomic
@@ -134,7 +150,16 @@ def document_of(event: AlertEvent) -> EventDocument:
         value=event.value,
         threshold=event.threshold,
         at=rfc3339(event.at_ms),
+        issue_count=event.issue_count or msgspec.UNSET,
+        issues=issues_of(event) or msgspec.UNSET,
     )
+
+
+def issues_of(event: AlertEvent) -> list[IssueDocument]:
+    """Those that it tells of. Reads the rule and its namespace."""
+    root = f"{settings.MQ_BASE_URL}/console/{event.rule.namespace.name}/issues"
+    found = msgspec.convert(event.issues, list[IssueDocument])
+    return [msgspec.structs.replace(issue, url=f"{root}/{issue.id}") for issue in found]
 
 
 def _try(notification: Notification, now_ms: int) -> tuple[str | None, bool]:
@@ -180,6 +205,8 @@ def _email(event: AlertEvent, address: str) -> None:
 def mail_of(event: AlertEvent, rule: AlertRule) -> tuple[str, str]:
     """Subject and text."""
     kind = AlertKind(rule.kind)
+    if kind is AlertKind.ISSUE:
+        return _issue_mail_of(event, rule)
     is_firing = event.state == AlertState.FIRING
     subject = f"[{'FIRING' if is_firing else 'OK'}] {rule.namespace.name}: {rule.name}"
     watched = " ".join(part for part in (rule.group_name, rule.topic) if part) or "the store"
@@ -189,4 +216,25 @@ def mail_of(event: AlertEvent, rule: AlertRule) -> tuple[str, str]:
         f"State: {event.state}, since {rfc3339(event.at_ms)}.",
         f"Alert {rule.name} of namespace {rule.namespace.name}, event {event.public_id}.",
     ]
+    return subject, "\n".join(lines) + "\n"
+
+
+def _issue_mail_of(event: AlertEvent, rule: AlertRule) -> tuple[str, str]:
+    issues = issues_of(event)
+    first = f": {issues[0].reason or _NO_REASON}" if len(issues) == 1 else ""
+    what = "1 issue" if event.issue_count == 1 else f"{event.issue_count} issues"
+    subject = f"[ISSUE] {rule.namespace.name}: {what} of {rule.name}{first}"
+    lines = [f"{what} opened in {rule.namespace.name}, {event.value} are open.", ""]
+    for issue in issues:
+        again = ", again" if issue.is_reopened else ""
+        where = f"{issue.group} on {issue.topic}" if issue.topic else issue.group
+        lines += [
+            f"* {issue.reason or _NO_REASON}",
+            f"  {where}: {issue.count} dead letters so far{again}",
+            f"  {issue.url}",
+        ]
+    more_count = event.issue_count - len(issues)
+    if more_count:
+        lines.append(f"* and {more_count} more")
+    lines += ["", f"Alert {rule.name}, event {event.public_id}, {rfc3339(event.at_ms)}."]
     return subject, "\n".join(lines) + "\n"

@@ -11,20 +11,19 @@ from django.db import transaction
 from mqservice.accounts.access import Principal
 from mqservice.accounts.audit import difference, record, settings_of
 from mqservice.accounts.models import Namespace
+from mqservice.alerts.events import next_event
 from mqservice.alerts.limits import RULES_MAX
-from mqservice.alerts.models import (
-    AlertEvent,
-    AlertKind,
-    AlertRule,
-    AlertState,
-    new_webhook_secret,
-)
+from mqservice.alerts.models import AlertKind, AlertRule, AlertState, new_webhook_secret
 from mqservice.alerts.queries import get_rule
+from mqservice.issues.queries import book_of
 from mqservice.lib.clock import Clock
 from mqservice.lib.names import name_fault
 from mqservice.lib.problem import Problem, ProblemItem
 
-_TOPIC_KINDS = (AlertKind.LAG, AlertKind.OLDEST_AGE)
+_TOPIC_KINDS = (AlertKind.LAG, AlertKind.OLDEST_AGE, AlertKind.ISSUE)
+_GROUPLESS_KINDS = (AlertKind.DISK, AlertKind.ISSUE)
+# One is there, or none is.
+_THRESHOLDLESS_KINDS = (AlertKind.NO_CONSUMER, AlertKind.ISSUE)
 _SUBJECT = ("kind", "group_name", "topic")
 _SETTINGS = (
     *_SUBJECT, "threshold", "for_ms", "window_ms", "is_enabled", "emails", "webhook_url",
@@ -98,6 +97,8 @@ def put_rule(
         rule.webhook_secret = new_webhook_secret()
     if changed & set(_SUBJECT):
         rule.breached_since_ms, rule.value = 0, None
+    if changed & {*_SUBJECT, "is_enabled"} and rule.kind == AlertKind.ISSUE:
+        rule.told_opening = book_of(namespace).opening_count  # what opened before is no news
     if is_new or changed or is_secret_new:
         rule.revision = 1 if is_new else rule.revision + 1
         if not rule.is_enabled:
@@ -150,7 +151,7 @@ def _apply(change: RuleChange, rule: AlertRule) -> set[str]:
 def _refuse_missing(change: RuleChange) -> None:
     if change.kind is None:
         raise _setting("/kind", f"is missing; one of {', '.join(AlertKind)}")
-    if change.threshold is None and change.kind is not AlertKind.NO_CONSUMER:
+    if change.threshold is None and change.kind not in _THRESHOLDLESS_KINDS:
         raise _setting("/threshold", "is missing")
 
 
@@ -164,14 +165,14 @@ def _refuse_unfit(rule: AlertRule) -> None:
             "is not for kind: disk",
         ),
         (
-            lambda: kind is not AlertKind.DISK and not rule.group_name,
+            lambda: kind not in _GROUPLESS_KINDS and not rule.group_name,
             "/group",
             f"is missing; kind: {kind} watches a group",
         ),
         (
             lambda: bool(rule.topic) and kind not in _TOPIC_KINDS,
             "/topic",
-            f"is for kind: {' or '.join(_TOPIC_KINDS)} only",
+            f"is for kind: {', '.join(_TOPIC_KINDS[:-1])} or {_TOPIC_KINDS[-1]} only",
         ),
         (
             lambda: kind is AlertKind.DISK and not 1 <= rule.threshold <= 100,
@@ -179,26 +180,18 @@ def _refuse_unfit(rule: AlertRule) -> None:
             f"must be in [1, 100] percent for kind: disk, found {rule.threshold}",
         ),
     ]
-    if kind is AlertKind.NO_CONSUMER:
-        rule.threshold = 1  # nobody is there, or somebody is
+    if kind in _THRESHOLDLESS_KINDS:
+        rule.threshold = 1
     for is_wrong, pointer, detail in rules:
         if is_wrong():
             raise _setting(pointer, detail)
 
 
 def _end(rule: AlertRule, now_ms: int) -> None:
-    rule.state = rule.told_state = AlertState.OK.value
-    rule.changed_ms = now_ms
-    rule.change_count += 1
+    event = next_event(rule, AlertState.OK, None, now_ms)
+    rule.told_state = rule.state
     rule.save(update_fields=["state", "told_state", "changed_ms", "change_count"])
-    AlertEvent.objects.create(
-        rule=rule,
-        number=rule.change_count,
-        state=rule.state,
-        at_ms=now_ms,
-        value=None,
-        threshold=rule.threshold,
-    )
+    event.save(force_insert=True)
 
 
 def _refuse_other_revision(rule: AlertRule | None, revision: int | None) -> None:

@@ -38,6 +38,7 @@ class Kind(enum.StrEnum):
     DLQ_GROWTH = "dlq_growth"
     NO_CONSUMER = "no_consumer"
     DISK = "disk"
+    ISSUE = "issue"
 
 
 class _Rule(msgspec.Struct, kw_only=True):

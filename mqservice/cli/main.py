@@ -17,6 +17,7 @@ from mqservice.cli import (
     group_clients,
     group_settings,
     invitation,
+    issue,
     key,
     mask,
     member,
@@ -61,6 +62,7 @@ app.add_typer(dlq.app, name="dlq")
 app.add_typer(scheduled.app, name="scheduled")
 app.add_typer(alert.app, name="alert")
 app.add_typer(mask.app, name="mask")
+app.add_typer(issue.app, name="issue")
 app.add_typer(quota.app, name="quota")
 app.command()(usage)
 app.add_typer(key.app, name="key")

@@ -28,6 +28,7 @@ KIND_TEXTS: Final = {
     AlertKind.OLDEST_AGE: gettext_lazy("Age of the oldest message, ms"),
     AlertKind.DLQ_GROWTH: gettext_lazy("Dead letters within a window"),
     AlertKind.NO_CONSUMER: gettext_lazy("Nobody consumes"),
+    AlertKind.ISSUE: gettext_lazy("Issues that open"),
     AlertKind.DISK: gettext_lazy("Disk of the store, percent used"),
 }
 
@@ -66,14 +67,16 @@ class AlertForm(RefusableForm):
         required=False,
         max_length=NAME_CHARS_MAX,
         label=gettext_lazy("Topic"),
-        help_text=gettext_lazy("For lag and age; empty: all that the group reads."),
+        help_text=gettext_lazy("For lag, age and issues; empty: all topics."),
     )
     threshold = forms.IntegerField(
         required=False,
         min_value=1,
         max_value=THRESHOLD_MAX,
         label=gettext_lazy("Threshold"),
-        help_text=gettext_lazy("Fires at it or above; nothing for “nobody consumes”."),
+        help_text=gettext_lazy(
+            "Fires at it or above; nothing for “nobody consumes” and for issues."
+        ),
     )
     for_time = DurationField(
         required=False,
@@ -131,7 +134,8 @@ class AlertForm(RefusableForm):
 
     def clean_threshold(self) -> int | None:
         value: int | None = self.cleaned_data["threshold"]
-        if value is None and self.cleaned_data.get("kind") != AlertKind.NO_CONSUMER:
+        needs_none = (AlertKind.NO_CONSUMER, AlertKind.ISSUE)
+        if value is None and self.cleaned_data.get("kind") not in needs_none:
             raise forms.ValidationError(_("A number is needed to fire at."))
         return value
 

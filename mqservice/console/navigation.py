@@ -51,6 +51,7 @@ SECTIONS: Final = (
                 title=_("Dead letters"),
                 icon="dead_letters",
             ),
+            Item(here="issues", url="console:issues", title=_("Issues"), icon="issues"),
             Item(
                 here="scheduled",
                 url="console:scheduled",

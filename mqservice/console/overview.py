@@ -3,7 +3,7 @@
     figures ───────┐
     engine stats ──┤
     heartbeats ────┼──▶ one frozen object ──▶ template
-    alerts, quotas ┘
+    alerts, issues, quotas ┘
 
 The engine may be away: then its numbers are None, which templates show as unknown.
 """
@@ -22,6 +22,7 @@ from mqservice.console.figures import (
     dead_in_a_day,
     figures_of,
 )
+from mqservice.issues.queries import open_count
 from mqservice.lib.clock import SystemClock
 from mqservice.monitoring.health import PartState, background_states
 from mqservice.monitoring.sampling import engine_stats
@@ -62,11 +63,12 @@ class OverviewPage:
     top_groups: list[tuple[str, GroupFigures]]
     firing: list[AlertRule]
     alert_count: int
+    issue_count: int
     quotas: list[QuotaUse]
 
 
 def overview_page(namespace: Namespace) -> OverviewPage:
-    """Nine queries, and what ``figures_of`` asks the engine."""
+    """Ten queries, and what ``figures_of`` asks the engine."""
     engine = engine_stats()
     states = background_states(engine) or {}
     with blocking_client() as client:
@@ -83,6 +85,7 @@ def overview_page(namespace: Namespace) -> OverviewPage:
         top_groups=top_groups(figures),
         firing=firing,
         alert_count=rules.count(),
+        issue_count=open_count(namespace),
         quotas=_quotas(namespace.tenant_id),
     )
 

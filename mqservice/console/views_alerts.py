@@ -21,7 +21,7 @@ from mqservice.alerts.prometheus import RULES_TYPE, rules_file
 from mqservice.alerts.queries import events_of, get_rule, rules_of
 from mqservice.alerts.services import RuleChange, delete_rule, put_rule
 from mqservice.console.curls import curl_of
-from mqservice.console.form_views import FORM_METHODS, ConfirmForm, form_status, number_of
+from mqservice.console.form_views import FORM_METHODS, delete_by_name, form_status, number_of
 from mqservice.console.forms_alerts import KIND_TEXTS, AlertForm, MuteForm
 from mqservice.console.frame import Crumb, Frame, page
 from mqservice.lib.clock import SystemClock
@@ -66,7 +66,8 @@ def alert(frame: Frame, alert: str) -> HttpResponse:
 @page("alerts", needs=Permission.SETTINGS_MANAGE, methods=FORM_METHODS)
 def new_alert(frame: Frame) -> HttpResponse:
     """A form; POST makes the rule, unless there is one of the name already."""
-    given = {"group": frame.request.GET.get("group", "")[:NAME_CHARS_MAX]}
+    asked = {name: frame.request.GET.get(name, "")[:NAME_CHARS_MAX] for name in ("kind", "group")}
+    given = {name: value for name, value in asked.items() if value}
     form = AlertForm(frame.request.POST or None, initial=given, has_disk=frame.user.is_superuser)
     if frame.request.method == "POST" and form.is_valid():
         name = form.cleaned_data["name"]
@@ -155,25 +156,15 @@ def switch(frame: Frame, alert: str) -> HttpResponse:
 def remove_alert(frame: Frame, alert: str) -> HttpResponse:
     """POST with the rule's name deletes it with its history."""
     rule = _found(frame, alert)
-    form = ConfirmForm(
-        frame.request.POST or None,
+    return delete_by_name(
+        frame,
+        "console/alert_delete.html",
+        lambda: delete_rule(frame.principal, frame.namespace, rule.name),
         name=rule.name,
         fault=_("This is not the name of the alert."),
-    )
-    if frame.request.method == "POST" and form.is_valid():
-        try:
-            delete_rule(frame.principal, frame.namespace, rule.name)
-        except Problem as problem:
-            form.add_error(None, problem.detail or problem.title)
-        else:
-            told = {"name": rule.name}
-            messages.success(frame.request, _("The alert %(name)s was deleted.") % told)
-            return redirect("console:alerts", frame.namespace.name)
-    return frame.render(
-        "console/alert_delete.html",
-        status=422 if form.is_bound else 200,
+        told=_("The alert %(name)s was deleted.") % {"name": rule.name},
+        back=frame.url("alerts"),
         rule=rule,
-        form=form,
         crumbs=_crumbs(frame, rule, _("Delete")),
     )
 

@@ -14,7 +14,7 @@ from django.utils.translation import gettext as _
 
 from mqservice.accounts.roles import Permission
 from mqservice.console.curls import curl_of
-from mqservice.console.form_views import FORM_METHODS, ConfirmForm, form_status, number_of
+from mqservice.console.form_views import FORM_METHODS, delete_by_name, form_status, number_of
 from mqservice.console.forms_masking import CLEAR_TEXTS, PART_TEXTS, BodiesForm, MaskForm
 from mqservice.console.frame import Crumb, Frame, page
 from mqservice.lib.problem import Problem
@@ -98,23 +98,15 @@ def edit_mask(frame: Frame, mask: str) -> HttpResponse:
 def remove_mask(frame: Frame, mask: str) -> HttpResponse:
     """POST with the rule's name deletes it: what it hid is shown from then on."""
     rule = _found(frame, mask)
-    form = ConfirmForm(
-        frame.request.POST or None, name=rule.name, fault=_("This is not the name of the rule.")
-    )
-    if frame.request.method == "POST" and form.is_valid():
-        try:
-            delete_rule(frame.principal, frame.namespace, rule.name)
-        except Problem as problem:
-            form.add_error(None, problem.detail or problem.title)
-        else:
-            told = {"name": rule.name}
-            messages.success(frame.request, _("The rule %(name)s was deleted.") % told)
-            return redirect("console:masking", frame.namespace.name)
-    return frame.render(
+    return delete_by_name(
+        frame,
         "console/mask_delete.html",
-        status=422 if form.is_bound else 200,
+        lambda: delete_rule(frame.principal, frame.namespace, rule.name),
+        name=rule.name,
+        fault=_("This is not the name of the rule."),
+        told=_("The rule %(name)s was deleted.") % {"name": rule.name},
+        back=frame.url("masking"),
         rule=rule,
-        form=form,
         crumbs=_crumbs(frame, _("Delete")),
     )
 

@@ -43,6 +43,7 @@ CODES: Final[dict[str, tuple[int, str]]] = {
     "MESSAGE_NOT_FOUND": (404, "Message not found"),
     "TASK_NOT_FOUND": (404, "Task not found"),
     "ALERT_NOT_FOUND": (404, "Alert not found"),
+    "ISSUE_NOT_FOUND": (404, "Issue not found"),
     "MASK_NOT_FOUND": (404, "Masking rule not found"),
     "KEY_NOT_FOUND": (404, "API key not found"),
     "MEMBER_NOT_FOUND": (404, "Member not found"),

@@ -141,6 +141,10 @@ MEANINGS: Final[dict[str, Meaning]] = {
         "The namespace has no such alert.",
         "List the alerts to see which there are.",
     ),
+    "ISSUE_NOT_FOUND": Meaning(
+        "The namespace has no such issue: it never had, or it is too old.",
+        "List the issues to see which there are.",
+    ),
     "MASK_NOT_FOUND": Meaning(
         "The namespace has no such masking rule.",
         "Read the masking of the namespace to see which there are.",

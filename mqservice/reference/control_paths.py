@@ -43,6 +43,7 @@ _NOT_FOUND: Final = {
     "topic": "TOPIC_NOT_FOUND",
     "group": "GROUP_NOT_FOUND",
     "task_id": "TASK_NOT_FOUND",
+    "issue_id": "ISSUE_NOT_FOUND",
     "message_id": "MESSAGE_NOT_FOUND",
 }
 _READS: Final = (400, 404)
@@ -179,6 +180,7 @@ _PARAMETER_TEXTS: Final = {
     "per": "How long the span of a row is; days are those of UTC.",
     "prefix": "Only what has a name that begins so.",
     "queue": "Number of the queue.",
+    "state": "Only what is in this state.",
     "target": "Only what was done to this, by its name.",
     "to": "Up to this time, RFC 3339; now where it is left out.",
     "topic": "Only this topic.",

@@ -61,6 +61,7 @@ TAGS: Final = {
     "tasks": "Long work such as redriving dead letters, and how far it is.",
     "traces": "The road of a message.",
     "alerts": "Rules that watch groups and tell you.",
+    "issues": "Failures by their cause: one issue for all dead letters with one reason.",
     "masking": "What the console hides of messages, from whom.",
     "sockets": "Tickets that open WebSockets from web pages.",
     "keys": "API keys: what programs show.",

@@ -118,6 +118,7 @@ PATH_PARAMETERS: Final[dict[str, JsonObject]] = {
         "The `recall_handle` of a message that is to come.",
         "rc_ARIAAAAAAAAAAESIwMUFDNkUz",
     ),
+    "issue_id": opaque_parameter("issue_id", "Id of an issue.", "iss_5f0c3d9a1b2e4c6d7a8b9c0d"),
     "task_id": opaque_parameter("task_id", "Id of a task.", "task_01M7YZZ1F61ZMDQA"),
 }
 

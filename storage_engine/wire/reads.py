@@ -19,11 +19,11 @@ class PullStatus(enum.StrEnum):
     OFFSET_ILLEGAL = "offset_illegal"
 
 
-class PullRequest(Wire, frozen=True, kw_only=True):
+class PullRequest(Wire, frozen=True, kw_only=True, omit_defaults=True):
     """Read records of one queue from ``queue_offset`` on; changes no delivery state.
 
     With ``tags``, only those that have one of them; with ``filter``, only those that match. Not
-    both.
+    both. ``shows_gone``: dead letters that were redriven or dropped, too.
     """
 
     topic: str
@@ -34,6 +34,7 @@ class PullRequest(Wire, frozen=True, kw_only=True):
     tags: list[str] = msgspec.field(default_factory=list)
     filter: str = ""
     filter_kind: FilterKind = FilterKind.TAG
+    shows_gone: bool = False
 
 
 class PullHead(Wire, frozen=True, kw_only=True):

@@ -16,6 +16,7 @@ _T: Final = "mqservice.topics.models:"
 _G: Final = "mqservice.groups.models:"
 _A: Final = "mqservice.accounts.limits:"
 _AL: Final = "mqservice.alerts.limits:"
+_IS: Final = "mqservice.issues.limits:"
 _M: Final = "mqservice.masking.limits:"
 _TASK: Final = "mqservice.tasks.limits:"
 
@@ -185,6 +186,12 @@ SECTIONS: Final[dict[str, tuple[Row, ...]]] = {
              _AL + "ATTEMPTS_MAX"),
         _row("Events of a rule are kept for", "{}, {} at most", _AL + "EVENTS_KEPT_MS",
              _AL + "EVENTS_KEPT_MAX"),
+        _row("Issues of a namespace; characters of a cause", "{}; {}", _IS + "ISSUES_MAX",
+             _IS + "REASON_CHARS_MAX"),
+        _row("Issues that are resolved or ignored are kept for", "{} since they were seen",
+             _IS + "KEPT_MS"),
+        _row("Dead letters looked at every 10 s; of one group", "{}; {} × {}",
+             _IS + "SCANNED_MAX", _IS + "BATCHES_MAX", _IS + "BATCH_LETTERS"),
         _row("Masking rules of a namespace", "{}; a path has {} steps", _M + "RULES_MAX",
              _M + "STEPS_MAX"),
         _row("A body whose fields are masked", "{}; of a larger one nothing is shown",

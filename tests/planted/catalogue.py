@@ -15,6 +15,7 @@ _THEMES: Final = (
     "engine_keeping",
     "service_tenants",
     "service_masking",
+    "service_issues",
     "service_answers",
     "service_edges",
     "service_lane",

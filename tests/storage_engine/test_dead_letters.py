@@ -57,9 +57,14 @@ async def redrive(store: OpenStore, *queue_offsets: int, topic: str = "") -> lis
     return (await asyncio.wait_for(replies.get(), WAIT_S)).outcomes
 
 
-def dead(store: OpenStore) -> list[bytes]:
+def dead(store: OpenStore, *, shows_gone: bool = False) -> list[bytes]:
     request = PullRequest(
-        topic=DLQ, queue_id=0, queue_offset=0, messages_max=1_000, bytes_max=1 << 20
+        topic=DLQ,
+        queue_id=0,
+        queue_offset=0,
+        messages_max=1_000,
+        bytes_max=1 << 20,
+        shows_gone=shows_gone,
     )
     _, found = store.store.pull(request)
     return [record.body for record in decode_records(store.store.read_records(found))]
@@ -159,6 +164,15 @@ async def test_what_was_dropped_stays_gone(tmp_path: Path) -> None:
         assert store.receive().bodies == [b"1"]
     async with OpenStore(cut) as store:
         assert dead(store) == [b"1"]
+
+
+async def test_a_pull_that_asks_for_it_shows_what_is_gone(tmp_path: Path) -> None:
+    async with OpenStore(tmp_path) as store:
+        await with_dead_letters(store, 3)
+        await redrive(store, 1)
+        store.store.consumption.dead_letters.purge(PurgeRequest(group="g", queue_offsets=[0]))
+        assert dead(store) == [b"2"]
+        assert dead(store, shows_gone=True) == [b"0", b"1", b"2"]
 
 
 async def test_count_leaves_out_what_is_gone(tmp_path: Path) -> None:

@@ -66,6 +66,11 @@ WORDS: Final[dict[str, Promise]] = {
     "up": _("up"),
     "down": _("down"),
     "degraded": _("degraded"),
+    # Issues
+    "open": _("open"),
+    "acknowledged": _("acknowledged"),
+    "resolved": _("resolved"),
+    "ignored": _("ignored"),
     # Who is told of an alert, and whether that worked
     "email": _("email"),
     "webhook": _("webhook"),

@@ -12,20 +12,15 @@ from pathlib import Path
 from typing import Final
 
 import pytest
-from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page, expect
 
+from tests.acceptance.console.accessibility import serious_faults
 from tests.acceptance.console.messages import give_up, produce
 from tests.services import Service
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(600)]
 SCREENSHOTS: Final = Path(__file__).resolve().parents[3] / "screenshots"
 WIDTHS: Final = (1440, 390)
-# All of them in one theme; in the other only what colours can change.
-AXE_RULES: Final = {
-    "light": {"runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa"]},
-    "dark": {"runOnly": ["color-contrast"]},
-}
 PAGES: Final = {
     "overview": "",
     "quick-start": "quick-start",
@@ -65,6 +60,7 @@ PAGES: Final = {
     "workers": "../-/operator?tab=workers",
     "dead-letters": "dead-letters",
     "group-dead-letters": "dead-letters/given-up",
+    "issues": "issues?state=all",
     "redrive": "dead-letters/given-up/redrive?all=1",
     "scheduled": "scheduled",
     "topic-scheduled": "scheduled/orders",
@@ -158,7 +154,7 @@ def test_no_page_has_a_serious_fault_for_those_who_see_or_hear_it(
     for name, path in {**PAGES, **more}.items():
         page.set_viewport_size({"width": WIDTHS[0], "height": 900})
         page.goto(f"/console/demo/{path}")
-        found += [f"{name}: {fault}" for fault in _serious(page, theme)]
+        found += [f"{name}: {fault}" for fault in serious_faults(page, theme)]
         # Nothing is laid out differently in the dark.
         for width in WIDTHS if theme == "light" or keeps_pictures else ():
             page.set_viewport_size({"width": width, "height": 900})
@@ -199,16 +195,6 @@ def test_the_longest_names_fit_on_a_phone_too(new_page: New, service: Service) -
             if beyond > 0:
                 found.append(f"{path} at {width} px is {beyond} px too wide")
     assert found == []
-
-
-def _serious(page: Page, theme: str) -> list[str]:
-    results = Axe().run(page, options=AXE_RULES[theme])
-    return [
-        f"{each['id']}: {node['target']} {node.get('failureSummary', '')[:200]}"
-        for each in results.response["violations"]
-        if each["impact"] in ("serious", "critical")
-        for node in each["nodes"][:3]
-    ]
 
 
 @pytest.mark.parametrize(("scripts", "width"), [(True, 1440), (False, 390)])

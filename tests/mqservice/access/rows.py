@@ -179,6 +179,13 @@ CONTROL_ROWS: list[Row] = [
     _ns("POST", "/alerts/{alert}:unmute", Need.MANAGE_ALL),
     _ns("PUT", "/alerts/{alert}", Need.MANAGE_ALL, absent=(201,), body=_LAG),
     _ns("DELETE", "/alerts/{alert}", Need.MANAGE_ALL, done=(204,)),
+    _ns("GET", "/issues"),
+    _ns("PUT", "/issues", Need.MANAGE_ALL, body={"resolve_after": "2d"}),
+    _ns("GET", "/issues/{issue}"),
+    _ns("POST", "/issues/{issue}:acknowledge", Need.MANAGE, is_found_first=True),
+    _ns("POST", "/issues/{issue}:resolve", Need.MANAGE, is_found_first=True),
+    _ns("POST", "/issues/{issue}:ignore", Need.MANAGE, is_found_first=True),
+    _ns("POST", "/issues/{ended_issue}:reopen", Need.MANAGE, is_found_first=True),
     _ns("GET", "/masking"),
     _ns("PUT", "/masking", Need.ADMIN, body={"bodies_for": "admin"}),
     _ns("GET", "/masking/{mask}"),
@@ -231,6 +238,7 @@ ROWS: list[Row] = [*DATA_ROWS.values(), *CONTROL_ROWS]
 _OTHER_NAMES = {
     "task_id": "task", "message_id": "message", "key_id": "key", "username": "member",
     "invitation_id": "invitation", "run_id": "run", "connection_id": "connection",
+    "issue_id": "issue",
 }  # fmt: skip
 
 
@@ -253,6 +261,7 @@ def framework_path(row: Row) -> str:
     path = row.path
     for theirs, ours in _OTHER_NAMES.items():
         path = path.replace(f"{{{ours}}}", f"{{{theirs}}}")
+    path = path.replace("{ended_issue}", "{issue_id}")  # reopening an open one is no change
     for ours in ("alert", "mask", "namespace"):
         path = path.replace(f"{{{ours}}}", "{name}")
     return path.replace(_REPORT, "{name}")

@@ -37,6 +37,7 @@ from mqservice.control_plane import ControlPlane
 from mqservice.delivery import http
 from mqservice.delivery.context import process_context
 from mqservice.groups.services import GroupChange, put_group
+from mqservice.issues.models import Issue
 from mqservice.lib.api_keys import generate_api_key, parse_api_key
 from mqservice.lib.clock import SystemClock
 from mqservice.quotas.refusals import RefusalPaces
@@ -173,7 +174,8 @@ class World:
                 "mask": f"{topic}-cards",
                 "key": key.public_id, "member": user.username, "namespace": empty.name,
                 "invitation": invitation.public_id, "run": _report_run(namespace),
-                "connection": f"s_{name}",
+                "connection": f"s_{name}", "issue": _issue(namespace, f"{topic}-readers", "open"),
+                "ended_issue": _issue(namespace, f"{topic}-readers", "resolved"),
             }  # fmt: skip
         self.names[ABSENT] = {
             "ns": "nowhere", "topic": "nothing", "group": "nothing", "alert": "nothing",
@@ -181,6 +183,7 @@ class World:
             "key": "AAAAAAAA", "member": "nobody", "namespace": "nowhere",
             "invitation": "AAAAAAAAAAAA", "task": "task_nothing", "run": "run_nothing",
             "message": "0" * 34, "handle": "rc_nothing", "connection": "s_nothing",
+            "issue": "iss_nothing", "ended_issue": "iss_nothing",
         }  # fmt: skip
         self._put_engine()
 
@@ -233,6 +236,14 @@ def _report_run(namespace: Namespace) -> str:
         state=RunState.DONE.value,
     )
     return run.public_id
+
+
+def _issue(namespace: Namespace, group: str, state: str) -> str:
+    issue = Issue.objects.create(
+        namespace=namespace, kind="dead_letter", group_name=group, reason=f"it was {state}",
+        count=1, first_ms=1, last_ms=1, changed_ms=1, opening_number=1, state=state,
+    )  # fmt: skip
+    return issue.public_id
 
 
 def _principal(key: str) -> Principal:

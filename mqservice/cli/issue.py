@@ -1,0 +1,223 @@
+"""``mqservice issue``: dead letters by their cause.
+
+list, show                             GET …/issues… ─▶ stdout: a table, or NDJSON
+acknowledge, resolve, ignore, reopen   POST …/issues/{id}:verb
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import Annotated, Final
+from urllib.parse import quote, urlencode
+
+import msgspec
+import typer
+from rich.table import Column, Table
+
+from mqservice.cli import screen
+from mqservice.cli.client import RestClient
+from mqservice.cli.target import BaseUrlOption, KeyOption, NamespaceOption, Target
+
+app = typer.Typer(no_args_is_help=True, help="Issues: dead letters by their cause.")
+
+LIMIT_DEFAULT: Final = 32
+LIMIT_MAX: Final = 100
+HIDDEN: Final = "(not for this key)"
+NO_REASON: Final = "(no reason was given)"
+
+IdArgument = Annotated[str, typer.Argument(metavar="ID", help="The issue.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="NDJSON with all fields.")]
+
+
+class State(enum.StrEnum):
+    OPEN = "open"
+    ACKNOWLEDGED = "acknowledged"
+    RESOLVED = "resolved"
+    IGNORED = "ignored"
+
+
+class _Issue(msgspec.Struct, kw_only=True):
+    """``reason`` is None for who may not read messages of the group."""
+
+    id: str
+    group: str
+    topic: str | None
+    reason: str | None
+    state: str
+    count: int
+    first_seen: str
+    last_seen: str
+
+    @property
+    def reason_text(self) -> str:
+        return HIDDEN if self.reason is None else self.reason or NO_REASON
+
+    @property
+    def where_text(self) -> str:
+        return " ".join(filter(None, (self.group, self.topic)))
+
+
+class _Issues(msgspec.Struct):
+    issues: list[msgspec.Raw]
+    others: int
+    unseen: int
+    next: str | None = None
+
+
+class _Message(msgspec.Struct):
+    id: str
+    at: str
+
+
+class _Event(msgspec.Struct):
+    at: str
+    state: str
+    why: str
+    by: str | None
+
+
+class _Detail(_Issue, kw_only=True):
+    sample: str | None
+    messages: list[_Message] | None
+    history: list[_Event]
+
+
+@app.command("list")
+def list_issues(
+    state: Annotated[State | None, typer.Option("--state", help="In this state only.")] = None,
+    group: Annotated[str | None, typer.Option("--group", "-g", help="Of this group only.")] = None,
+    topic: Annotated[str | None, typer.Option("--topic", help="Of this topic only.")] = None,
+    limit: Annotated[
+        int, typer.Option("--limit", "-c", min=1, max=LIMIT_MAX, help="So many at most.")
+    ] = LIMIT_DEFAULT,
+    as_json: JsonOption = False,
+    base_url: BaseUrlOption = None,
+    key: KeyOption = None,
+    namespace: NamespaceOption = None,
+) -> None:
+    """List issues, the last seen first."""
+    asked = {"state": state, "group": group, "topic": topic, "limit": str(limit)}
+    query = urlencode({name: value for name, value in asked.items() if value is not None})
+    screen.run(_list(screen.target_of(base_url, key, namespace), query, as_json=as_json))
+
+
+@app.command("show")
+def show(
+    issue_id: IdArgument,
+    as_json: JsonOption = False,
+    base_url: BaseUrlOption = None,
+    key: KeyOption = None,
+    namespace: NamespaceOption = None,
+) -> None:
+    """Show one issue with its newest messages and its history."""
+    screen.run(_show(screen.target_of(base_url, key, namespace), issue_id, as_json=as_json))
+
+
+@app.command("acknowledge")
+def acknowledge(
+    issue_id: IdArgument,
+    base_url: BaseUrlOption = None,
+    key: KeyOption = None,
+    namespace: NamespaceOption = None,
+) -> None:
+    """Say that somebody looks after an issue."""
+    screen.run(_change(screen.target_of(base_url, key, namespace), issue_id, "acknowledge"))
+
+
+@app.command("resolve")
+def resolve(
+    issue_id: IdArgument,
+    base_url: BaseUrlOption = None,
+    key: KeyOption = None,
+    namespace: NamespaceOption = None,
+) -> None:
+    """Say that the cause is gone; a dead letter after that opens the issue again."""
+    screen.run(_change(screen.target_of(base_url, key, namespace), issue_id, "resolve"))
+
+
+@app.command("ignore")
+def ignore(
+    issue_id: IdArgument,
+    base_url: BaseUrlOption = None,
+    key: KeyOption = None,
+    namespace: NamespaceOption = None,
+) -> None:
+    """Count an issue and do no more."""
+    screen.run(_change(screen.target_of(base_url, key, namespace), issue_id, "ignore"))
+
+
+@app.command("reopen")
+def reopen(
+    issue_id: IdArgument,
+    base_url: BaseUrlOption = None,
+    key: KeyOption = None,
+    namespace: NamespaceOption = None,
+) -> None:
+    """Open an issue again."""
+    screen.run(_change(screen.target_of(base_url, key, namespace), issue_id, "reopen"))
+
+
+async def _list(target: Target, query: str, *, as_json: bool) -> int:
+    async with RestClient(target) as client:
+        page = await client.call("GET", f"issues?{query}", _Issues)
+    if as_json:
+        for document in page.issues:
+            typer.echo(bytes(document))
+    else:
+        table = Table(Column("id", no_wrap=True), "cause", "of", "state", "letters", "last seen")
+        for document in page.issues:
+            issue = msgspec.json.decode(document, type=_Issue)
+            table.add_row(
+                issue.id,
+                screen.harmless(issue.reason_text),
+                screen.harmless(issue.where_text),
+                issue.state,
+                f"{issue.count:,}",
+                issue.last_seen,
+            )
+        screen.results.print(table)
+    if page.next is not None:
+        screen.notice(f"there are more than these {len(page.issues):,}")
+    if page.others:
+        screen.notice(f"{page.others:,} dead letters of other reasons had no room here")
+    if page.unseen:
+        screen.notice(f"{page.unseen:,} dead letters were gone before they were looked at")
+    return 0
+
+
+async def _show(target: Target, issue_id: str, *, as_json: bool) -> int:
+    async with RestClient(target) as client:
+        if as_json:
+            typer.echo(await client.download(_path(issue_id)))
+            return 0
+        issue = await client.call("GET", _path(issue_id), _Detail)
+    facts = Table("", "", show_header=False)
+    for name, text in (
+        ("cause", issue.reason_text),
+        ("as written", issue.sample or ""),
+        ("of", issue.where_text),
+        ("state", issue.state),
+        ("dead letters", f"{issue.count:,}"),
+        ("first seen", issue.first_seen),
+        ("last seen", issue.last_seen),
+        ("messages", "\n".join(f"{each.at} {each.id}" for each in issue.messages or [])),
+        ("history", "\n".join(map(_event_text, issue.history))),
+    ):
+        facts.add_row(name, screen.harmless(text))
+    screen.results.print(facts)
+    return 0
+
+
+async def _change(target: Target, issue_id: str, verb: str) -> int:
+    async with RestClient(target) as client:
+        issue = await client.call("POST", f"{_path(issue_id)}:{verb}", _Issue, content=b"")
+    screen.notice(f"issue {issue.id} is {issue.state}")
+    return 0
+
+
+def _event_text(event: _Event) -> str:
+    return f"{event.at} {event.state}, {event.why if event.by is None else event.by}"
+
+
+def _path(issue_id: str) -> str:
+    return f"issues/{quote(issue_id, safe='')}"

@@ -1,0 +1,99 @@
+"""Issues as people meet them, on the whole service: failures come, one issue, resolved, again."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import httpx
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.acceptance.console.accessibility import serious_faults
+from tests.mqservice.delivery.waiting import wait_until
+from tests.services import Service
+
+pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(600)]
+GROUP = "issue-makers"
+LIST = f"/console/demo/issues?group={GROUP}"
+
+
+class Failures:
+    """Messages that a group gives up for given reasons, over REST."""
+
+    def __init__(self, client: httpx.Client) -> None:
+        self._client = client
+        self.ask("PUT", f"/topics/{GROUP}", {"queues": 1})
+        self.ask("PUT", f"/groups/{GROUP}", {})
+
+    def ask(self, method: str, path: str, body: object = None) -> httpx.Response:
+        return self._client.request(method, path, json=body).raise_for_status()
+
+    def happen(self, *reasons: str) -> None:
+        before = self.count()
+        for reason in reasons:
+            self.ask("POST", f"/topics/{GROUP}/messages", {"body": "x"})
+            wanted = {"wait": "20s", "max": 1}
+            path = f"/topics/{GROUP}/groups/{GROUP}:receive"
+            [message] = self.ask("POST", path, wanted).json()["messages"]
+            letter = {"receipt": message["receipt"], "reason": reason}
+            self.ask("POST", f"/groups/{GROUP}:settle", {"dead_letter": [letter]})
+        wait_until(lambda: self.count() == before + len(reasons))
+
+    def count(self) -> int:
+        found = self.ask("GET", f"/issues?group={GROUP}").json()["issues"]
+        return sum(issue["count"] for issue in found)
+
+
+@pytest.fixture
+def failures(service: Service) -> Iterator[Failures]:
+    headers = {"authorization": f"Bearer {service.facts.api_key}"}
+    root = f"{service.facts.base_url}/v1/ns/demo"
+    with httpx.Client(base_url=root, headers=headers, timeout=60) as client:
+        yield Failures(client)
+
+
+def faults_of(page: Page) -> list[str]:
+    """Of the page for those who see or hear it, in both themes, and on a phone."""
+    found: list[str] = []
+    for theme in ("light", "dark"):
+        page.emulate_media(color_scheme=theme)
+        found += serious_faults(page, theme)
+    page.set_viewport_size({"width": 390, "height": 900})
+    beyond = page.evaluate("document.documentElement.scrollWidth - innerWidth")
+    page.set_viewport_size({"width": 1440, "height": 900})
+    return [*found, *([f"{beyond} px too wide"] if beyond > 0 else [])]
+
+
+def test_failures_of_one_cause_are_one_issue_that_comes_back(
+    page: Page, failures: Failures
+) -> None:
+    # Given
+    failures.happen(*(f"no stock for order {number}" for number in range(3)), "card refused")
+    # When
+    page.goto(LIST)
+    # Then
+    expect(page.locator("tbody tr")).to_have_count(2)
+    row = page.locator("tbody tr", has_text="no stock for order <n>")
+    expect(row.locator("td.number")).to_have_text("3")
+    row.get_by_role("link").first.click()
+    expect(page.get_by_text("no stock for order 2")).to_be_visible()
+    page.get_by_role("button", name="Resolve").click()
+    expect(page.get_by_text("a dead letter after this opens it again")).to_be_visible()
+    page.goto(LIST)
+    expect(page.locator("tbody tr")).to_have_count(1)
+
+    # When it happens again
+    failures.happen("no stock for order 77")
+    page.goto(LIST)
+    row = page.locator("tbody tr", has_text="no stock for order <n>")
+    expect(row).to_contain_text("again")
+    row.get_by_role("link").first.click()
+    expect(page.get_by_text("it happened again")).to_be_visible()
+    assert faults_of(page) == []
+    # Then its messages lead to the dead letter, and can be sent again
+    page.locator("tbody a.name").first.click()
+    expect(page.get_by_text("no stock for order 77")).to_be_visible()
+    page.go_back()
+    page.get_by_role("link", name="Redrive these").click()
+    expect(page).to_have_url(re.compile(r"/redrive\?id="))

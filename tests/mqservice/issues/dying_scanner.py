@@ -1,0 +1,57 @@
+"""A process that counts a group's dead letters and is killed in the middle of it; run by the tests.
+
+    python -m tests.mqservice.issues.dying_scanner GROUP_ID MOMENT NOW_MS ENGINE_SOCKET
+
+Moments: ``read`` before anything is written, ``counted`` before the place is, ``placed`` before
+what was written is committed, ``committed`` after that.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+import django
+from django.conf import settings
+
+
+def die() -> NoReturn:
+    os.kill(os.getpid(), signal.SIGKILL)
+    raise AssertionError("it lives on")
+
+
+def main(group_id: str, moment: str, now_ms: str, engine_socket: str) -> None:
+    settings.MQ_ENGINE_SOCKET = engine_socket
+    django.setup()
+    from mqservice.groups.models import ConsumerGroup
+    from mqservice.issues import scanning
+    from mqservice.issues.models import ScanPlace
+    from mqservice.store import blocking_client
+
+    def dying(real: Callable[..., Any], *, is_done_first: bool) -> Callable[..., Any]:
+        def called(*args: Any, **kwargs: Any) -> NoReturn:  # Any: passed on as they come
+            if is_done_first:
+                real(*args, **kwargs)
+            die()
+
+        return called
+
+    place: Any  # Any: a function of a module or a class is put in its place
+    if moment != "committed":
+        place, name, is_done_first = {
+            "read": (scanning, "record_tallies", False),
+            "counted": (scanning, "record_tallies", True),
+            "placed": (ScanPlace, "save", True),
+        }[moment]
+        setattr(place, name, dying(getattr(place, name), is_done_first=is_done_first))
+    group = ConsumerGroup.objects.select_related("namespace").get(pk=group_id)
+    with blocking_client() as client:
+        scanning.scan_batch(client, group, int(now_ms))
+    die()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
