@@ -212,14 +212,16 @@ def encode_offer(
     born_ms: int,
     born_host: tuple[str, int],
     mark: dict[str, str] | None = None,
+    message_id: str = "",
 ) -> tuple[str, bytes]:
-    """The message's new id and its record. ``mark``: what the engine is to know besides.
+    """The message's id, a new one unless it is given, and its record. ``mark``: what the engine is
+    to know besides.
 
     Raises:
         Fault: properties, tag and keys together are more than a record holds; the time of delivery
             is too far ahead.
     """
-    message_id = new_message_id()
+    message_id = message_id or new_message_id()
     properties = offer.properties
     if offer.is_json:
         properties = {**properties, JSON_PROPERTY: JSON_VALUE}
