@@ -22,6 +22,7 @@ from mqservice.cli import (
     message,
     quota,
     report,
+    schedule,
     scheduled,
     topic,
 )
@@ -57,6 +58,7 @@ app.add_typer(connection.app, name="connection")
 app.add_typer(message.app, name="message")
 app.add_typer(dlq.app, name="dlq")
 app.add_typer(scheduled.app, name="scheduled")
+app.add_typer(schedule.app, name="schedule")
 app.add_typer(alert.app, name="alert")
 app.add_typer(quota.app, name="quota")
 app.command()(usage)
