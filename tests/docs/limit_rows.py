@@ -16,6 +16,7 @@ _T: Final = "mqservice.topics.models:"
 _G: Final = "mqservice.groups.models:"
 _A: Final = "mqservice.accounts.limits:"
 _AL: Final = "mqservice.alerts.limits:"
+_S: Final = "mqservice.schedules.limits:"
 _M: Final = "mqservice.masking.limits:"
 _TASK: Final = "mqservice.tasks.limits:"
 
@@ -185,6 +186,10 @@ SECTIONS: Final[dict[str, tuple[Row, ...]]] = {
              _AL + "ATTEMPTS_MAX"),
         _row("Events of a rule are kept for", "{}, {} at most", _AL + "EVENTS_KEPT_MS",
              _AL + "EVENTS_KEPT_MAX"),
+        _row("Schedules of a namespace; the body of one", "{}; {}", _S + "SCHEDULES_MAX",
+             _S + "BODY_BYTES_MAX"),
+        _row("A run of a schedule is missed after", "{}; tried again after {} to {}",
+             _S + "MISSED_MS", _S + "PAUSE_MS_MIN", _S + "PAUSE_MS_MAX"),
         _row("Masking rules of a namespace", "{}; a path has {} steps", _M + "RULES_MAX",
              _M + "STEPS_MAX"),
         _row("A body whose fields are masked", "{}; of a larger one nothing is shown",
