@@ -28,7 +28,7 @@ from mqservice.console.forms_schedules import ScheduleForm
 from mqservice.console.frame import Crumb, Frame, page
 from mqservice.console.masking import masked_answer, masks_for, note_clear
 from mqservice.console.views_publish import BadForm
-from mqservice.console.zones import zone_names, zone_of
+from mqservice.console.zones import zone_name, zone_names, zone_of
 from mqservice.lib.clock import SystemClock
 from mqservice.lib.names import NAME_CHARS_MAX
 from mqservice.lib.problem import Problem
@@ -266,10 +266,14 @@ def _tried(cron: str, time_zone: str) -> dict[str, object]:
 
 
 def _runs(cron: str, time_zone: str, first_ms: int | None) -> list[tuple[int, str]]:
-    """The next times from the one at or after ``first_ms`` on, and what the clock shows there."""
+    """The next times from the one at or after ``first_ms`` on, and what the clock shows there;
+    nothing of it where the reader's shows the same.
+    """
     if first_ms is None:
         return []
     times = next_runs(cron, time_zone, first_ms - 1, NEXT_RUNS)
+    if time_zone == zone_name():
+        return [(at_ms, "") for at_ms in times]
     zone = ZoneInfo(time_zone)  # there is one of the name
     return [
         (at_ms, datetime.fromtimestamp(at_ms / 1_000, zone).strftime("%Y-%m-%d %H:%M %z"))
