@@ -27,7 +27,7 @@ LOOK_UP_MESSAGES_MAX: Final = 8
 
 # One sweep. The messages of a chunk go in one put: 20 * (64 + 32) KiB.
 CHUNK_RUNS: Final = 20
-SWEPT_MAX: Final = 1_000
+TURN_MS_MAX: Final = SECOND_MS // 2
 SWEEP_SOFT_LIMIT_S: Final = 40
 SWEEP_LIMIT_S: Final = 50
 # Between two tries of a run that a busy engine or a full quota refused; twice as long each time.

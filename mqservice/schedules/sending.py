@@ -32,7 +32,7 @@ from mqservice.schedules.limits import (
     CHUNK_RUNS,
     LOOK_UP_MESSAGES_MAX,
     LOOK_UPS_MAX,
-    SWEPT_MAX,
+    TURN_MS_MAX,
 )
 from mqservice.schedules.message import offer_of
 from mqservice.schedules.models import Schedule
@@ -67,18 +67,20 @@ class Ready(NamedTuple):
     record: bytes
 
 
-def sweep(clock: Clock, *, by: Charges = charges, swept_max: int = SWEPT_MAX) -> int:
+def sweep(clock: Clock, *, by: Charges = charges, turn_ms_max: int = TURN_MS_MAX) -> int:
     """Send what is due now, what waits longest first; how many were looked at. A transaction and a
-    put for each ``CHUNK_RUNS``.
+    put for each ``CHUNK_RUNS``. After ``turn_ms_max`` what is left is the next sweep's: ticks wait
+    behind this one.
     """
     looked_count = 0
+    ends_at_ms = clock.monotonic_ms() + turn_ms_max
     if not Schedule.objects.filter(due_ms__lte=clock.now_ms()).exists():
         return 0  # nearly always: no connection is opened for it
     with blocking_client() as client:
-        while looked_count < swept_max:
+        while True:
             found_count = _send_some(client, clock, by)
             looked_count += found_count
-            if found_count < CHUNK_RUNS:
+            if found_count < CHUNK_RUNS or clock.monotonic_ms() >= ends_at_ms:
                 break
     return looked_count
 

@@ -10,6 +10,7 @@ from mqservice.quotas.models import QuotaRow, Source
 from mqservice.schedules.limits import CHUNK_RUNS, MISSED_MS, PAUSE_MS_MIN, REMEMBERED_MS
 from mqservice.schedules.models import Schedule
 from mqservice.schedules.runs import Run
+from mqservice.schedules.sending import sweep
 from mqservice.store import StoreMessage, TopicRef, blocking_client, encode_record
 from mqservice.topics.models import Topic
 from mqservice.usage.models import UsageHour
@@ -43,6 +44,15 @@ def test_more_than_a_chunk_goes_in_one_sweep(desk: Desk) -> None:
     assert len({record.body for record in desk.stored()}) == 2 * CHUNK_RUNS + 1
     desk.tick()
     assert len(desk.stored()) == 2 * CHUNK_RUNS + 1
+
+
+def test_a_sweep_whose_time_is_over_leaves_the_rest_to_the_next_one(desk: Desk) -> None:
+    for number in range(CHUNK_RUNS + 1):
+        desk.make(f"s{number}")
+    desk.clock.advance(HOUR_MS)
+    assert sweep(desk.clock, by=desk.charges, turn_ms_max=0) == CHUNK_RUNS
+    assert sweep(desk.clock, by=desk.charges, turn_ms_max=0) == 1
+    assert len(desk.stored()) == CHUNK_RUNS + 1
 
 
 def test_what_is_paused_is_not_sent(desk: Desk) -> None:
