@@ -88,7 +88,6 @@ class ScheduleForm(RefusableForm):
     )
     body = forms.CharField(
         strip=False,
-        required=False,
         widget=forms.Textarea(attrs={"rows": 6, "spellcheck": "false"}),
         label=gettext_lazy("Body"),
         initial='{"order": 42}',
@@ -127,6 +126,7 @@ class ScheduleForm(RefusableForm):
         text = _text_of(schedule)
         if text is None:
             self._kept = bytes(schedule.body)
+            self.fields["body"].required = False
             self.fields["body"].help_text = gettext_lazy(
                 "It is no text; leave this empty to keep it."
             )

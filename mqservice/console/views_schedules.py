@@ -61,6 +61,7 @@ class Row:
     state: ScheduleState
     error: str
     words: str
+    is_topic_gone: bool
 
 
 @page("schedules")
@@ -287,6 +288,7 @@ def _row(schedule: Schedule, gone: frozenset[str]) -> Row:
         state=state_of(schedule, gone),
         error=error_of(schedule, gone),
         words=words_of(schedule.cron),
+        is_topic_gone=schedule.topic in gone,
     )
 
 

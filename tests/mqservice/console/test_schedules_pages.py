@@ -111,7 +111,7 @@ def test_the_next_runs_are_shown_before_anything_is_saved(alice: Client) -> None
         ({"time_zone": "Berlin"}, "must be a time zone of the IANA"),
         ({"topic": "nowhere"}, "nowhere does not exist"),
         ({"body": "{"}, "This is not JSON"),
-        ({"body": "", "is_json": ""}, "the body is empty"),
+        ({"body": "", "is_json": ""}, "This field is required"),
         ({"tag": "a|b"}, "must not contain |"),
         ({"queue": "7"}, "has queues 0 to 0"),
         ({"properties": "x"}, "is not name=value"),
@@ -159,6 +159,7 @@ def test_one_that_fails_stands_first_and_says_why(alice: Client, desk: Desk) -> 
     assert "1 fails" in page
     assert page.index("the-bad-one") < page.index("a-good-one")
     one = alice.get(f"{ROOT}/schedules/the-bad-one").content.decode()
+    assert f"{ROOT}/topics/gone" not in page + one, "that leads nowhere"
     assert "The next run will not be sent: TOPIC_NOT_FOUND: gone does not exist" in one
     assert "gone does not exist" in alice.post(
         f"{ROOT}/schedules/the-bad-one/send", follow=True
