@@ -89,7 +89,9 @@ def send(request: AuthedRequest, ns: str, name: str) -> SentNowOut:
     """
     namespace = get_namespace(request.auth, ns)
     request.auth.require(Scope.MANAGE)
-    return SentNowOut.of(send_now(request.auth, namespace, name, SystemClock()))
+    key = request.headers.get("Idempotency-Key")  # which the middleware has checked
+    sent = send_now(request.auth, namespace, name, SystemClock(), request_key=key)
+    return SentNowOut.of(sent)
 
 
 @router.get("/ns/{ns}/schedules/{name}", response=ScheduleOut)

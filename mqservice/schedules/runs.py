@@ -40,23 +40,31 @@ class Run:
 
     @property
     def message_id(self) -> str:
-        return f"{ID_HEAD}{self._digest().hex()}".upper()
+        return f"{ID_HEAD}{_digest(self.schedule, str(self.planned_ms)).hex()}".upper()
 
     @property
     def mark(self) -> dict[str, str]:
-        """The property by which the engine stores it once. It stands for the planned time and not
-        for the content, so that a message that was changed between two tries is not sent besides.
-        """
-        key = f"{REQUEST_OF_SCHEDULE}.{self.schedule.public_id}.{self.planned_ms}"
-        return {PROPERTY_DEDUP: dedup_value(self._digest(), key)}
+        """See ``mark_of``."""
+        return mark_of(self.schedule, str(self.planned_ms))
 
     def is_remembered(self, now_ms: int) -> bool:
         """Whether the engine is sure to know the mark, if it has ever seen it."""
         return now_ms - self.planned_ms < REMEMBERED_MS
 
-    def _digest(self) -> bytes:
-        name = f"{self.schedule.public_id} {self.planned_ms}"
-        return hashlib.blake2b(name.encode(), digest_size=16).digest()
+
+def mark_of(schedule: Schedule, key: str) -> dict[str, str]:
+    """The property by which the engine stores a message of a schedule once for each ``key``.
+
+    It stands for the key and not for the content, so that a message that was changed between two
+    tries is not sent besides.
+    """
+    text = f"{REQUEST_OF_SCHEDULE}.{schedule.public_id}.{key}"
+    return {PROPERTY_DEDUP: dedup_value(_digest(schedule, key), text)}
+
+
+def _digest(schedule: Schedule, key: str) -> bytes:
+    name = f"{schedule.public_id} {key}"
+    return hashlib.blake2b(name.encode(), digest_size=16).digest()
 
 
 def due_run(schedule: Schedule, now_ms: int) -> Run | None:

@@ -36,7 +36,7 @@ from mqservice.schedules.limits import (
 )
 from mqservice.schedules.message import offer_of
 from mqservice.schedules.models import Schedule
-from mqservice.schedules.runs import RUN_FIELDS, Run, due_run, refuse, sent
+from mqservice.schedules.runs import RUN_FIELDS, Run, due_run, mark_of, refuse, sent
 from mqservice.store import (
     LookUpRequest,
     StoreBusy,
@@ -93,8 +93,11 @@ def _send_some(client: StoreClient, clock: Clock, by: Charges) -> int:
     schedules = list(due.order_by("due_ms", "id")[:CHUNK_RUNS])
     runs = [run for run in (due_run(schedule, now_ms) for schedule in schedules) if run is not None]
     ready: list[tuple[Run, Ready]] = []
+    away: Problem | None = None
     for run in runs:
         try:
+            if away is not None:  # one wait for an engine that does not answer is enough
+                raise away
             route = find_route(run.schedule)
             if not run.is_remembered(now_ms) and _is_stored(client, route, run.message_id):
                 sent(run, run.message_id, now_ms)
@@ -104,10 +107,14 @@ def _send_some(client: StoreClient, clock: Clock, by: Charges) -> int:
         except Problem as problem:
             refuse(run, problem, now_ms)
         except StoreError as exc:
-            refuse(run, problem_from_store(exc), now_ms)
+            away = problem_from_store(exc)
+            refuse(run, away, now_ms)
         else:
             ready.append((run, each))
-    if ready:
+    if away is not None:
+        for run, _ in ready:
+            refuse(run, away, now_ms)
+    elif ready:
         _put(client, ready, now_ms)
     for run in runs:
         if run.schedule.last_error:
@@ -132,14 +139,26 @@ def find_route(schedule: Schedule) -> TopicRoute:
     return route
 
 
-def prepare(schedule: Schedule, route: TopicRoute, now_ms: int, *, run: Run | None = None) -> Ready:
+def prepare(
+    schedule: Schedule,
+    route: TopicRoute,
+    now_ms: int,
+    *,
+    run: Run | None = None,
+    request_key: str | None = None,
+) -> Ready:
     """Its message for the engine; of a run always under the same id. Raises Problem: the topic
     takes no such message.
+
+    Args:
+        request_key: of one that is sent by a request, which may come again.
     """
     offer = offer_of(schedule)
     told = {NAME_PROPERTY: schedule.name}
     if run is not None:
         told |= {TIME_PROPERTY: rfc3339(run.planned_ms), **run.mark}
+    elif request_key is not None:
+        told |= mark_of(schedule, request_key)
     queue_id = _queues.choose(route, offer.message_group, offer.queue)
     try:
         check_offer(offer, route)

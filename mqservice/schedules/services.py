@@ -14,6 +14,7 @@ from mqservice.accounts.models import Namespace
 from mqservice.accounts.scopes import Kind, Scope
 from mqservice.delivery.decoding import Fault, problem_of
 from mqservice.delivery.messages import Offer
+from mqservice.delivery.once import result_of
 from mqservice.errors import problem_from_store
 from mqservice.lib.clock import Clock
 from mqservice.lib.names import name_fault
@@ -32,6 +33,7 @@ from mqservice.store import StoreError, blocking_client
 _SETTINGS: Final = ("topic", "cron", "time_zone", "catch_up", "is_enabled", "description")
 _TIMING: Final = {"cron", "time_zone", "is_enabled"}
 _SENT: Final = {"topic", "message"}
+_OF_REQUEST: Final = "r"
 _MESSAGE: Final = "message"  # the audit tells that it became different, never what is in it
 
 
@@ -140,8 +142,18 @@ def switch_schedule(
     return schedule
 
 
-def send_now(principal: Principal, namespace: Namespace, name: str, clock: Clock) -> SentNow:
+def send_now(
+    principal: Principal,
+    namespace: Namespace,
+    name: str,
+    clock: Clock,
+    *,
+    request_key: str | None = None,
+) -> SentNow:
     """Send the message of a schedule once, besides its runs, which go on as planned.
+
+    Args:
+        request_key: of a request that may come again, and sends one message all the same.
 
     Raises Problem: SCHEDULE_NOT_FOUND, FORBIDDEN without the scope to produce to the topic, or what
     a produce is refused with.
@@ -150,25 +162,30 @@ def send_now(principal: Principal, namespace: Namespace, name: str, clock: Clock
     principal.require(Scope.PRODUCE, Kind.TOPIC, schedule.topic)
     schedule.namespace = namespace
     route = find_route(schedule)
-    ready = prepare(schedule, route, clock.now_ms())
+    # With its letter it is no planned time, by which runs are known.
+    key = None if request_key is None else f"{_OF_REQUEST}.{request_key}"
+    ready = prepare(schedule, route, clock.now_ms(), request_key=key)
     try:
         with blocking_client() as client:
             charges.take(client, namespace, len(ready.record))
-            (result,) = client.put([ready.record])
+            (place,) = client.put_once([ready.record])
     except StoreError as exc:
         raise problem_from_store(exc) from exc
+    result = result_of(place)
     if result.error is not None:
         raise problem_from_store(result.error)
-    count_stored([ready], clock.now_ms())
-    details = {"message": ready.message_id, "topic": schedule.topic}
-    record(principal, namespace, "schedule.send", _target(name), details)
-    return SentNow(
-        message_id=ready.message_id,
+    if not place.is_duplicate:
+        count_stored([ready], clock.now_ms())
+    sent = SentNow(
+        message_id=place.message_id if place.is_duplicate else ready.message_id,
         topic=schedule.topic,
-        queue_id=ready.queue_id,
+        queue_id=place.queue_id,
         queue_offset=result.queue_offset,
         stored_ms=result.store_timestamp_ms,
     )
+    details = {"message": sent.message_id, "topic": schedule.topic}
+    record(principal, namespace, "schedule.send", _target(name), details)
+    return sent
 
 
 def next_runs(cron: str, time_zone: str, now_ms: int, count: int) -> list[int]:

@@ -13,6 +13,7 @@ from django.test import Client
 from mqservice.accounts.models import AuditEntry
 from mqservice.accounts.scopes import Scope
 from mqservice.accounts.services import create_api_key
+from mqservice.idempotency.models import AnsweredRequest
 from mqservice.schedules import services
 from mqservice.schedules.limits import BODY_BYTES_MAX
 from mqservice.schedules.models import Schedule
@@ -131,6 +132,19 @@ def test_sent_now_besides_its_runs(acme: Client, desk: Desk) -> None:
     assert "mq_planned_at" not in record.properties
     assert acme.get(PATH).json()["last_run"] is None is before["last_run"]
     post(acme, f"{PATH}:send")
+    assert len(desk.stored()) == 2
+
+
+def test_sent_now_under_a_key_is_sent_once(acme: Client, desk: Desk) -> None:
+    put(acme)
+    headers = {"Idempotency-Key": "k-1"}
+    first = acme.post(f"{PATH}:send", headers=headers).json()
+    # As after a crash between the put and the commit: the service knows nothing of the request
+    AnsweredRequest.objects.all().delete()
+    put(acme, {"message": {"body": "changed meanwhile"}})
+    assert acme.post(f"{PATH}:send", headers=headers).json() == first
+    assert [record.message_id for record in desk.stored()] == [first["id"]]
+    acme.post(f"{PATH}:send", headers={"Idempotency-Key": "k-2"})
     assert len(desk.stored()) == 2
 
 

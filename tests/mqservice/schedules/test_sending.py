@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from pytest_django import Settings
 
 from mqservice.lib.timestamps import rfc3339
 from mqservice.quotas.models import QuotaRow, Source
+from mqservice.schedules.charging import Charges
 from mqservice.schedules.limits import CHUNK_RUNS, MISSED_MS, PAUSE_MS_MIN, REMEMBERED_MS
 from mqservice.schedules.models import Schedule
 from mqservice.schedules.runs import Run
@@ -152,6 +155,27 @@ def test_an_engine_that_is_away_is_asked_again_after_a_growing_pause(
     schedule.refresh_from_db()
     assert (schedule.last_error, schedule.try_count) == ("", 0)
     assert rfc3339(schedule.next_ms or 0) == TEN
+
+
+def test_an_engine_that_is_away_is_waited_for_once_in_a_chunk(
+    desk: Desk, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in "abc":
+        desk.make(name)
+    settings.MQ_ENGINE_SOCKET = "/nowhere/engine.sock"
+    asked_count = 0
+    take = Charges.take
+
+    def counted(*given: Any) -> None:  # Any: passed on as they come
+        nonlocal asked_count
+        asked_count += 1
+        take(*given)
+
+    monkeypatch.setattr(Charges, "take", counted)
+    desk.tick(HOUR_MS)
+    assert asked_count == 1
+    errors = set(Schedule.objects.values_list("last_error", flat=True))
+    assert [error.partition(":")[0] for error in errors] == ["ENGINE_UNAVAILABLE"]
 
 
 def test_storage_that_is_full_shows_and_is_tried_again_when_there_is_room(desk: Desk) -> None:
