@@ -8,6 +8,7 @@
 /v1/ns/{ns}/alerts...   alerts.api
 /v1/ns/{ns}/issues...   issues.api
 /v1/ns/{ns}/tasks...    tasks.api, with dlq:redrive and dlq:purge of a group
+/v1/ns/{ns}/schedules...   schedules.api
 /v1/ns/{ns}/messages... traces.api
 /v1/ns/{ns}/masking...  masking.api
 /v1/quotas              quotas.api
@@ -51,6 +52,7 @@ from mqservice.masking.api import router as masking_router
 from mqservice.quotas.api import router as quotas_router
 from mqservice.reports.api import router as reports_router
 from mqservice.sampling.api import router as histories_router
+from mqservice.schedules.api import router as schedules_router
 from mqservice.tasks.api import router as tasks_router
 from mqservice.topics.api import router as topics_router
 from mqservice.traces.api import router as traces_router
@@ -85,6 +87,7 @@ api.add_router("", groups_router)
 api.add_router("", definitions_router)
 api.add_router("", connections_router)
 api.add_router("", tasks_router)
+api.add_router("", schedules_router)
 api.add_router("", traces_router)
 api.add_router("", alerts_router)
 api.add_router("", issues_router)

@@ -28,6 +28,7 @@ QUEUES: Final = ("control", "delay", "persist", "sampling", "tasks", "alerts", "
 SCHEDULE: Final = {
     "monitoring.tick": ("delay", settings.MQ_TICK_MS / 1_000),
     "tasks.sweep": ("control", 1.0),  # a new task begins, or goes on at its rate, that late at most
+    "schedules.sweep": ("control", 1.0),  # a message is sent that late at most
     "monitoring.checkpoint_engine": ("persist", 5.0),
     "monitoring.record_heartbeat": ("persist", 10.0),
     "sampling.persist_offsets": ("persist", 5.0),
@@ -103,6 +104,7 @@ app.autodiscover_tasks(
     [
         "mqservice.monitoring",
         "mqservice.tasks",
+        "mqservice.schedules",
         "mqservice.sampling",
         "mqservice.issues",
         "mqservice.alerts",

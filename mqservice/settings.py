@@ -89,6 +89,7 @@ INSTALLED_APPS = [
     "mqservice.groups",
     "mqservice.usage",
     "mqservice.tasks",
+    "mqservice.schedules",
     "mqservice.sampling",
     "mqservice.issues",
     "mqservice.alerts",

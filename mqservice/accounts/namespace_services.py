@@ -45,7 +45,7 @@ def put_namespace(principal: Principal, name: str) -> tuple[Namespace, bool]:
 
 @transaction.atomic
 def delete_namespace(principal: Principal, name: str) -> None:
-    """Delete an empty namespace, with its alerts and the keys that are bound to it.
+    """Delete an empty namespace, with its alerts, schedules and the keys that are bound to it.
 
     Raises Problem: NAMESPACE_NOT_FOUND, NAMESPACE_READ_ONLY, or CONFLICT while there are
     topics, groups or tasks.

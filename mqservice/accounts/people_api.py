@@ -94,7 +94,7 @@ def change_namespace(request: AuthedRequest, name: str, change: NamespaceIn) -> 
 
 @router.delete("/namespaces/{name}", response={204: None})
 def remove_namespace(request: AuthedRequest, name: str) -> Status[None]:
-    """Delete an empty namespace, with its alerts and the keys that are bound to it."""
+    """Delete an empty namespace, with its alerts, schedules and the keys that are bound to it."""
     request.auth.require_permission(Permission.NAMESPACES_MANAGE)
     delete_namespace(request.auth, name)
     return Status(204, None)

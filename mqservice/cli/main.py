@@ -25,6 +25,7 @@ from mqservice.cli import (
     namespace,
     quota,
     report,
+    schedule,
     scheduled,
     topic,
 )
@@ -60,6 +61,7 @@ app.add_typer(connection.app, name="connection")
 app.add_typer(message.app, name="message")
 app.add_typer(dlq.app, name="dlq")
 app.add_typer(scheduled.app, name="scheduled")
+app.add_typer(schedule.app, name="schedule")
 app.add_typer(alert.app, name="alert")
 app.add_typer(mask.app, name="mask")
 app.add_typer(issue.app, name="issue")

@@ -60,6 +60,12 @@ SECTIONS: Final = (
                 needs=Permission.CONSUME,
             ),
             Item(
+                here="schedules",
+                url="console:schedules",
+                title=_("Cron schedules"),
+                icon="schedules",
+            ),
+            Item(
                 here="traces",
                 url="console:traces",
                 title=_("Traces"),

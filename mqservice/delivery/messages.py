@@ -225,23 +225,26 @@ def encode_offer(
     born_ms: int,
     born_host: tuple[str, int],
     mark: dict[str, str] | None = None,
+    message_id: str = "",
 ) -> tuple[str, bytes]:
-    """The message's new id and its record. ``mark``: what the engine is to know besides.
+    """The message's id, a new one unless it is given, and its record. ``mark``: what the engine is
+    to know besides.
 
     Raises:
         Fault: properties, tag and keys together are more than a record holds; the time of delivery
             is too far ahead.
     """
-    message_id = new_message_id()
-    if offer.is_plain and not mark:
-        return message_id, encode_plain(
-            topic=route.engine_name,
-            queue_id=queue_id,
-            body=offer.body,
-            message_id=message_id,
-            born_timestamp_ms=born_ms,
-            born_host=born_host,
-        )
+    if not message_id:
+        message_id = new_message_id()
+        if offer.is_plain and not mark:
+            return message_id, encode_plain(
+                topic=route.engine_name,
+                queue_id=queue_id,
+                body=offer.body,
+                message_id=message_id,
+                born_timestamp_ms=born_ms,
+                born_host=born_host,
+            )
     properties = offer.properties
     if offer.is_json:
         properties = {**properties, JSON_PROPERTY: JSON_VALUE}

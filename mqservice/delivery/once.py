@@ -30,6 +30,7 @@ from mqservice.store import (
 _HEADER: Final = b"idempotency-key"
 _REQUEST: Final = "r"  # so that no key of a request is one of a message
 _MESSAGE: Final = "m"
+REQUEST_OF_SCHEDULE: Final = "s"  # the same of both
 _encode = msgspec.msgpack.Encoder().encode
 
 

@@ -40,6 +40,10 @@ MEANINGS: Final[dict[str, Meaning]] = {
         "An alert cannot have this name.",
         "Use 1 to 64 of `a-z A-Z 0-9 _ -`, and none of the reserved prefixes.",
     ),
+    "ILLEGAL_SCHEDULE": Meaning(
+        "A schedule cannot have this name.",
+        "Use 1 to 64 of `a-z A-Z 0-9 _ -`, and none of the reserved prefixes.",
+    ),
     "ILLEGAL_TAG": Meaning(
         "The tag is blank, too long, or has a control character or a `|`.",
         "Use at most 255 bytes without those.",
@@ -66,7 +70,8 @@ MEANINGS: Final[dict[str, Meaning]] = {
         "Use 1 s to 12 h; `auto_extend` is longer than the lease and at most 3 h.",
     ),
     "ILLEGAL_SETTING": Meaning(
-        "A setting of a topic, group or alert is out of its range or does not go with another one.",
+        "A setting of a topic, group, alert or schedule is out of its range or does not go with "
+        "another one.",
         "`errors` names each setting with the range it must be in.",
     ),
     "RECEIPT_INVALID": Meaning(
@@ -144,6 +149,10 @@ MEANINGS: Final[dict[str, Meaning]] = {
     "ISSUE_NOT_FOUND": Meaning(
         "The namespace has no such issue: it never had, or it is too old.",
         "List the issues to see which there are.",
+    ),
+    "SCHEDULE_NOT_FOUND": Meaning(
+        "The namespace has no such schedule.",
+        "List the schedules to see which there are.",
     ),
     "MASK_NOT_FOUND": Meaning(
         "The namespace has no such masking rule.",

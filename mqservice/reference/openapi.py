@@ -59,6 +59,7 @@ TAGS: Final = {
     "offsets": "Where groups stand on their topics, and how to move them.",
     "history": "How lag, rates and offsets were in the past.",
     "tasks": "Long work such as redriving dead letters, and how far it is.",
+    "schedules": "Messages that are sent again and again, at times of a cron expression.",
     "traces": "The road of a message.",
     "alerts": "Rules that watch groups and tell you.",
     "issues": "Failures by their cause: one issue for all dead letters with one reason.",

@@ -21,6 +21,8 @@ from mqservice.reference.parts import (
     json_content,
     ref,
 )
+from mqservice.schedules import limits as schedule_limits
+from mqservice.schedules.models import CatchUp
 from mqservice.store import DELAY_MS_MAX, RETRY_DELAY_COUNT_MAX
 from mqservice.topics import models as topics
 from mqservice.topics.models import QUEUE_COUNT_MAX
@@ -220,6 +222,43 @@ SCHEMAS: Final[dict[str, JsonObject]] = {
         },
         "Settings of an alert. What is left out stays as it is, or takes its default on a new one.",
     ),
+    "ScheduleIn": _object(
+        {
+            "topic": {"type": ["string", "null"], "pattern": NAME_PATTERN},
+            "cron": {
+                "type": ["string", "null"],
+                "maxLength": schedule_limits.CRON_CHARS_MAX,
+                "description": "Minute, hour, day, month and weekday, or @daily and the like.",
+            },
+            "time_zone": {
+                "type": ["string", "null"],
+                "description": "Of the IANA, such as Europe/Berlin; UTC unless it is given.",
+            },
+            "catch_up": _choice(CatchUp, "What of missed runs is sent late."),
+            "enabled": {"type": ["boolean", "null"], "description": "False pauses it."},
+            "description": {
+                "type": ["string", "null"],
+                "maxLength": schedule_limits.DESCRIPTION_CHARS_MAX,
+            },
+            "message": {
+                "type": ["object", "null"],
+                "description": "As for a produce, without delay_level, delay, delay_ms, deliver_at "
+                f"and dedup_id; its body has {schedule_limits.BODY_BYTES_MAX:,} bytes at most.",
+            },
+        },
+        "Settings of a schedule. `topic`, `cron` and `message` are needed for a new one; what is "
+        "left out stays as it is.",
+    ),
+    "PreviewIn": {
+        **_object(
+            {
+                "cron": {"type": "string", "maxLength": schedule_limits.CRON_CHARS_MAX},
+                "time_zone": {"type": ["string", "null"], "description": "UTC if left out."},
+            },
+            "An expression that is to be tried.",
+        ),
+        "required": ["cron"],
+    },
     "SeekTo": {
         "description": "Where the group is to go on.",
         "oneOf": [
@@ -316,6 +355,24 @@ BODIES: Final[dict[str, JsonObject]] = {
         "required": False,
         "content": json_content(
             ref("AlertIn"), {"kind": "lag", "group": "billing", "threshold": 1000, "for": "5m"}
+        ),
+    },
+    "writeSchedule": {
+        "required": False,
+        "content": json_content(
+            ref("ScheduleIn"),
+            {
+                "topic": "orders",
+                "cron": "0 9 * * mon-fri",
+                "time_zone": "Europe/Berlin",
+                "message": {"body_json": {"report": "daily"}, "tag": "report"},
+            },
+        ),
+    },
+    "previewSchedule": {
+        "required": True,
+        "content": json_content(
+            ref("PreviewIn"), {"cron": "*/15 8-18 * * *", "time_zone": "Europe/Berlin"}
         ),
     },
     "importDefinitions": {

@@ -65,6 +65,7 @@ from storage_engine.wire.offsets import (
     OffsetResetReply,
     OffsetResetRequest,
 )
+from storage_engine.wire.once import PutOncePlace, PutOnceReply, PutOnceRequest
 from storage_engine.wire.protocol import (
     CheckpointReply,
     Empty,
@@ -148,6 +149,13 @@ class StoreClient:
         payload = b"".join(records)
         store_timestamp_ms, offsets = decode_put_reply(self._request(Op.PUT, payload))
         return put_results(store_timestamp_ms, offsets)
+
+    def put_once(self, records: list[bytes]) -> list[PutOncePlace]:
+        """As a put, but records with a mark whose key is known are not stored again, and get the
+        place of the first.
+        """
+        request = PutOnceRequest(records=b"".join(records))
+        return self._ask(Op.PUT_ONCE, request, PutOnceReply).places
 
     def receive(self, request: ReceiveRequest) -> Received:
         payload = self._request(Op.RECEIVE, encode_struct(request), extra_wait_ms=request.wait_ms)

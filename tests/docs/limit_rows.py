@@ -17,6 +17,7 @@ _G: Final = "mqservice.groups.models:"
 _A: Final = "mqservice.accounts.limits:"
 _AL: Final = "mqservice.alerts.limits:"
 _IS: Final = "mqservice.issues.limits:"
+_S: Final = "mqservice.schedules.limits:"
 _M: Final = "mqservice.masking.limits:"
 _TASK: Final = "mqservice.tasks.limits:"
 
@@ -192,6 +193,10 @@ SECTIONS: Final[dict[str, tuple[Row, ...]]] = {
              _IS + "KEPT_MS"),
         _row("Dead letters looked at every 10 s; of one group", "{}; {} × {}",
              _IS + "SCANNED_MAX", _IS + "BATCHES_MAX", _IS + "BATCH_LETTERS"),
+        _row("Schedules of a namespace; the body of one", "{}; {}", _S + "SCHEDULES_MAX",
+             _S + "BODY_BYTES_MAX"),
+        _row("A run of a schedule is missed after", "{}; tried again after {} to {}",
+             _S + "MISSED_MS", _S + "PAUSE_MS_MIN", _S + "PAUSE_MS_MAX"),
         _row("Masking rules of a namespace", "{}; a path has {} steps", _M + "RULES_MAX",
              _M + "STEPS_MAX"),
         _row("A body whose fields are masked", "{}; of a larger one nothing is shown",

@@ -26,6 +26,17 @@ def produce(service: Service, topic: str, body: str, **more: object) -> str:
     return str(answer.json()["id"])
 
 
+def schedule(service: Service, name: str, **settings: object) -> None:
+    """A schedule of the demo's topic; once a year unless it is said otherwise."""
+    facts = service.facts
+    httpx.put(
+        f"{facts.base_url}/v1/ns/{facts.namespace}/schedules/{name}",
+        headers={"authorization": f"Bearer {facts.api_key}"},
+        json={"topic": "orders", "cron": "@yearly", "message": {"body": "x"}, **settings},
+        timeout=60,
+    ).raise_for_status()
+
+
 def receive(service: Service, count: int) -> list[str]:
     """Receipts of messages that the demo's group gets."""
     facts = service.facts

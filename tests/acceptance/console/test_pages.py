@@ -15,7 +15,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.acceptance.console.accessibility import serious_faults
-from tests.acceptance.console.messages import give_up, produce
+from tests.acceptance.console.messages import give_up, produce, schedule
 from tests.services import Service
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(600)]
@@ -65,6 +65,9 @@ PAGES: Final = {
     "scheduled": "scheduled",
     "topic-scheduled": "scheduled/orders",
     "scheduled-by-time": "scheduled-by-time",
+    "schedules": "schedules",
+    "schedule": "schedules/nightly",
+    "new-schedule": "new-schedule",
     "missing": "no/such/page",
 }
 New = Callable[..., Page]
@@ -142,6 +145,8 @@ def test_no_page_has_a_serious_fault_for_those_who_see_or_hear_it(
     new_page: New, service: Service, theme: str
 ) -> None:
     message_id = produce(service, "orders", '{"a": [1, {"b": null}]}')
+    schedule(service, "nightly", message={"body_json": {"n": 1}, "properties": {"a": "b"}})
+    schedule(service, "paused", enabled=False, description="a longer text " * 14)
     dead_id, *_ = give_up(service, "given-up", f"for {theme}", "and another")
     found: list[str] = []
     keeps_pictures = "MQ_TEST_SCREENSHOTS" in os.environ

@@ -91,6 +91,7 @@ def _account(method: str, path: str, need: Need, **more: Any) -> Row:  # Any: as
 
 _TOPIC, _GROUP = "/topics/{topic}", "/groups/{group}"
 _LAG = {"kind": "lag", "group": "{group}", "threshold": 7}
+_EACH_NIGHT = {"topic": "{topic}", "cron": "@daily", "message": {"body": "x"}}
 _MASK = {"topics": "orders*", "part": "field", "path": "/card"}
 _SEEK = {"topic": "{topic}", "to": {"offset": 0, "queue": 0}}
 _COMMIT = {"topic": "{topic}", "queue": 0, "offset": 0}
@@ -186,6 +187,14 @@ CONTROL_ROWS: list[Row] = [
     _ns("POST", "/issues/{issue}:resolve", Need.MANAGE, is_found_first=True),
     _ns("POST", "/issues/{issue}:ignore", Need.MANAGE, is_found_first=True),
     _ns("POST", "/issues/{ended_issue}:reopen", Need.MANAGE, is_found_first=True),
+    _ns("GET", "/schedules"),
+    _ns("POST", "/schedules:preview", body={"cron": "@daily"}),
+    _ns("GET", "/schedules/{schedule}"),
+    _ns("PUT", "/schedules/{schedule}", Need.MANAGE_ALL, absent=(404,), body=_EACH_NIGHT),
+    _ns("POST", "/schedules/{schedule}:pause", Need.MANAGE_ALL),
+    _ns("POST", "/schedules/{schedule}:resume", Need.MANAGE_ALL),
+    _ns("POST", "/schedules/{schedule}:send", Need.MANAGE_ALL),
+    _ns("DELETE", "/schedules/{schedule}", Need.MANAGE_ALL, done=(204,)),
     _ns("GET", "/masking"),
     _ns("PUT", "/masking", Need.ADMIN, body={"bodies_for": "admin"}),
     _ns("GET", "/masking/{mask}"),
@@ -262,7 +271,7 @@ def framework_path(row: Row) -> str:
     for theirs, ours in _OTHER_NAMES.items():
         path = path.replace(f"{{{ours}}}", f"{{{theirs}}}")
     path = path.replace("{ended_issue}", "{issue_id}")  # reopening an open one is no change
-    for ours in ("alert", "mask", "namespace"):
+    for ours in ("alert", "mask", "namespace", "schedule"):
         path = path.replace(f"{{{ours}}}", "{name}")
     return path.replace(_REPORT, "{name}")
 

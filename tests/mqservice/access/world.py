@@ -171,7 +171,7 @@ class World:
             key, _ = create_api_key(tenant, name="idle", scopes=["produce"])
             self.names[name] = {
                 "ns": name, "topic": topic, "group": f"{topic}-readers", "alert": f"{topic}-late",
-                "mask": f"{topic}-cards",
+                "mask": f"{topic}-cards", "schedule": f"{topic}-nightly",
                 "key": key.public_id, "member": user.username, "namespace": empty.name,
                 "invitation": invitation.public_id, "run": _report_run(namespace),
                 "connection": f"s_{name}", "issue": _issue(namespace, f"{topic}-readers", "open"),
@@ -179,7 +179,7 @@ class World:
             }  # fmt: skip
         self.names[ABSENT] = {
             "ns": "nowhere", "topic": "nothing", "group": "nothing", "alert": "nothing",
-            "mask": "nothing",
+            "mask": "nothing", "schedule": "nothing",
             "key": "AAAAAAAA", "member": "nobody", "namespace": "nowhere",
             "invitation": "AAAAAAAAAAAA", "task": "task_nothing", "run": "run_nothing",
             "message": "0" * 34, "handle": "rc_nothing", "connection": "s_nothing",
@@ -194,7 +194,7 @@ class World:
             put_group(namespace, names["group"], GroupChange())
 
     async def _make_things(self) -> None:
-        """A message, a task and an alert of each tenant, by the API itself."""
+        """A message, a task, an alert and the like of each tenant, by the API itself."""
         for tenant, who in ((ACME, "owner"), (RIVAL, "rival")):
             names, headers = self.names[tenant], self.credentials[who]
             root = f"/v1/ns/{tenant}"
@@ -215,6 +215,10 @@ class World:
             hidden = {"topics": "payments*", "part": "body"}
             mask = f"{root}/masking/{names['mask']}"
             made = await self.call("PUT", mask, headers, hidden, is_kept=True)
+            assert made.status_code == 201, made.text
+            nightly = {"topic": names["topic"], "cron": "@weekly", "message": {"body": "x"}}
+            schedule = f"{root}/schedules/{names['schedule']}"
+            made = await self.call("PUT", schedule, headers, nightly, is_kept=True)
             assert made.status_code == 201, made.text
             names["handle"] = await self.new_handle(tenant)
 

@@ -26,6 +26,7 @@ PAGES = [
     "/console/acme/quick-start",
     "/console/acme/members",
     "/console/acme/alerts",
+    "/console/acme/schedules",
     "/console/acme/usage",
     "/console/acme/search?q=o",
     "/console/acme/dead-letters",

@@ -181,6 +181,8 @@ class Fuzzer:
             self._put(f"{base}/groups/{group}", settings)
         alert = {"kind": "lag", "group": "billing", "threshold": 1}
         self._put(f"{base}/alerts/late", alert)
+        nightly = {"topic": "orders", "cron": "@daily", "message": {"body": "x"}}
+        self._put(f"{base}/schedules/late", nightly)
         messages = f"{base}/topics/orders/messages"
         stored = self._post(messages, {"body": "x", "keys": ["k"], "tag": "created"})
         later = self._post(messages, {"body_json": [1], "delay": "7d"})

@@ -30,6 +30,8 @@ from mqservice.reference import settings_bodies
 from mqservice.reference.examples import REQUESTS
 from mqservice.reference.openapi import OPERATIONS, openapi_document, openapi_json
 from mqservice.reference.parts import JsonObject
+from mqservice.schedules.schemas import read_change as read_schedule_change
+from mqservice.schedules.schemas import read_preview
 from tests.mqservice.delivery.serving import Server, serving
 from tests.mqservice.delivery.store_double import StoreDouble
 from tests.people import People
@@ -244,6 +246,8 @@ def test_document_is_the_same_in_every_process() -> None:
     [
         ("GroupIn", read_group_change),
         ("AlertIn", read_alert_change),
+        ("ScheduleIn", read_schedule_change),
+        ("PreviewIn", read_preview),
         ("TopicDefinitionIn", lambda _: read_document(b'{"version": 1, "topics": [{}]}')),
         ("GroupDefinitionIn", lambda _: read_document(b'{"version": 1, "groups": [{}]}')),
         ("DefinitionsIn", lambda _: read_document(b'{"version": 1}')),
@@ -267,7 +271,7 @@ def test_examples_of_requests_are_taken(
 ) -> None:
     client = api(people.acme_admin_key)
     names = {"ns": "acme", "topic": "orders", "group": "billing", "name": "late"}
-    first = ["writeTopic", "writeGroup", "writeAlert", "importDefinitions"]
+    first = ["writeTopic", "writeGroup", "writeAlert", "writeSchedule", "importDefinitions"]
     by_id = {each["operationId"]: (method, path, each) for method, path, each in operations()}
     for identity in first + sorted(REQUESTS.keys() - set(first)):
         method, path, operation = by_id[identity]

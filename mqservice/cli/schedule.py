@@ -1,0 +1,335 @@
+"""``mqservice schedule``: messages that are sent again and again, at times of a cron expression.
+
+list, show            GET …/schedules… ─▶ stdout: a table, or NDJSON
+next                  POST …/schedules:preview ─▶ stdout: a time a line
+set, delete           PUT or DELETE …/schedules/{name}
+pause, resume, send   POST …/schedules/{name}:pause, :resume, :send
+"""
+
+from __future__ import annotations
+
+import base64
+import enum
+import sys
+from pathlib import Path
+from typing import Annotated, Final
+from urllib.parse import quote, urlencode
+
+import msgspec
+import typer
+from rich.table import Table
+
+from mqservice.cli import screen
+from mqservice.cli.client import RestClient
+from mqservice.cli.errors import ClientError, UsageRefused
+from mqservice.cli.target import BaseUrlOption, KeyOption, NamespaceOption, Target
+
+app = typer.Typer(
+    no_args_is_help=True, help="Messages at times of a cron expression: create, pause, send."
+)
+
+PAGE_MAX: Final = 100
+FILE_BYTES_MAX: Final = 1024 * 1024  # the service takes less, and says how much
+_STDIN: Final = Path("-")
+
+NameArgument = Annotated[str, typer.Argument(help="The schedule.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="NDJSON with all fields.")]
+
+
+class CatchUp(enum.StrEnum):
+    LATEST = "latest"
+    NONE = "none"
+
+
+class _Run(msgspec.Struct):
+    planned_at: str
+    message_id: str | None = None
+    error: str | None = None
+
+
+class _Schedule(msgspec.Struct, kw_only=True):
+    name: str
+    topic: str
+    cron: str
+    time_zone: str
+    state: str
+    error: str | None = None
+    last_run: _Run | None = None
+    next_run_at: str | None = None
+    next_runs: list[str] | None = None
+
+
+class _Page(msgspec.Struct):
+    schedules: list[msgspec.Raw]
+    next: str | None = None
+
+
+class _Times(msgspec.Struct):
+    next_runs: list[str]
+
+
+class _Sent(msgspec.Struct):
+    id: str
+
+
+@app.command("list")
+def list_schedules(
+    as_json: JsonOption = False,
+    base_url: BaseUrlOption = None,
+    key: KeyOption = None,
+    namespace: NamespaceOption = None,
+) -> None:
+    """List the schedules, when each runs next, and how the last run went."""
+    screen.run(_list(screen.target_of(base_url, key, namespace), as_json=as_json))
+
+
+@app.command("show")
+def show(
+    name: NameArgument,
+    base_url: BaseUrlOption = None,
+    key: KeyOption = None,
+    namespace: NamespaceOption = None,
+) -> None:
+    """Write one schedule as JSON, with its message and its next ten runs."""
+    screen.run(_show(screen.target_of(base_url, key, namespace), name))
+
+
+@app.command("next")
+def next_(
+    cron: Annotated[str, typer.Argument(help="Such as '0 9 * * mon-fri' or @daily.")],
+    time_zone: Annotated[str, typer.Option("--time-zone", help="Such as Europe/Berlin.")] = "UTC",
+    base_url: BaseUrlOption = None,
+    key: KeyOption = None,
+    namespace: NamespaceOption = None,
+) -> None:
+    """Show when an expression fires next, without a schedule."""
+    screen.run(_next(screen.target_of(base_url, key, namespace), cron, time_zone))
+
+
+@app.command("set")
+def set_schedule(
+    name: NameArgument,
+    body: Annotated[str | None, typer.Argument(help="The message's body, a text.")] = None,
+    topic: Annotated[str | None, typer.Option("--topic", "-t", help="Where it goes.")] = None,
+    cron: Annotated[str | None, typer.Option("--cron", help="Five fields, or @daily…")] = None,
+    time_zone: Annotated[
+        str | None, typer.Option("--time-zone", help="Such as Europe/Berlin; UTC of a new one.")
+    ] = None,
+    catch_up: Annotated[
+        CatchUp | None, typer.Option("--catch-up", help="What of missed runs is sent late.")
+    ] = None,
+    file: Annotated[
+        Path | None, typer.Option("--file", "-f", help="The body is this file; - is stdin.")
+    ] = None,
+    tag: Annotated[str | None, typer.Option("--tag", help="The message's tag.")] = None,
+    keys: Annotated[
+        list[str] | None, typer.Option("--message-key", "-k", help="Its keys (repeatable).")
+    ] = None,
+    message_group: Annotated[
+        str | None, typer.Option("--message-group", help="Its message group.")
+    ] = None,
+    properties: Annotated[
+        list[str] | None, typer.Option("--property", "-p", help="NAME=VALUE (repeatable).")
+    ] = None,
+    queue: Annotated[int | None, typer.Option("--queue", min=0, help="Its queue.")] = None,
+    description: Annotated[
+        str | None, typer.Option("--description", help="Shown beside it.")
+    ] = None,
+    base_url: BaseUrlOption = None,
+    key: KeyOption = None,
+    namespace: NamespaceOption = None,
+) -> None:
+    """Create a schedule, or change what is given of it. A body replaces the whole message."""
+    target = screen.target_of(base_url, key, namespace)
+    try:
+        message = _message(
+            _body(body, file),
+            tag=tag,
+            keys=keys,
+            message_group=message_group,
+            queue=queue,
+            properties=_pairs(properties) if properties else None,
+        )
+    except ClientError as exc:
+        screen.fail(exc)
+    given: dict[str, object] = {
+        "topic": topic, "cron": cron, "time_zone": time_zone, "description": description,
+        "catch_up": None if catch_up is None else catch_up.value, "message": message,
+    }  # fmt: skip
+    screen.run(_set(target, name, _given(given)))
+
+
+@app.command("pause")
+def pause(
+    name: NameArgument,
+    base_url: BaseUrlOption = None,
+    key: KeyOption = None,
+    namespace: NamespaceOption = None,
+) -> None:
+    """Send nothing until it is resumed."""
+    screen.run(_switch(screen.target_of(base_url, key, namespace), name, "pause"))
+
+
+@app.command("resume")
+def resume(
+    name: NameArgument,
+    base_url: BaseUrlOption = None,
+    key: KeyOption = None,
+    namespace: NamespaceOption = None,
+) -> None:
+    """Go on from now; what was missed is not sent."""
+    screen.run(_switch(screen.target_of(base_url, key, namespace), name, "resume"))
+
+
+@app.command("send")
+def send(
+    name: NameArgument,
+    base_url: BaseUrlOption = None,
+    key: KeyOption = None,
+    namespace: NamespaceOption = None,
+) -> None:
+    """Send its message once now, besides its runs; stdout gets the message's id."""
+    screen.run(_send(screen.target_of(base_url, key, namespace), name))
+
+
+@app.command("delete")
+def delete(
+    name: NameArgument,
+    is_sure: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    base_url: BaseUrlOption = None,
+    key: KeyOption = None,
+    namespace: NamespaceOption = None,
+) -> None:
+    """Delete a schedule; what it has sent stays."""
+    target = screen.target_of(base_url, key, namespace)
+    if not is_sure:
+        typer.confirm(f"Delete schedule {name}?", abort=True, err=True)
+    screen.run(_delete(target, name))
+
+
+async def _list(target: Target, *, as_json: bool) -> int:
+    table = Table("schedule", "cron", "time zone", "topic", "state", "next run", "last run")
+    async with RestClient(target) as client:
+        after: str | None = ""
+        while after is not None:
+            query = urlencode({"limit": PAGE_MAX, "after": after})
+            page = await client.call("GET", f"schedules?{query}", _Page)
+            for document in page.schedules:
+                if as_json:
+                    typer.echo(bytes(document))
+                else:
+                    _add(table, msgspec.json.decode(document, type=_Schedule))
+            after = page.next
+    if not as_json:
+        screen.results.print(table)
+    return 0
+
+
+def _add(table: Table, schedule: _Schedule) -> None:
+    last = "" if schedule.last_run is None else schedule.last_run.planned_at
+    table.add_row(
+        screen.harmless(schedule.name),
+        screen.harmless(schedule.cron),
+        schedule.time_zone,
+        screen.harmless(schedule.topic),
+        screen.harmless(": ".join(filter(None, (schedule.state, schedule.error)))),
+        schedule.next_run_at or "",
+        last,
+    )
+
+
+async def _show(target: Target, name: str) -> int:
+    async with RestClient(target) as client:
+        typer.echo(await client.download(_path(name)))
+    return 0
+
+
+async def _next(target: Target, cron: str, time_zone: str) -> int:
+    content = msgspec.json.encode({"cron": cron, "time_zone": time_zone})
+    async with RestClient(target) as client:
+        found = await client.call("POST", "schedules:preview", _Times, content=content)
+    for text in found.next_runs:
+        typer.echo(text)
+    return 0
+
+
+async def _set(target: Target, name: str, change: dict[str, object]) -> int:
+    async with RestClient(target) as client:
+        content = msgspec.json.encode(change)
+        schedule = await client.call("PUT", _path(name), _Schedule, content=content)
+    _tell(schedule)
+    return 0
+
+
+async def _switch(target: Target, name: str, verb: str) -> int:
+    async with RestClient(target) as client:
+        _tell(await client.call("POST", f"{_path(name)}:{verb}", _Schedule))
+    return 0
+
+
+async def _send(target: Target, name: str) -> int:
+    async with RestClient(target) as client:
+        sent = await client.call("POST", f"{_path(name)}:send", _Sent)
+    typer.echo(sent.id)
+    return 0
+
+
+async def _delete(target: Target, name: str) -> int:
+    async with RestClient(target) as client:
+        await client.call("DELETE", _path(name))
+    screen.notice(f"schedule {name} is deleted")
+    return 0
+
+
+def _tell(schedule: _Schedule) -> None:
+    following = f", next run at {schedule.next_run_at}" if schedule.next_run_at else ""
+    screen.notice(f"schedule {schedule.name} is {schedule.state}{following}")
+
+
+def _message(content: dict[str, object] | None, **fields: object) -> dict[str, object] | None:
+    """``content``: its body; None leaves the whole message as it is. Raises UsageRefused."""
+    given = _given(fields)
+    if content is None and given:
+        raise UsageRefused("a message is replaced as a whole: give its body as well")
+    return None if content is None else content | given
+
+
+def _body(text: str | None, file: Path | None) -> dict[str, object] | None:
+    """The field of the body that was given; as bytes where it is no text. Raises UsageRefused."""
+    if text is not None and file is not None:
+        raise UsageRefused("give the body as a text or as a file, not both")
+    if file is None:
+        return None if text is None else {"body": text}
+    try:
+        if file == _STDIN:
+            content = sys.stdin.buffer.read(FILE_BYTES_MAX + 1)
+        else:
+            with file.open("rb") as stream:
+                content = stream.read(FILE_BYTES_MAX + 1)
+    except OSError as exc:
+        raise UsageRefused(f"cannot read {file}: {(exc.strerror or str(exc)).lower()}") from exc
+    if len(content) > FILE_BYTES_MAX:
+        raise UsageRefused(f"{file} is larger than the message of any schedule")
+    try:
+        return {"body": content.decode()}
+    except UnicodeDecodeError:
+        return {"body_b64": base64.b64encode(content).decode()}
+
+
+def _pairs(texts: list[str]) -> dict[str, str]:
+    """Raises UsageRefused."""
+    pairs = {}
+    for text in texts:
+        name, sign, value = text.partition("=")
+        if not sign or not name:
+            raise UsageRefused(f"a property is NAME=VALUE, found {text!r}")
+        pairs[name] = value
+    return pairs
+
+
+def _given(fields: dict[str, object]) -> dict[str, object]:
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+def _path(name: str) -> str:
+    return f"schedules/{quote(name, safe='')}"

@@ -1,0 +1,78 @@
+"""A cron schedule from the form to its messages, in a browser, on the whole service with beat."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+import httpx
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.acceptance.console.messages import schedule
+from tests.services import Service
+
+pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(600)]
+New = Callable[..., Page]
+
+
+@pytest.mark.parametrize("width", [1440, 390])
+def test_next_runs_are_seen_as_they_are_typed_and_the_schedule_is_sent(
+    new_page: New, width: int
+) -> None:
+    page = new_page(width, timezone_id="Asia/Shanghai")
+    name = f"typed-{width}"
+    page.goto("/console/demo/new-schedule?topic=orders")
+    expect(page.get_by_label("Time zone")).to_have_value("Asia/Shanghai")
+    page.get_by_label("Name", exact=True).fill(name)
+    cron = page.get_by_label("Cron expression")
+    cron.press_sequentially("61 * * * *")
+    expect(page.locator("#runs")).to_contain_text("is wrong in the minute")
+    cron.fill("30 9 1 * *")
+    expect(page.locator("#runs")).to_contain_text("on day 1 of the month at 09:30")
+    expect(page.locator("#runs tbody tr")).to_have_count(10)
+    expect(page.locator("#runs tbody time").first).to_contain_text("-01 09:30")
+    page.get_by_label("Time zone").fill("UTC")
+    page.get_by_label("Time zone").press("Tab")
+    expect(page.locator("#runs tbody time").first).to_contain_text("-01 17:30")
+    expect(page.locator("#runs tbody code").first).to_contain_text("-01 09:30 +0000")
+    page.get_by_role("button", name="Make the schedule").click()
+    page.wait_for_url(f"**/schedules/{name}")
+
+    page.get_by_role("button", name="Send now").click()
+    expect(page.get_by_text(re.compile("Stored in queue"))).to_be_visible()
+    page.get_by_role("button", name="Pause").click()
+    expect(page.get_by_text("None while it is paused.")).to_be_visible()
+    page.get_by_role("button", name="Resume").click()
+    expect(page.locator("tbody tr")).to_have_count(10)
+    page.get_by_role("link", name="Delete").click()
+    page.get_by_label(f"Type {name} to confirm").fill(name)
+    page.get_by_role("button", name="Delete the schedule").click()
+    page.wait_for_url("**/schedules")
+    expect(page.get_by_role("link", name=name)).to_have_count(0)
+
+
+def test_beat_sends_it_each_minute_and_the_page_leads_to_the_message(
+    new_page: New, service: Service
+) -> None:
+    facts = service.facts
+    headers = {"authorization": f"Bearer {facts.api_key}"}
+    root = f"{facts.base_url}/v1/ns/{facts.namespace}"
+    with httpx.Client(base_url=root, headers=headers, timeout=60) as api:
+        api.put("/topics/minutes", json={"queues": 1}).raise_for_status()
+        api.put("/groups/minutes", json={}).raise_for_status()
+        message = {"body": "tick"}
+        schedule(service, "each-minute", topic="minutes", cron="* * * * *", message=message)
+        received: list[dict[str, object]] = []
+        for _ in range(4):  # the next minute is sixty seconds away at most
+            got = api.post("/topics/minutes/groups/minutes:receive", json={"wait": "30s"})
+            received = got.json()["messages"]
+            if received:
+                break
+    [first] = received
+    page = new_page()
+    page.goto("/console/demo/schedules/each-minute")
+    page.locator("dd a code").click()
+    expect(page.get_by_text("mq_planned_at")).to_be_visible()
+    expect(page.get_by_text(str(first["id"])).first).to_be_visible()
+    expect(page.locator("pre.body").first).to_have_text("tick")
