@@ -77,7 +77,9 @@ class RequestCheck:
             f"{len(self._missing)} keys of records from {self._missing[0]} to {self._missing[-1]}"
             " are in no file"
         )
-        for path, at in self._cut or [(DEDUP_DIR, None)]:
+        if not self._cut:
+            self._report.add(Kind.REQUEST_KEY_MISSING, DEDUP_DIR, None, what)
+        for path, at in self._cut:
             self._report.add(Kind.REQUEST_KEY_MISSING, path, at, what)
 
     def _read(self, path: Path) -> None:
