@@ -15,8 +15,8 @@ optional   VALKEY_URL MQ_DATA_DIR MQ_ENGINE_SOCKET MQ_PORT MQ_BASE_URL MQ_ALLOWE
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Final
-from urllib.parse import parse_qsl, unquote, urlsplit
+from typing import Final
+from urllib.parse import unquote, urlsplit
 
 from mqservice.env import (
     envbool,
@@ -31,6 +31,7 @@ from mqservice.env import (
     envurl,
     envzone,
 )
+from mqservice.lib.database_options import database_options
 from mqservice.lib.middleware import add_static_headers
 
 BASE_DIR: Final = Path(__file__).resolve().parent.parent
@@ -163,15 +164,6 @@ MQ_ENVIRONMENT = envtext("MQ_ENVIRONMENT", "")[:24]
 
 MQ_DATABASE_URL = envsecret("DATABASE_URL", chars_min=1)
 _database = envurl("DATABASE_URL", "postgresql", "postgres", default=MQ_DATABASE_URL)
-_database_options: dict[str, Any] = {  # Any: Django hands them to psycopg as they are
-    "connect_timeout": 3,
-    "application_name": f"mqservice {MQ_PROCESS}",
-    "options": "-c statement_timeout=15000 -c lock_timeout=5000",
-    **dict(parse_qsl(_database.query)),
-}
-if MQ_PROCESS == "web":
-    # Half of them are for pages and look-ups; the threads of ``control_plane`` keep the others.
-    _database_options["pool"] = {"min_size": 1, "max_size": 8, "timeout": 5}
 DATABASES = {
     "default": {
         "ENGINE": "django.db.backends.postgresql",
@@ -181,7 +173,7 @@ DATABASES = {
         "PASSWORD": unquote(_database.password or ""),
         "NAME": unquote(_database.path.lstrip("/")),
         "CONN_MAX_AGE": 0,
-        "OPTIONS": _database_options,
+        "OPTIONS": database_options(_database.query, MQ_PROCESS),
     }
 }
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"

@@ -17,6 +17,7 @@ _THEMES: Final = (
     "service_masking",
     "service_answers",
     "service_edges",
+    "service_networks",
 )
 
 
