@@ -39,6 +39,8 @@ CLIENT_HOLD_S: Final = (TIMEOUT_S + 1, TIMEOUT_S + 3)  # some requests are given
 LONG_HOLD_S: Final = 40.0  # by then what look-ups have found is not fresh any more
 CONDITION_S_MAX: Final = 60
 DRAIN_S_MAX: Final = 120
+# Three times what the service's limits add up to, half of what the asker itself waits for.
+ANSWER_S_MAX: Final = 30
 # A packet that a cut dropped is sent again after at most as long as the cut took, and a little.
 LATE_S: Final = 1.0
 
@@ -142,6 +144,7 @@ class _Load:
             self.must(
                 f"{partition}, and the control plane answers", "unanswered",
                 lambda: self._asker.was_answered_since(begun, is_good=False),
+                s_max=ANSWER_S_MAX,
             )  # fmt: skip
         dropped_count = network.dropped_count(link, direction)
         network.heal(link, direction)
