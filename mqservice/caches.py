@@ -41,6 +41,7 @@ from mqservice.groups.routes import GroupRoute, find_group_route
 from mqservice.lib.clock import Clock
 from mqservice.lib.lookup_cache import CacheLimits, LookupCache, LookupUnavailable
 from mqservice.lib.problem import Problem
+from mqservice.lib.vanished import LIBPQ_OPTIONS
 from mqservice.quotas.limits import DEFAULTS, QuotaLimits
 from mqservice.quotas.queries import limits_of
 from mqservice.topics.routes import TopicRoute, find_topic_route
@@ -236,9 +237,7 @@ async def listen(
                 autocommit=True,
                 connect_timeout=CONNECT_TIMEOUT_SECONDS,
                 application_name="mqservice listen",
-                keepalives_idle=10,
-                keepalives_interval=5,
-                keepalives_count=3,
+                **LIBPQ_OPTIONS,
             )
             async with connection:
                 await connection.execute(f"LISTEN {CHANNEL}")

@@ -22,6 +22,8 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "mqservice.settings")
 from django.conf import settings
 from django.db import connections
 
+from mqservice.lib.vanished import SOCKET_OPTIONS
+
 QUEUES: Final = ("control", "delay", "persist", "sampling", "tasks", "alerts", "analytics")
 # What beat sends, to which queue, every so many seconds. It expires when the next one comes: ticks
 # that waited while no worker ran are worth nothing.
@@ -90,6 +92,7 @@ app.conf.update(
         "visibility_timeout": 4 * 60 * 60,
         "socket_connect_timeout": 2,
         "socket_keepalive": True,
+        "socket_keepalive_options": SOCKET_OPTIONS,
     },
     # Without a pool each task would open a connection; this many share one.
     CELERY_DB_REUSE_MAX=100,

@@ -2,8 +2,8 @@
 
 required   MQ_SECRET_KEY (or MQ_SECRET_KEY_FILE), DATABASE_URL (or DATABASE_URL_FILE)
 optional   VALKEY_URL MQ_DATA_DIR MQ_ENGINE_SOCKET MQ_PORT MQ_BASE_URL MQ_ALLOWED_HOSTS MQ_DEBUG
-           MQ_PROCESS MQ_KEY_PEPPER MQ_SECRET_KEY_FALLBACKS MQ_TRUST_PROXY MQ_LOG_LEVEL
-           MQ_REDRIVE_RATE_DEFAULT MQ_REDRIVE_RATE_MAX MQ_TICK_MS
+           MQ_PROCESS MQ_KEY_PEPPER MQ_KEY_PEPPER_FALLBACKS MQ_SECRET_KEY_FALLBACKS MQ_TRUST_PROXY
+           MQ_LOG_LEVEL MQ_REDRIVE_RATE_DEFAULT MQ_REDRIVE_RATE_MAX MQ_TICK_MS
            MQ_EMAIL_URL MQ_EMAIL_FROM MQ_WEBHOOK_NETWORKS
            MQ_SIGN_UP MQ_FAILED_KEYS_MAX MQ_AUDIT_DAYS
            MQ_SOCKETS_MAX MQ_TENANT_SOCKETS_MAX MQ_SOCKET_ORIGINS MQ_WEB_WORKERS MQ_ENGINE_STORE_DIR
@@ -15,8 +15,8 @@ optional   VALKEY_URL MQ_DATA_DIR MQ_ENGINE_SOCKET MQ_PORT MQ_BASE_URL MQ_ALLOWE
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Final
-from urllib.parse import parse_qsl, unquote, urlsplit
+from typing import Final
+from urllib.parse import unquote, urlsplit
 
 from mqservice.env import (
     envbool,
@@ -31,6 +31,7 @@ from mqservice.env import (
     envurl,
     envzone,
 )
+from mqservice.lib.database_options import database_options
 from mqservice.lib.middleware import add_static_headers
 
 BASE_DIR: Final = Path(__file__).resolve().parent.parent
@@ -45,6 +46,7 @@ SECRET_KEY = envsecret("MQ_SECRET_KEY", chars_min=SECRET_CHARS_MIN)
 SECRET_KEY_FALLBACKS = envlist("MQ_SECRET_KEY_FALLBACKS", [])
 # API keys are stored as MACs under this; a value of its own lets MQ_SECRET_KEY be renewed alone.
 MQ_KEY_PEPPER = envsecret("MQ_KEY_PEPPER", chars_min=SECRET_CHARS_MIN, default=SECRET_KEY)
+MQ_KEY_PEPPER_FALLBACKS = envlist("MQ_KEY_PEPPER_FALLBACKS", SECRET_KEY_FALLBACKS)
 
 # ---- Where things are --------------------------------------------------------------------------
 
@@ -165,15 +167,6 @@ MQ_ENVIRONMENT = envtext("MQ_ENVIRONMENT", "")[:24]
 
 MQ_DATABASE_URL = envsecret("DATABASE_URL", chars_min=1)
 _database = envurl("DATABASE_URL", "postgresql", "postgres", default=MQ_DATABASE_URL)
-_database_options: dict[str, Any] = {  # Any: Django hands them to psycopg as they are
-    "connect_timeout": 3,
-    "application_name": f"mqservice {MQ_PROCESS}",
-    "options": "-c statement_timeout=15000 -c lock_timeout=5000",
-    **dict(parse_qsl(_database.query)),
-}
-if MQ_PROCESS == "web":
-    # Half of them are for pages and look-ups; the threads of ``control_plane`` keep the others.
-    _database_options["pool"] = {"min_size": 1, "max_size": 8, "timeout": 5}
 DATABASES = {
     "default": {
         "ENGINE": "django.db.backends.postgresql",
@@ -183,7 +176,7 @@ DATABASES = {
         "PASSWORD": unquote(_database.password or ""),
         "NAME": unquote(_database.path.lstrip("/")),
         "CONN_MAX_AGE": 0,
-        "OPTIONS": _database_options,
+        "OPTIONS": database_options(_database.query, MQ_PROCESS),
     }
 }
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"

@@ -267,7 +267,7 @@ async def close_store() -> None:
     """End this process's clients; what is in flight fails with ``OutcomeUnknown``."""
     global _client
     while _kept:
-        _kept.pop().close()
+        await asyncio.to_thread(_kept.pop().close)  # it may be connecting, to one that hangs
     client, _client = _client, None
     if client is not None:
         await client.aclose()

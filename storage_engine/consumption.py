@@ -47,6 +47,7 @@ from storage_engine.records.record_parts import HEAD_BYTES_MAX, reconsume_times_
 from storage_engine.retries import Retries
 from storage_engine.schedule.level_offsets import LevelOffsets
 from storage_engine.schedule.schedule import Schedule
+from storage_engine.schedule.scheduled_retries import ScheduledRetries
 from storage_engine.topic_names import retry_topic_of
 from storage_engine.topic_purge import TopicPurge
 from storage_engine.wire.deliveries import (
@@ -166,9 +167,10 @@ class Consumption:
             config.schedule_step_ms,
         )
         self.schedule.follow()
-        self._progress = GroupProgress(
-            commit_log, self.delivery, self.schedule, self.deletions.is_orphan
+        scheduled_retries = ScheduledRetries(
+            commit_log, self.schedule, self.deletions.gone_below, later
         )
+        self._progress = GroupProgress(commit_log, self.delivery, scheduled_retries)
         self._broadcasting = Broadcasting(
             clock, consumer_offsets, self.clients, self.delivery, self._progress
         )
@@ -177,7 +179,7 @@ class Consumption:
             consumer_offsets,
             self.delivery,
             self.retries,
-            self._progress,
+            scheduled_retries,
             at_time,
             self.notices.tell,
         )

@@ -128,8 +128,14 @@ class Deletions:
         real, retried = (
             properties.get(name.encode(), b"").decode() for name in (REAL_TOPIC, RETRY_TOPIC)
         )
-        gone_below = max(deleted.get(real, 0), deleted.get(retried, 0), purged.get(retried, 0))
-        return parse_head(record, 0).physical_offset < gone_below
+        return parse_head(record, 0).physical_offset < self.gone_below(real, retried)
+
+    def gone_below(self, real: str, retried: str) -> int:
+        """Physical offset below which records of the schedule for the topic ``real``, retries of
+        the topic ``retried`` if they are, go nowhere any more.
+        """
+        deleted, purged = self._min_offsets.deleted, self._min_offsets.purged
+        return max(deleted.get(real, 0), deleted.get(retried, 0), purged.get(retried, 0))
 
     def deleted_below(self, topic: str) -> int:
         """Physical offset below which records were stored for a topic of that name that was

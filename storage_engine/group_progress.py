@@ -2,46 +2,34 @@
 
     consumption, offset_changes ── group ──▶ [GroupProgress] ──▶ GroupQueueStats
 
-A call costs one look into the log for each queue, and into at most ``_SCHEDULED_COUNT_MAX``
-scheduled messages; with more of them, how many are the group's is unknown. Loop thread only.
+A call costs one look into the log for each queue; what waits for a retry ``ScheduledRetries``
+knows, or not yet. Loop thread only.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
-from typing import Final
 
 from storage_engine.delivery.delivery import Delivery
 from storage_engine.delivery.process_queue import ProcessQueue
 from storage_engine.delivery.subscription import Subscription
 from storage_engine.errors import StoreCorrupt
-from storage_engine.groups.retry_record import scheduled_queue_of
 from storage_engine.log.commit_log import CommitLog
 from storage_engine.records.record import FIXED_BYTES, MAGIC_V1, MAGIC_V2, PEEK
 from storage_engine.records.record_parts import store_timestamp_of
-from storage_engine.schedule.schedule import Schedule
-from storage_engine.topic_names import retry_topic_of
+from storage_engine.schedule.scheduled_retries import ScheduledRetries
 from storage_engine.wire.groups import GroupQueueStats
-
-_SCHEDULED_COUNT_MAX: Final = 1_000  # a few ms
-_SCHEDULED_BYTES_MAX: Final = 8 * 1024 * 1024
 
 
 class GroupProgress:
-    """See the module's docstring. ``is_orphan``: what a scheduled record was for was deleted."""
+    """See the module's docstring."""
 
     def __init__(
-        self,
-        commit_log: CommitLog,
-        delivery: Delivery,
-        schedule: Schedule,
-        is_orphan: Callable[[bytes], bool],
+        self, commit_log: CommitLog, delivery: Delivery, retries: ScheduledRetries
     ) -> None:
         self._commit_log = commit_log
         self._delivery = delivery
-        self._schedule = schedule
-        self._is_orphan = is_orphan
+        self._retries = retries
 
     def stats(self, group: str) -> list[GroupQueueStats]:
         """Progress of a group on every queue that it has read, by topic and queue id.
@@ -50,7 +38,7 @@ class GroupProgress:
         """
         own = [each for each in self._delivery.subscriptions if each.group == group]
         has_retries = any(subscription.retry is not None for subscription in own)
-        scheduled = self.scheduled_counts(group) if has_retries else Counter()
+        scheduled = self._retries.counts(group) if has_retries else Counter()
         return [
             self.row(process_queue, subscription, scheduled)
             for subscription in sorted(own, key=lambda each: each.topic)
@@ -99,36 +87,6 @@ class GroupProgress:
         if len(head) < FIXED_BYTES or PEEK.unpack_from(head)[1] not in (MAGIC_V1, MAGIC_V2):
             return None
         return store_timestamp_of(head)
-
-    def scheduled_counts(self, group: str) -> Counter[int] | None:
-        """Messages in the schedule on their way to the group's retry topic, by queue of that.
-
-        None when too many messages are in the schedule to look at.
-        """
-        sources = self._schedule.sources
-        if sum(source.queue.max_offset - source.start for source in sources) > _SCHEDULED_COUNT_MAX:
-            return None
-        retry_topic = retry_topic_of(group)
-        found: Counter[int] = Counter()
-        bytes_left = _SCHEDULED_BYTES_MAX
-        for source in sources:
-            first = source.start
-            for queue_offset, unit in enumerate(
-                source.queue.units(first, source.queue.max_offset - first), start=first
-            ):
-                if source.progress.is_settled(queue_offset):
-                    continue
-                bytes_left -= unit[1]
-                if bytes_left < 0:
-                    return None
-                try:
-                    record = self._commit_log.read_many([unit[:2]])
-                except StoreCorrupt:
-                    continue
-                queue_id = scheduled_queue_of(record, retry_topic)
-                if queue_id is not None and not self._is_orphan(record):
-                    found[queue_id] += 1
-        return found
 
 
 def unsettled_count(process_queue: ProcessQueue) -> int:

@@ -20,10 +20,11 @@ from storage_engine.delivery.delivery import Delivery
 from storage_engine.delivery.process_queue import ProcessQueue
 from storage_engine.delivery.subscription import Subscription
 from storage_engine.errors import BadRequest, CommitRefused, OffsetOutOfRange, QueueNotFound
-from storage_engine.group_progress import GroupProgress, unsettled_count
+from storage_engine.group_progress import unsettled_count
 from storage_engine.groups.clients import split_reader
 from storage_engine.queues.consume_queue import ConsumeQueue
 from storage_engine.retries import Retries
+from storage_engine.schedule.scheduled_retries import ScheduledRetries
 from storage_engine.wire.groups import GroupConfig
 from storage_engine.wire.notices import Notice, NoticeKind
 from storage_engine.wire.offsets import (
@@ -44,7 +45,7 @@ class OffsetChanges:
         consumer_offsets: ConsumerOffsets,
         delivery: Delivery,
         retries: Retries,
-        progress: GroupProgress,
+        scheduled_retries: ScheduledRetries,
         offset_at_time: Callable[[ConsumeQueue, int], int],
         tell: Callable[[Notice], None],
     ) -> None:
@@ -52,7 +53,7 @@ class OffsetChanges:
         self._consumer_offsets = consumer_offsets
         self._delivery = delivery
         self._retries = retries
-        self._progress = progress
+        self._scheduled_retries = scheduled_retries
         self._offset_at_time = offset_at_time
 
     def commit(
@@ -195,7 +196,7 @@ class OffsetChanges:
     def _scheduled_count(self, subscription: Subscription | None) -> int | None:
         if subscription is None or subscription.retry is None:
             return 0
-        counts = self._progress.scheduled_counts(subscription.group)
+        counts = self._scheduled_retries.counts(subscription.group)
         return None if counts is None else counts[subscription.retry.queue.queue_id]
 
 

@@ -9,6 +9,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from tests.planted.catalogue import all_plants
+from tests.storage_engine.planted.bugs import BUGS
 from tests.torture.coverage import FAULTS, never_fired, with_coverage
 from tests.torture.evidence import (
     Anomaly,
@@ -16,6 +18,7 @@ from tests.torture.evidence import (
     Planted,
     merged,
     read_evidence,
+    with_steps,
     write_evidence,
 )
 from tests.torture.page import EVIDENCE, PAGE, ROOT, render
@@ -60,7 +63,8 @@ def test_committed_evidence_is_of_a_whole_run_without_anomalies() -> None:
     assert [step.name for step in evidence.steps] == [step.name for step in planned_steps(Plan())]
     assert evidence.violation_count == 0
     assert all(step.caught_count == len(step.planted) for step in evidence.steps)
-    assert not evidence.commit.endswith("+")
+    commits = {evidence.commit, *(step.commit for step in evidence.steps)}
+    assert not any(commit.endswith("+") for commit in commits)
 
 
 def test_committed_evidence_has_every_kind_of_fault_and_no_other() -> None:
@@ -102,6 +106,41 @@ def test_planted_bugs_stand_by_their_themes_with_the_tests_that_tried_them() -> 
     assert "**Disk**: 1 of 1 caught" in page
     assert "**Edges**: 0 of 1 caught" in page
     assert "| c d | `tests/x/test_y.py::test_z` | **not caught** |" in page
+
+
+def test_a_bug_that_no_run_has_tried_is_named_and_one_that_is_gone_too() -> None:
+    bug = Planted(name="long_gone", caught_by="single_sends", caught_as="lost-write", theme="Disk")
+    step = merged("planted_bugs", [Part(planted=[bug])], seed_start=0, seed_end=0, duration_ms=0)
+
+    page = render(msgspec.structs.replace(read_evidence(EVIDENCE), steps=[step]))
+
+    assert (
+        f"The catalogues have {len(all_plants()) + len(BUGS)} bugs. Not yet in this run: " in page
+    )
+    assert all(plant.name.replace("_", " ") in page for plant in all_plants())
+    assert ". Not in them any more: long gone.\n" in page
+
+
+def test_a_step_that_was_run_again_stands_beside_the_others_with_its_own_commit() -> None:
+    kept = read_evidence(EVIDENCE)
+    names = [step.name for step in kept.steps]
+    again = merged("kills", [Part(counts={"kills": 7})], seed_start=1, seed_end=2, duration_ms=9)
+    taken = msgspec.structs.replace(kept, date="2031-01-02", commit="abc1234", steps=[again])
+
+    both = with_steps(kept, taken, names)
+
+    assert [step.name for step in both.steps] == names
+    assert both.commit == kept.commit
+    assert [step.name for step in both.steps if step.commit == "abc1234"] == ["kills"]
+    assert "[kills](#kills) (2031-01-02, commit `abc1234`) | 1 to 1 | 0 |" in render(both)
+
+
+def test_a_step_of_another_machine_is_not_put_beside_the_others() -> None:
+    kept = read_evidence(EVIDENCE)
+    other = msgspec.structs.replace(kept.machine, cores=kept.machine.cores + 1)
+
+    with pytest.raises(ValueError, match="the evidence is of"):
+        with_steps(kept, msgspec.structs.replace(kept, machine=other), [])
 
 
 def test_evidence_is_formatted_the_same_way_each_time(tmp_path: Path) -> None:

@@ -57,6 +57,13 @@ _FIND_KEY: Final = (
     " LEFT JOIN accounts_namespace AS namespace ON namespace.id = key.namespace_id"
     " WHERE key.public_id = %s"
 )
+# Of the present secret or, while it is good still, of the one before it.
+_RENEW_MAC: Final = (
+    "UPDATE accounts_apikey SET"
+    " secret_mac = CASE WHEN secret_mac = %s THEN %s ELSE secret_mac END,"
+    " previous_mac = CASE WHEN previous_mac = %s THEN %s ELSE previous_mac END"
+    " WHERE public_id = %s"
+)
 
 
 class _KeyRow(NamedTuple):
@@ -174,33 +181,48 @@ class Principal:
 
 def secret_mac(key: ApiKeyText) -> bytes:
     """What the row keeps of a secret: HMAC-SHA-256 under a pepper that is not in the database."""
-    pepper = derive_key(settings.MQ_KEY_PEPPER, "api-key-pepper")
-    return hmac.digest(pepper, key.secret.encode("ascii"), hashlib.sha256)
+    return _mac_under(settings.MQ_KEY_PEPPER, key)
+
+
+def _mac_under(pepper: str, key: ApiKeyText) -> bytes:
+    derived = derive_key(pepper, "api-key-pepper")
+    return hmac.digest(derived, key.secret.encode("ascii"), hashlib.sha256)
 
 
 def find_principal(authorization: bytes) -> Principal | None:
-    """Whose header this is, or None. One query; that the key was used is noted in memory."""
+    """Whose header this is, or None. One query; that the key was used is noted in memory.
+
+    A key whose row was written under a former pepper costs one more, once: it is written anew.
+    """
     key = _bearer(authorization)
     if key is None:
         return None
-    return principal_of_key(key.public_id, secret_mac(key))
+    former = [_mac_under(pepper, key) for pepper in settings.MQ_KEY_PEPPER_FALLBACKS]
+    return principal_of_key(key.public_id, secret_mac(key), *former)
 
 
-def principal_of_key(public_id: str, mac: bytes) -> Principal | None:
-    """Of the key whose secret has this MAC, while it is good. One query."""
+def principal_of_key(public_id: str, mac: bytes, *former: bytes) -> Principal | None:
+    """Of the key whose secret has this MAC, or under former peppers those, while it is good. One
+    query, and one more that writes a former MAC anew.
+    """
     with connection.cursor() as cursor:
         cursor.execute(_FIND_KEY, (public_id,))
         found = cursor.fetchone()
     row = None if found is None else _KeyRow(*found)
     now = timezone.now()
-    is_present = hmac.compare_digest(mac, _NO_MAC if row is None else bytes(row.secret_mac))
-    previous = None if row is None else row.previous_mac
-    is_previous = hmac.compare_digest(mac, _NO_MAC if previous is None else bytes(previous))
+    present = _NO_MAC if row is None else bytes(row.secret_mac)
+    previous = _NO_MAC if row is None or row.previous_mac is None else bytes(row.previous_mac)
+    is_present = _is_among(present, mac, *former)
+    is_previous = _is_among(previous, mac, *former)
     if row is None or not (is_present or is_previous) or row.revoked_at is not None:
         return None
     ends = _end_of(row, is_present=is_present)
     if ends is not None and ends <= now:
         return None
+    if not _is_among(present if is_present else previous, mac):
+        old = present if is_present else previous
+        with connection.cursor() as cursor:
+            cursor.execute(_RENEW_MAC, [old, mac, old, mac, public_id])
     uses.note(public_id, now)
     role = Role(row.role)
     grants = [grant for grant in parse_grants(row.scopes) if permits_scope(role, grant.scope)]
@@ -215,6 +237,12 @@ def principal_of_key(public_id: str, mac: bytes) -> Principal | None:
         role=role,
         expires_at_ms=None if ends is None else datetime_ms(ends),
     )
+
+
+def _is_among(kept: bytes, *macs: bytes) -> bool:
+    """Takes the same time whichever it is."""
+    found = [hmac.compare_digest(each, kept) for each in macs]
+    return any(found)
 
 
 def _end_of(row: _KeyRow, *, is_present: bool) -> datetime | None:

@@ -1,7 +1,11 @@
 """PostgreSQL's part: one moment of it held, dumped, brought back in one transaction.
 
     [held_database] ── topics and groups locked ──▶ the moment, by a snapshot's name ──▶ pg_dump
-    pg_restore ──▶ BEGIN … COMMIT ──▶ psql ──▶ an empty database
+    pg_restore ──▶ BEGIN … stamp COMMIT ──▶ psql ──▶ an empty database
+
+The stamp, a table that names the backup, stays until the restore is at its end, or the tables are
+brought to a version, which is what every start begins with. With it a restore that was killed
+behind its COMMIT knows the database as its own.
 
 Whoever changes a topic or a group tells the engine inside the transaction that changes its row.
 While both tables are locked nobody is half-way, and the engine's tables say what the rows say.
@@ -22,6 +26,7 @@ import psycopg
 from psycopg.conninfo import conninfo_to_dict
 
 from mqservice.backups.errors import BackupError, BackupRefused
+from mqservice.lib.restore_stamp import FORGET, STAMP_TABLE
 from mqservice.supervisor.binaries import PostgresClients
 from mqservice.supervisor.child import die_with_parent
 
@@ -36,6 +41,13 @@ _IN_DATABASE: Final = """
     SELECT count(*) FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace
     WHERE relkind IN ('r', 'p', 'v', 'm', 'S') AND nspname NOT LIKE 'pg\\_%'
         AND nspname <> 'information_schema'
+"""
+
+
+_STAMPED: Final = f"""
+{FORGET};
+CREATE TABLE {STAMP_TABLE} (backup text NOT NULL);
+INSERT INTO {STAMP_TABLE} VALUES ('{{}}');
 """
 
 
@@ -133,9 +145,29 @@ def require_empty(url: str) -> None:
     with _connected(url) as connection:
         row = connection.execute(_IN_DATABASE.encode()).fetchone()
     if row is None or row[0]:
+        name = conninfo_to_dict(url).get("dbname")
+        was_restored = " by a restore of another backup" if restored_from(url) else ""
         raise BackupRefused(
-            f"the database {conninfo_to_dict(url).get('dbname')!r} is not empty: give a new one"
+            f"the database {name!r} is not empty, it was filled{was_restored}: "
+            "make a new one and name it in DATABASE_URL, or drop this one and make it again"
         )
+
+
+def restored_from(url: str) -> str | None:
+    """Of which backup the database is, where a restore filled it and did not come to its end."""
+    with _connected(url) as connection:
+        row = connection.execute("SELECT to_regclass(%s)::text", (STAMP_TABLE,)).fetchone()
+        if row is None or row[0] is None:
+            return None
+        row = connection.execute(f"SELECT backup FROM {STAMP_TABLE}".encode()).fetchone()
+    return None if row is None else str(row[0])
+
+
+def forget_restore(url: str) -> None:
+    """Take the stamp away: the restore is at its end."""
+    with _connected(url) as connection:
+        connection.execute(FORGET.encode())
+        connection.commit()
 
 
 def check_dump(clients: PostgresClients, dump: Path) -> str:
@@ -149,8 +181,12 @@ def check_dump(clients: PostgresClients, dump: Path) -> str:
     return "" if done.returncode == 0 else done.stderr.decode("utf-8", "replace").strip()
 
 
-def restore(clients: PostgresClients, url: str, dump: Path) -> None:
-    """Bring a dump back into an empty database, all of it or nothing. Raises BackupError."""
+def restore(clients: PostgresClients, url: str, dump: Path, *, stamp: str) -> None:
+    """Bring a dump back into an empty database, all of it or nothing. Raises BackupError.
+
+    ``stamp``: which backup this is, in hex digits; see ``restored_from``.
+    """
+    assert stamp.isalnum()
     is_old = server_version(url) < _OWN_SETTING_VERSION
     reading = Program(
         clients.pg_restore, ["--no-owner", "--no-privileges", "--file=-", str(dump)], url
@@ -174,6 +210,7 @@ def restore(clients: PostgresClients, url: str, dump: Path) -> None:
         if _pass_on(source, target, is_old=is_old):
             reading.finish()
             with contextlib.suppress(BrokenPipeError):
+                target.write(_STAMPED.format(stamp).encode())
                 target.write(b"COMMIT;\n")
                 target.close()
         writing.finish()

@@ -4,7 +4,8 @@
 
 While the marker is there nothing counts: `mqservice up` refuses the directory, the engine finds no
 store, and the next restore begins with removing what is left. A database that is not ours to
-remove must be empty, and is filled by one transaction.
+remove must be empty, and is filled by one transaction, which also says by which backup: one that
+this backup has filled already, before its restore was killed, is taken as it is.
 """
 
 from __future__ import annotations
@@ -21,7 +22,15 @@ from mqservice.backups.engine_copy import adopt
 from mqservice.backups.errors import BackupDamaged, BackupError, BackupRefused
 from mqservice.backups.files import check_file, copy_checked
 from mqservice.backups.installation import find_database_url, store_dir
-from mqservice.backups.manifest import DUMP, SECRETS, STORE, Manifest, read_manifest, sync_directory
+from mqservice.backups.manifest import (
+    DUMP,
+    SECRETS,
+    STORE,
+    Manifest,
+    read_manifest,
+    stamp_of,
+    sync_directory,
+)
 from mqservice.backups.place import require_no_mount
 from mqservice.supervisor import binaries
 from mqservice.supervisor.binaries import PostgresClients, find_postgres_clients
@@ -64,24 +73,28 @@ def restore(
     store = store_dir(environ, data_dir)
     place = DataDir(data_dir)
     try:
-        clients = _clients_for(manifest, url)
+        stamp = stamp_of(backup)
+        is_filled = url is not None and database.restored_from(url) == stamp
+        clients = _clients_for(manifest, url, is_filled=is_filled)
         with _marked(place, store):
             aside = store.with_name(store.name + _ASIDE_SUFFIX)
             aside.mkdir(mode=0o700)
             _copy_files(backup, manifest, place, aside, told)
             adopt(environ, aside)
-            if url is not None:
-                database.restore(clients, url, backup / DUMP)
-            else:
-                asyncio.run(_restore_embedded(place, clients, backup / DUMP, environ))
+            if url is None:
+                asyncio.run(_restore_embedded(place, clients, backup / DUMP, environ, stamp))
+            elif not is_filled:
+                database.restore(clients, url, backup / DUMP, stamp=stamp)
             aside.rename(store)
             sync_directory(store.parent)
+        if url is not None:  # now that nothing is done again
+            database.forget_restore(url)
     except OSError as error:
         raise BackupError(f"the backup could not be brought back: {error}") from error
     return manifest
 
 
-def _clients_for(manifest: Manifest, url: str | None) -> PostgresClients:
+def _clients_for(manifest: Manifest, url: str | None, *, is_filled: bool) -> PostgresClients:
     """Raises BackupRefused: the database is not empty, or older than what was dumped."""
     if url is None:
         return find_postgres_clients(manifest.postgres_version)
@@ -90,7 +103,8 @@ def _clients_for(manifest: Manifest, url: str | None) -> PostgresClients:
         raise BackupRefused(
             f"the backup is of PostgreSQL {manifest.postgres_version}, the server is {version}"
         )
-    database.require_empty(url)
+    if not is_filled:
+        database.require_empty(url)
     return find_postgres_clients(version)
 
 
@@ -178,7 +192,7 @@ def _copy_files(
 
 
 async def _restore_embedded(
-    place: DataDir, clients: PostgresClients, dump: Path, environ: Mapping[str, str]
+    place: DataDir, clients: PostgresClients, dump: Path, environ: Mapping[str, str], stamp: str
 ) -> None:
     """Make the cluster of ``mqservice up``, start it, fill its database, stop it."""
     secrets = load_or_create_secrets(place.secrets)
@@ -201,7 +215,8 @@ async def _restore_embedded(
     try:
         await child.start()
         await server.ensure_database()
-        await asyncio.to_thread(database.restore, clients, server.url, dump)
+        await asyncio.to_thread(database.restore, clients, server.url, dump, stamp=stamp)
+        await asyncio.to_thread(database.forget_restore, server.url)
     finally:
         await child.stop()
         output.close()

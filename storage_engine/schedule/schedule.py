@@ -103,7 +103,7 @@ class Schedule:
         self._has_turn = False
         self._will_wake = False
         self._is_stalled = False  # what is due could not be appended: a tick tries again
-        self._is_stopped = False
+        self.is_stopped = False
         self._asked_ms = clock.monotonic_ms()
         self._is_asked = False
         self.delivered_count = 0
@@ -187,7 +187,7 @@ class Schedule:
 
     def stop(self) -> None:
         """Deliver nothing any more."""
-        self._is_stopped = True
+        self.is_stopped = True
 
     def _begin_delivery(self, ahead_ms: int = 0) -> None:
         for waiting in (self._delays, self._moments):
@@ -196,7 +196,7 @@ class Schedule:
 
     def _turn(self) -> None:
         """Deliver a batch; go on in the next turn of the loop when more is due by then."""
-        if self._is_stopped:
+        if self.is_stopped:
             return
         has_more = self._is_stalled = False
         for waiting in (self._delays, self._moments):

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from storage_engine.errors import StoreCorrupt
 from storage_engine.layout import COMMIT_LOG_DIR, base_offset_of
+from storage_engine.records.dedup_mark import DEDUP_HEAD, dedup_mark_of, key_hash_of
 from storage_engine.records.key_hash import topic_hash
 from storage_engine.records.message_keys import keys_of
 from storage_engine.records.record import (
@@ -34,7 +35,12 @@ from storage_engine.records.record import (
     SYSFLAG_STORE_HOST_V6,
 )
 from storage_engine.records.record_check import is_blank, whole_record
-from storage_engine.records.schedule_topic import unit_tag_of
+from storage_engine.records.schedule_topic import (
+    REAL_TOPIC,
+    SCHEDULE_TOPIC_BYTES,
+    unit_tag_of,
+)
+from storage_engine.records.settles import SETTLES_HEAD
 from storage_engine.verify.report import Kind, Report
 from storage_engine.verify.salvage import first_nonzero, mapped, next_whole
 
@@ -44,6 +50,15 @@ _HEAD = struct.Struct(">IIIi4xqqi44xI")  # size, magic, CRC, queue, queue offset
 _HEAD_BYTES: Final = 88
 _V6: Final = SYSFLAG_BORN_HOST_V6 | SYSFLAG_STORE_HOST_V6
 assert _HEAD.size == _HEAD_BYTES
+_REAL_TOPIC_HEAD: Final = f"{REAL_TOPIC}\x01".encode()
+
+
+class Mark(NamedTuple):
+    """What a record says of the request that stored it."""
+
+    physical_offset: int
+    key_hash: bytes
+    fingerprint: bytes
 
 
 class LogBatch:
@@ -55,6 +70,7 @@ class LogBatch:
         self.topic_hashes: list[int] = []  # one entry a key, in log order
         self.keys: list[bytes] = []
         self.key_offsets: list[int] = []
+        self.marks: list[Mark] = []
         self.record_count = 0
         self.end_offset = 0
 
@@ -294,9 +310,22 @@ def _take(view: memoryview, at: int, base_offset: int, batch: LogBatch) -> int:
         batch.topic_hashes.append(hashed)
         batch.keys.append(key)
         batch.key_offsets.append(physical_offset)
+    if DEDUP_HEAD in properties and SETTLES_HEAD not in properties:  # else it was moved
+        _mark(batch, physical_offset, topic, properties)
     batch.record_count += 1
     taken: int = record_bytes
     return taken
+
+
+def _mark(batch: LogBatch, physical_offset: int, topic: bytes, properties: bytes) -> None:
+    mark = dedup_mark_of(properties)
+    if mark is None:
+        return
+    if topic == SCHEDULE_TOPIC_BYTES:
+        _, head, rest = (b"\x02" + properties).partition(b"\x02" + _REAL_TOPIC_HEAD)
+        topic = rest.partition(b"\x02")[0] if head else b""
+    key_hash = key_hash_of(topic, mark.key)
+    batch.marks.append(Mark(physical_offset, key_hash, mark.fingerprint))
 
 
 def _reason(view: memoryview, at: int, base_offset: int) -> str:

@@ -38,6 +38,8 @@ class Kind(enum.StrEnum):
     INDEX_ENTRY_WRONG = "index_entry_wrong"
     INDEX_ENTRY_MISSING = "index_entry_missing"
     INDEX_SLOT_WRONG = "index_slot_wrong"
+    REQUEST_KEY_WRONG = "request_key_wrong"
+    REQUEST_KEY_MISSING = "request_key_missing"
     CHECKPOINT_DAMAGED = "checkpoint_damaged"
     CONSUMER_OFFSET_BEYOND = "consumer_offset_beyond"
     JOURNAL_DAMAGED = "journal_damaged"
@@ -50,6 +52,7 @@ _REBUILD: Final = "stop the engine, delete {}, start it: it is rebuilt from the 
 _QUEUES: Final = _REBUILD.format("consumequeue/")
 _INDEX: Final = _REBUILD.format("index/")
 _BACKUP: Final = "bring the file back from a copy while the engine is stopped"
+_REQUESTS: Final = "no message is lost; a request repeated within ten minutes may store another one"
 _ADVICE: Final[dict[Kind, tuple[Severity, str]]] = {
     Kind.RECORD_DAMAGED: (
         Severity.ERROR,
@@ -71,6 +74,8 @@ _ADVICE: Final[dict[Kind, tuple[Severity, str]]] = {
     Kind.INDEX_ENTRY_WRONG: (Severity.WARNING, _INDEX),
     Kind.INDEX_ENTRY_MISSING: (Severity.WARNING, _INDEX),
     Kind.INDEX_SLOT_WRONG: (Severity.WARNING, _INDEX),
+    Kind.REQUEST_KEY_WRONG: (Severity.WARNING, _REQUESTS),
+    Kind.REQUEST_KEY_MISSING: (Severity.WARNING, _REQUESTS),
     Kind.CHECKPOINT_DAMAGED: (
         Severity.WARNING,
         "start the engine: without it the log is read from its start",

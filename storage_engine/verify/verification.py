@@ -1,7 +1,7 @@
 """``python -m storage_engine.verify STORE``: checks a whole store and changes no byte of it.
 
     small files ──▶ verify_files ─┐
-    commit log ──▶ LogCheck ── batches ──▶ QueueCheck, IndexCheck ──▶ Report
+    commit log ──▶ LogCheck ── batches ──▶ QueueCheck, IndexCheck, RequestCheck ──▶ Report
 
 Stopped in order, every byte of a store is told by its log, so every byte is compared. After a crash
 consume queues and index are compared up to the checkpoint. Beside a running engine the log must be
@@ -36,6 +36,7 @@ from storage_engine.verify.index import IndexCheck
 from storage_engine.verify.log import LogCheck
 from storage_engine.verify.queues import QueueCheck
 from storage_engine.verify.report import Kind, Report, lines
+from storage_engine.verify.requests import RequestCheck
 
 EXIT_FINDINGS: Final = 1
 EXIT_UNREADABLE: Final = 2
@@ -99,16 +100,21 @@ class Verification:
             is_complete=is_in_order and 0 < mark.indexed_offset == mark.flushed_offset,
             slot_count=self._index_slots,
         )
+        requests = RequestCheck(
+            store, report, log, below=_EVERYTHING if is_in_order else mark.flushed_offset
+        )
         total_bytes = _total_bytes(log, mark)
         for batch in log.batches():
             queues.follow(batch)
             index.follow(batch)
+            requests.follow(batch)
             report.verified_offset = batch.end_offset
             done_bytes = batch.end_offset - log.start_offset
             yield Progress(done_bytes=done_bytes, total_bytes=max(total_bytes, done_bytes))
         report.verified_offset = log.end_offset
         queues.finish()
         index.finish()
+        requests.finish()
         late = queues.begins_late() if log.start_offset else None
         if late is not None and report.is_whole_store and not log.damaged:
             what = f"retention did not delete what stood before: {late}"

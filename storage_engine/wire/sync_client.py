@@ -6,6 +6,7 @@ and errors are those of ``async_client``. Thread-safe: a lock serialises the cal
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
 import threading
@@ -141,6 +142,11 @@ class StoreClient:
         self.close()
 
     def close(self) -> None:
+        """Ends the connection; what another thread asks just now fails with ``OutcomeUnknown``."""
+        connection = self._socket
+        if self._lock.locked() and connection is not None and self._pid == os.getpid():
+            with contextlib.suppress(OSError):  # it has ended by itself
+                connection.shutdown(socket.SHUT_RDWR)
         with self._lock:
             self._disconnect()
 

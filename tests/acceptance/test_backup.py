@@ -16,9 +16,9 @@ import msgspec
 import pytest
 
 from mqservice.supervisor.quickstart import Quickstart
+from tests.acceptance.history.asking import is_drained, make_topic_and_group
 from tests.acceptance.history.clients import Client, Producer, RestConsumer
 from tests.acceptance.history.events import Accepted, Acked, Delivered, History
-from tests.acceptance.test_history import is_drained, make_topic_and_group
 from tests.services import Service, run_up, running_service, wait_until
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(600)]
@@ -96,7 +96,7 @@ def begin_schedule(service: Service, facts: Quickstart) -> None:
 def test_what_was_acknowledged_before_a_backup_lives_on_in_another_place(
     service: Service, tmp_path: Path
 ) -> None:
-    make_topic_and_group(service, NAME, {})
+    make_topic_and_group(service.facts, NAME, {})
     facts = msgspec.structs.replace(service.facts, topic=NAME, group=NAME)
     before, after = History(), History()
     clients = load_of(facts, before)
@@ -126,7 +126,7 @@ def test_what_was_acknowledged_before_a_backup_lives_on_in_another_place(
         there = msgspec.structs.replace(elsewhere.facts, topic=NAME, group=NAME)
         consumer = RestConsumer("again", there, after, SEED)
         consumer.start()
-        wait_until(lambda: is_drained(elsewhere, NAME), WAIT_S, "all is consumed")
+        wait_until(lambda: is_drained(elsewhere.facts, NAME), WAIT_S, "all is consumed")
         wait_until(
             lambda: "scheduled" in bodies(after, Delivered), WAIT_S, "what was scheduled has come"
         )
@@ -135,7 +135,7 @@ def test_what_was_acknowledged_before_a_backup_lives_on_in_another_place(
         wait_until(lambda: len(after.of(Accepted)) > 50, WAIT_S, "new messages are taken")
         producer.stop()
         producer.join(60)
-        wait_until(lambda: is_drained(elsewhere, NAME), WAIT_S, "all is consumed again")
+        wait_until(lambda: is_drained(elsewhere.facts, NAME), WAIT_S, "all is consumed again")
         stop_all([consumer])
     delivered = bodies(after, Delivered)
     assert not settled & delivered

@@ -8,10 +8,10 @@ import signal
 import threading
 from functools import partial
 
-import httpx
 import msgspec
 import pytest
 
+from tests.acceptance.history.asking import is_drained, make_topic_and_group
 from tests.acceptance.history.clients import Client, Producer, RestConsumer, SocketConsumer
 from tests.acceptance.history.events import History, Killed
 from tests.acceptance.history.judge import judge
@@ -24,30 +24,8 @@ HEAL_WAIT_S = 120
 DRAIN_WAIT_S = 120
 
 
-def make_topic_and_group(service: Service, name: str, group: dict[str, object]) -> None:
-    facts = service.facts
-    with httpx.Client(headers={"authorization": f"Bearer {facts.api_key}"}, timeout=60) as api:
-        for path, settings in (("topics", {"queues": 4}), ("groups", group)):
-            url = f"{facts.base_url}/v1/ns/{facts.namespace}/{path}/{name}"
-            response = api.put(url, json=settings)
-            assert response.status_code == 201, response.text
-
-
 def is_back(service: Service, name: str, pid: int) -> bool:
     return service.facts.pids.get(name) not in (None, pid)
-
-
-def is_drained(service: Service, name: str) -> bool:
-    facts = service.facts
-    path = f"{facts.base_url}/v1/ns/{facts.namespace}/groups/{name}/lag"
-    try:
-        answer = httpx.get(path, headers={"authorization": f"Bearer {facts.api_key}"}, timeout=60)
-    except httpx.TransportError:
-        return False
-    if answer.status_code != 200:
-        return False
-    lag = answer.json()
-    return (lag["lag"], lag["retry"]) == (0, {"waiting": 0, "scheduled": 0})
 
 
 @pytest.mark.parametrize("is_ordered", [False, True], ids=["plain", "ordered"])
@@ -56,7 +34,7 @@ def test_what_clients_see_under_kills_breaks_no_promise(service: Service, is_ord
     history = History()
     draw = random.Random(SEED)
     load = threading.Event()  # never set: between the kills the clients have some seconds
-    make_topic_and_group(service, name, {"ordered": is_ordered})
+    make_topic_and_group(service.facts, name, {"ordered": is_ordered})
     facts = msgspec.structs.replace(service.facts, topic=name, group=name)
     producers: list[Client] = [Producer(f"p{n}", facts, history, SEED) for n in range(2)]
     consumers: list[Client] = [
@@ -78,7 +56,7 @@ def test_what_clients_see_under_kills_breaks_no_promise(service: Service, is_ord
     for producer in producers:
         producer.stop()
         producer.join(60)
-    wait_until(lambda: is_drained(service, name), DRAIN_WAIT_S, "all is consumed")
+    wait_until(lambda: is_drained(service.facts, name), DRAIN_WAIT_S, "all is consumed")
     for consumer in consumers:
         consumer.stop()
         consumer.join(60)

@@ -10,6 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from tests.acceptance.history.asking import is_drained, make_topic_and_group
 from tests.acceptance.history.clients import Client
 from tests.acceptance.history.events import Accepted, History, Killed
 from tests.acceptance.history.judge import judge
@@ -19,7 +20,6 @@ from tests.acceptance.history.watching import (
     WatchingRestConsumer,
     WatchingSocketConsumer,
 )
-from tests.acceptance.test_history import is_drained, make_topic_and_group
 from tests.services import Service, running_service, wait_until
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(600)]
@@ -58,7 +58,7 @@ def clients_of(service: Service, history: History, signals: Signals) -> list[Cli
 def test_clients_outlive_new_processes_for_all_old_ones(tmp_path: Path) -> None:
     history, signals = History(), Signals()
     with running_service(tmp_path / "data", MQ_WEB_WORKERS="2") as service:
-        make_topic_and_group(service, NAME, {})
+        make_topic_and_group(service.facts, NAME, {})
         clients = clients_of(service, history, signals)
         for client in clients:
             client.start()
@@ -78,7 +78,7 @@ def test_clients_outlive_new_processes_for_all_old_ones(tmp_path: Path) -> None:
         for producer in clients[:2]:
             producer.stop()
             producer.join(60)
-        wait_until(lambda: is_drained(service, NAME), DRAIN_WAIT_S, "all is consumed")
+        wait_until(lambda: is_drained(service.facts, NAME), DRAIN_WAIT_S, "all is consumed")
         for client in clients[2:]:
             client.stop()
             client.join(60)

@@ -19,6 +19,7 @@ _THEMES: Final = (
     "service_answers",
     "service_edges",
     "service_lane",
+    "service_networks",
 )
 
 

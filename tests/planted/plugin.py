@@ -2,7 +2,8 @@
 
     MQ_PLANT=name, MQ_PLANT_OUTCOME=path ──▶ pytest -p tests.planted.plugin … ──▶ Outcome, JSON
 
-Without ``MQ_PLANT`` nothing is put in, and the outcome is that of the code as it is.
+Without ``MQ_PLANT`` nothing is put in, and the outcome is that of the code as it is. Processes that
+the tests start put the bug in by themselves (``process.py``), and say so in ``MQ_PLANT_TOLD``.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from tests.planted.plant import Firing
 
 PLANT: Final = "MQ_PLANT"
 OUTCOME: Final = "MQ_PLANT_OUTCOME"
+TOLD: Final = "MQ_PLANT_TOLD"
 _DETAIL_CHARS_MAX: Final = 500
 _patch: Final = pytest.MonkeyPatch()
 
@@ -76,6 +78,11 @@ def pytest_unconfigure() -> None:
         _outcome.fired_count += firing.count
         _outcome.mistakes += firing.mistakes
     path = os.environ.get(OUTCOME)
+    told = Path(os.environ[TOLD]) if TOLD in os.environ else None
+    if told is not None and told.exists():
+        lines = told.read_text().splitlines()
+        _outcome.fired_count += lines.count("met")
+        _outcome.mistakes += [line for line in lines if line != "met"]
     if path:
         Path(path).write_bytes(msgspec.json.encode(_outcome))
 

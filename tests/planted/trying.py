@@ -20,7 +20,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from tests.planted.plant import MISTAKES, Plant
-from tests.planted.plugin import OUTCOME, PLANT, Outcome
+from tests.planted.plugin import OUTCOME, PLANT, TOLD, Outcome
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 RUN_S_MAX: Final = 600
@@ -74,6 +74,7 @@ def run_tests(tests: Iterable[str], plant_name: str) -> Outcome | str:
             **os.environ,
             PLANT: plant_name,
             OUTCOME: str(path),
+            TOLD: str(Path(directory, "told")),
             "HYPOTHESIS_STORAGE_DIRECTORY": str(Path(directory, "hypothesis")),
             "PYTHONPATH": str(ROOT),
         }

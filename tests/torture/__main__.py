@@ -23,6 +23,7 @@ from tests.torture.evidence import (
     Step,
     merged,
     read_evidence,
+    with_steps,
     write_evidence,
 )
 from tests.torture.page import EVIDENCE, PAGE, render
@@ -48,6 +49,10 @@ def run(
     processes: Annotated[
         int, typer.Option(min=1, help="Jobs beside each other. Default: one a core.")
     ] = len(os.sched_getaffinity(0)),
+    keep: Annotated[
+        bool,
+        typer.Option("--keep", help="With --only: put the step into the evidence that is kept."),
+    ] = False,
     evidence: Annotated[
         Path | None,
         typer.Option(help="Where the JSON goes. Default: evidence/, and the page is made anew."),
@@ -63,7 +68,7 @@ def run(
         raise typer.BadParameter(f"{', '.join(sorted(unknown))} is none of {known}")
     commit = find_commit()
     # Part of a run, or a quick one, must not replace the evidence of a whole one by accident.
-    is_kept = evidence is None and not quick and not only
+    is_kept = evidence is None and not quick and (keep or not only)
     taken = Evidence(
         format_version=FORMAT_VERSION,
         date=datetime.datetime.now(datetime.UTC).date().isoformat(),
@@ -76,6 +81,8 @@ def run(
     if evidence is not None:
         write_evidence(evidence, taken)
     elif is_kept:
+        if only:
+            taken = with_steps(read_evidence(EVIDENCE), taken, [step.name for step in planned])
         write_evidence(EVIDENCE, taken)
         PAGE.write_text(render(read_evidence(EVIDENCE)))
     if taken.violation_count:

@@ -11,6 +11,7 @@ from typing import Final
 
 import msgspec
 
+from tests.acceptance.partitions.run import ALL
 from tests.torture.evidence import DETAILS_MAX, Step
 
 FAULTS: Final[dict[str, tuple[str, ...]]] = {
@@ -39,6 +40,7 @@ FAULTS: Final[dict[str, tuple[str, ...]]] = {
     ),
     "power_cuts": ("power cut of ext4",),
     "full_disks": ("put on a full disk",),
+    "partitions": tuple(str(partition) for partition in ALL),
     "recovery_time": ("kill -9",),
 }
 NEVER_FIRED: Final = "fault-never-fired"

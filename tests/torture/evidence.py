@@ -9,7 +9,7 @@ part of it.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -49,10 +49,11 @@ class Part(msgspec.Struct, frozen=True, kw_only=True):
     planted: list[Planted] = []
 
 
-class Step(msgspec.Struct, frozen=True, kw_only=True):
+class Step(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """All jobs of one kind. Seeds are ``[seed_start, seed_end)``.
 
-    ``impossible``: why this machine does not allow the step; empty when it does.
+    ``impossible``: why this machine does not allow the step; empty when it does. ``date`` and
+    ``commit``: where they are not those of the whole run, because the step was run again later.
     """
 
     name: str
@@ -65,6 +66,8 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
     details: list[str] = []
     planted: list[Planted] = []
     impossible: str = ""
+    date: str = ""
+    commit: str = ""
 
     @property
     def caught_count(self) -> int:
@@ -83,6 +86,20 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def violation_count(self) -> int:
         return sum(sum(step.violations.values()) for step in self.steps)
+
+
+def with_steps(kept: Evidence, taken: Evidence, names: Sequence[str]) -> Evidence:
+    """The evidence that is kept with the steps of a later run in it, in the order of ``names``.
+
+    Raises ``ValueError`` when that run was on another machine, whose figures are not comparable.
+    """
+    if taken.machine != kept.machine:
+        raise ValueError(f"the evidence is of {kept.machine}, this is {taken.machine}")
+    later = [
+        msgspec.structs.replace(step, date=taken.date, commit=taken.commit) for step in taken.steps
+    ]
+    steps = {step.name: step for step in [*kept.steps, *later]}
+    return msgspec.structs.replace(kept, steps=[steps[name] for name in names if name in steps])
 
 
 def merged(

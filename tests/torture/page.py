@@ -11,6 +11,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
+from tests.planted.catalogue import all_plants
+from tests.storage_engine.planted.bugs import BUGS
 from tests.torture.coverage import FAULTS
 from tests.torture.evidence import Evidence, Step
 from tests.torture.once_promises import ONCE
@@ -54,6 +56,7 @@ _TITLES: Final = {
     "injured_system_calls": "Injured system calls",
     "power_cuts": "Power cuts",
     "full_disks": "Full disks",
+    "partitions": "Partitions",
     "delivery_model": "Model of delivery",
     "recovery_time": "Time of a recovery",
 }
@@ -80,6 +83,13 @@ _TEXTS: Final = {
     "anomaly.",
     "full_disks": "A small disk is filled until puts are refused; reading and checkpoints must go "
     "on, and puts must be taken within ten seconds of there being room.",
+    "partitions": "Clients, web process with engine, workers, PostgreSQL and Valkey run on hosts "
+    "of their own (network namespaces), and one link at a time drops what is sent over it, one way "
+    "or both, for seconds; once for so long that what look-ups have found is not fresh any more. "
+    "Messages must flow on while the databases are cut off, the control plane must answer whatever "
+    "it is asked, everything must work as before within a minute, and the history of the clients "
+    "be without loss, invention, reordering or a repetition that has no cause. A cut that dropped "
+    "no packet has not fired.",
     "delivery_model": "Random receives, settles, nacks, extensions, waits and restarts against a "
     "model of a few dicts.",
     "recovery_time": "An engine is killed, checkpoint, consume queues and index are deleted, and "
@@ -92,11 +102,12 @@ _REPEAT: Final = """
 make torture                                      # a release run: most of an hour on two cores
 .venv/bin/python -m tests.torture run --quick     # two minutes, keeps no evidence
 .venv/bin/python -m tests.torture run --only kills --scale 4 --seed 1000
+.venv/bin/python -m tests.torture run --only planted_bugs --keep   # again, beside what is kept
 ```
 
 A run ends with exit code 1 when it finds an anomaly. What a machine does not allow (tracing,
-mounting: both need Linux, and mostly root) is named in the evidence and left out. `make test` runs
-all the tests above at smaller sizes.
+mounting, network namespaces: they need Linux, and mostly root) is named in the evidence and left
+out. `make test` runs all the tests above at smaller sizes.
 """
 
 
@@ -161,9 +172,14 @@ def _measured(evidence: Evidence) -> str:
     ]
     for step in evidence.steps:
         rows.append(
-            f"| {_link(step.name)} | {_seeds(step)} | {_violations(step)} | {_time(step)} |\n"
+            f"| {_link(step.name)}{_later(step)} | {_seeds(step)} | {_violations(step)} "
+            f"| {_time(step)} |\n"
         )
     return "".join(rows)
+
+
+def _later(step: Step) -> str:
+    return f" ({step.date}, commit `{step.commit}`)" if step.commit else ""
 
 
 def _step(step: Step) -> str:
@@ -180,8 +196,8 @@ def _step(step: Step) -> str:
 
 
 def _planted(step: Step) -> list[str]:
-    """A table for each theme."""
-    rows = []
+    """A table for each theme, and which bugs there were not yet, or are no more."""
+    rows = _untried(step) if step.name == "planted_bugs" else []
     for theme in sorted({bug.theme for bug in step.planted}):
         bugs = [bug for bug in step.planted if bug.theme == theme]
         if theme:
@@ -194,6 +210,18 @@ def _planted(step: Step) -> list[str]:
             for bug in bugs
         ]
     return rows
+
+
+def _untried(step: Step) -> list[str]:
+    """Where the catalogues of today and of the run are not the same."""
+    now = {plant.name for plant in all_plants()} | {bug.name for bug in BUGS}
+    then = {bug.name for bug in step.planted}
+    rows = [f"\nThe catalogues have {_plural(len(now), 'bug', 'bugs')}"]
+    if fresh := sorted(now - then):
+        rows.append(f". Not yet in this run: {', '.join(fresh).replace('_', ' ')}")
+    if gone := sorted(then - now):
+        rows.append(f". Not in them any more: {', '.join(gone).replace('_', ' ')}")
+    return ["".join(rows) + ".\n"]
 
 
 def _catchers(caught_by: str) -> str:

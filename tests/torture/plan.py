@@ -26,6 +26,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     cuts_a_disk: int = 5
     async_cuts: int = 10
     full_disks: int = 6
+    partitions: int = 48  # three of each kind
     examples: int = 2_000
     recovered_messages: int = 1_000_000
 
@@ -54,6 +55,7 @@ QUICK: Final = Plan(
     cuts_a_disk=2,
     async_cuts=1,
     full_disks=1,
+    partitions=2,
     examples=30,
     recovered_messages=100_000,
 )

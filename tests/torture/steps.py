@@ -7,12 +7,15 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
+from tests.acceptance.partitions.network import why_no_namespaces
+from tests.acceptance.partitions.run import ALL
 from tests.planted.catalogue import all_plants
 from tests.storage_engine.crash.workloads import WORKLOADS
 from tests.storage_engine.faults import machine
 from tests.storage_engine.planted.bugs import BUGS
 from tests.storage_engine.planted.catchers import SCENARIOS
 from tests.torture import named_bugs, work
+from tests.torture.partitions import partitions
 from tests.torture.plan import Plan
 from tests.torture.running import Job
 
@@ -51,6 +54,7 @@ def planned_steps(plan: Plan) -> list[PlannedStep]:
         _injured(plan),
         _cuts(plan),
         _full_disks(plan),
+        _partitions(plan),
         _models(plan),
         PlannedStep("recovery_time", 0, 0, [Job(work.recovery_time, (plan.recovered_messages,))]),
     ]
@@ -120,6 +124,13 @@ def _full_disks(plan: Plan) -> PlannedStep:
     sizes = [_BODY_BYTES // (number + 1) for number in range(plan.full_disks)]
     jobs = [] if reason else [Job(work.full_disk, (size,)) for size in sizes]
     return PlannedStep("full_disks", 0, 0, jobs, reason)
+
+
+def _partitions(plan: Plan) -> PlannedStep:
+    whole, rest = divmod(plan.partitions, len(ALL))
+    shares = [len(ALL)] * whole + [rest] * bool(rest)
+    jobs = [Job(partitions, (share,)) for share in shares]
+    return _seeded(plan, "partitions", jobs, why_no_namespaces())
 
 
 def _models(plan: Plan) -> PlannedStep:

@@ -88,6 +88,15 @@ class Killed(Event):
     process: str
 
 
+@dataclass(frozen=True, slots=True)
+class Cut(Event):
+    """Nothing, or only one way, passed between clients and service; until then what had been sent
+    before may have come late. What a client saw meanwhile says little of when it happened.
+    """
+
+    until: float
+
+
 class History:
     """Thread-safe."""
 

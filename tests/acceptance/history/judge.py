@@ -6,7 +6,8 @@ The promises are those of the reliability design: D1 (an accepted message is del
 (a refused or invented one never is), D9 (what was acked comes no more), O3 (the messages of one
 producer stand in their order in each queue, and a queue's first deliveries in one batch do too), O4
 (an ordered group gets each message group in its order, see ``message_groups.py``), L3 (every
-further delivery has a cause). Call it after the load has stopped and all has been consumed.
+further delivery has a cause). Call it after the load has stopped and all has been consumed. What
+was seen while clients were cut off is judged by what it says, not by when it came.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from tests.acceptance.history.events import (
     Accepted,
     AckBegun,
     Acked,
+    Cut,
     Delivered,
     Event,
     GivenBack,
@@ -79,7 +81,16 @@ def judge(history: History, *, is_ordered: bool = False) -> Verdict:
     for event in events:
         if isinstance(event, Delivered):
             deliveries.setdefault(event.body, []).append(event)
-    late_s = max((each.late_s for found in deliveries.values() for each in found), default=0.0)
+    cuts = [event for event in events if isinstance(event, Cut)]
+    late_s = max(
+        (
+            each.late_s
+            for found in deliveries.values()
+            for each in found
+            if not _is_within(cuts, each.at)
+        ),
+        default=0.0,
+    )
     verdict.accepted_count = len(accepted)
     verdict.delivered_count = sum(map(len, deliveries.values()))
     verdict.lost = [body for body in accepted if body not in deliveries]
@@ -128,10 +139,12 @@ def _judge_repeats(
         if isinstance(event, GivenBack):
             given_back.setdefault(event.body, []).append(event.at)
     kills = [event.at for event in events if isinstance(event, Killed)]
+    cuts = [event for event in events if isinstance(event, Cut)]
     for body, found in deliveries.items():
         in_time = sorted(found, key=lambda each: each.at)
         for before, after in pairwise(in_time):
-            if body in acked and acked[body] < after.at - slack_s:
+            came_late = _is_within(cuts, after.at)
+            if body in acked and acked[body] < after.at - slack_s and not came_late:
                 verdict.acked_again.append(f"{body} to {after.consumer}, acked before")
             if any(before.at <= at <= after.at for at in given_back.get(body, ())):
                 cause = "given back"
@@ -139,9 +152,15 @@ def _judge_repeats(
                 cause = "lease ended"
             elif any(before.at - slack_s <= at <= after.at for at in kills):
                 cause = "killed"
+            elif came_late:
+                cause = "cut off"
             elif begun.get(body, after.at) < after.at and body not in acked:
                 cause = "ack unconfirmed"
             else:
                 verdict.unexplained.append(f"{body}: {before} {after}")
                 continue
             verdict.explained[cause] += 1
+
+
+def _is_within(cuts: list[Cut], at: float) -> bool:
+    return any(cut.at <= at <= cut.until for cut in cuts)

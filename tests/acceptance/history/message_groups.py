@@ -6,6 +6,7 @@ A message group has an order in each queue: a message comes only when a consumer
 before it that it is done, or has it in the same batch (overtaken); and while one batch of a message
 group is somebody's, no other one comes (held twice). Dead letters would be done too, so a load must
 not make any. An ack counts from when it is about to be sent: later than that the service has it.
+While clients are cut off nobody can tell from what they see who holds what, so nobody is said to.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from dataclasses import dataclass, field
 from tests.acceptance.history.events import (
     Accepted,
     AckBegun,
+    Cut,
     Delivered,
     Event,
     GivenBack,
@@ -50,10 +52,11 @@ def judge_message_groups(events: list[Event], late_s: float) -> tuple[list[str],
     for event in events:
         if isinstance(event, Delivered) and event.body in places:
             batches.setdefault((event.consumer, event.batch), set()).add(places[event.body])
+    cuts = [event for event in events if isinstance(event, Cut)]
     overtaken: list[str] = []
     held_twice: list[str] = []
     for event in sorted(events, key=lambda each: each.at):
-        if isinstance(event, Killed):
+        if isinstance(event, (Killed, Cut)):
             for order in orders.values():
                 order.held.clear()
         elif isinstance(event, (AckBegun, GivenBack)) and event.body in places:
@@ -76,5 +79,6 @@ def judge_message_groups(events: list[Event], late_s: float) -> tuple[list[str],
                 and at != offset
                 and event.at < other.at + other.lease_ms / 1_000 - late_s
             ]
-            order.held[offset] = event
+            if not any(cut.at <= event.at <= cut.until for cut in cuts):
+                order.held[offset] = event
     return overtaken, held_twice

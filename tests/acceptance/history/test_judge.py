@@ -8,6 +8,7 @@ from tests.acceptance.history.events import (
     Accepted,
     AckBegun,
     Acked,
+    Cut,
     Delivered,
     Event,
     GivenBack,
@@ -77,6 +78,31 @@ def test_a_machine_on_which_answers_are_late_explains_leases_that_seem_short() -
     assert judge(history(*SENT, *DONE, again)).violations.keys() == {"unexplained"}
 
 
+def test_what_comes_late_out_of_a_cut_is_explained_and_what_comes_after_it_is_not() -> None:
+    cut = Cut(at=4, until=8)
+    late = Delivered("a", "c", 2, 0, 0, 1, LEASE_MS, 5.0, at=7)
+    again = [delivered("a", 9, batch=3), delivered("a", 9.5, batch=4)]
+
+    assert judge(history(*SENT, *DONE, cut, late)).violations == {}
+    assert judge(history(*SENT, *DONE, cut, late)).explained == {"lease ended": 1}
+    assert judge(history(*SENT, *DONE, cut, delivered("a", 3.5, batch=2))).violations.keys() == {
+        "acked_again",
+        "unexplained",
+    }
+    assert judge(history(*SENT, *DONE, cut, late, *again)).violations.keys() == {
+        "acked_again",
+        "unexplained",
+    }
+
+
+def test_two_that_come_at_once_out_of_a_cut_are_explained_by_it() -> None:
+    cut = Cut(at=4, until=8)
+    events = [delivered("b", 6, attempt=2, batch=2), delivered("b", 6.5, attempt=3, batch=3)]
+    verdict = judge(history(*SENT, delivered("a", 2), delivered("b", 2.1), cut, *events))
+    assert verdict.violations == {}
+    assert verdict.explained == {"lease ended": 1, "cut off": 1}
+
+
 def grouped(*bodies: str) -> list[Event]:
     """Sent in this order: ``a1`` is of message group ``a``, ``-1`` of none; all of one queue."""
     sent: list[Event] = []
@@ -103,6 +129,7 @@ IN_ORDER: list[Event] = [
         [GivenBack("a2", "d", at=2.7), delivered("a2", 2.8, offset=1, attempt=2, batch=2)],
         [delivered("a2", 4.6, offset=1, attempt=2, batch=2)],  # the lease ended
         [Killed("engine", at=2.7), delivered("a2", 2.8, offset=1, batch=2)],
+        [Cut(at=2.65, until=5), delivered("a2", 2.8, offset=1, batch=2)],
         # Two of a message group in one batch.
         [*grouped("a1", "a2", "b1", "-1", "d1", "d2"), delivered("d1", 3, offset=4, batch=3),
          delivered("d2", 3, offset=5, batch=3)],

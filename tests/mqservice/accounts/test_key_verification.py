@@ -97,6 +97,48 @@ def test_another_pepper_makes_all_keys_worthless(people: People, settings: Setti
     assert find_principal(bearer(people.acme_key)) is None
 
 
+def test_a_key_of_a_former_pepper_is_good_and_from_its_first_use_on_one_of_the_present(
+    people: People, settings: Settings, django_assert_num_queries: DjangoAssertNumQueries
+) -> None:
+    former = settings.MQ_KEY_PEPPER
+    settings.MQ_KEY_PEPPER = "another pepper of at least 32 characters"
+    settings.MQ_KEY_PEPPER_FALLBACKS = ["one that never was, of 32 characters", former]
+    assert find_principal(bearer(people.acme_key)) is not None
+    with django_assert_num_queries(1):
+        assert find_principal(bearer(people.acme_key)) is not None
+    settings.MQ_KEY_PEPPER_FALLBACKS = []
+    assert find_principal(bearer(people.acme_key)) is not None
+    assert find_principal(bearer(people.rival_key)) is None, "nobody has used it meanwhile"
+
+
+def test_a_former_secret_of_a_key_is_taken_to_the_present_pepper_too(
+    people: People, settings: Settings
+) -> None:
+    now = timezone.now()
+    key = parse_api_key(people.acme_key)
+    assert key is not None
+    ApiKey.objects.filter(public_id=key.public_id).update(
+        previous_mac=secret_mac(key), previous_until=now + timedelta(hours=1), secret_mac=bytes(32)
+    )
+    settings.MQ_KEY_PEPPER_FALLBACKS = [settings.MQ_KEY_PEPPER]
+    settings.MQ_KEY_PEPPER = "another pepper of at least 32 characters"
+    principal = find_principal(bearer(people.acme_key))
+    assert principal is not None
+    assert principal.expires_at_ms is not None, "it ends with the former secret"
+    row = ApiKey.objects.get(public_id=key.public_id)
+    assert bytes(row.previous_mac or b"") == secret_mac(key)
+    assert bytes(row.secret_mac) == bytes(32)
+
+
+def test_a_revoked_key_of_a_former_pepper_stays_refused(people: People, settings: Settings) -> None:
+    key = parse_api_key(people.acme_key)
+    assert key is not None
+    revoke_api_key(people.acme.tenant, key.public_id)
+    settings.MQ_KEY_PEPPER_FALLBACKS = [settings.MQ_KEY_PEPPER]
+    settings.MQ_KEY_PEPPER = "another pepper of at least 32 characters"
+    assert find_principal(bearer(people.acme_key)) is None
+
+
 def test_a_look_up_writes_nothing(
     people: People, django_assert_num_queries: DjangoAssertNumQueries
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import resource
 import shutil
@@ -17,7 +18,7 @@ import msgspec
 import psycopg
 import pytest
 
-from mqservice.backups import database
+from mqservice.backups import database, restoring
 from mqservice.backups.checking import check
 from mqservice.backups.errors import BackupDamaged, BackupError, BackupRefused
 from mqservice.backups.files import entry_of
@@ -25,6 +26,7 @@ from mqservice.backups.manifest import MANIFEST, MANIFEST_SUM, read_manifest, wr
 from mqservice.backups.place import new_directory
 from mqservice.backups.restoring import restore
 from mqservice.supervisor.binaries import PostgresClients, find_postgres_clients
+from mqservice.supervisor.data_dir import DataDir
 from tests.mqservice.backups.making import (
     TABLES,
     backup_of,
@@ -124,6 +126,44 @@ def test_one_flipped_bit_is_found_and_named_and_nothing_of_it_comes_back(
             restored(backup, tmp_path / "data", url)
         database.require_empty(url)
     assert not (tmp_path / "data").exists() or list((tmp_path / "data").iterdir()) == []
+
+
+def test_a_restore_that_was_killed_behind_its_commit_is_done_again(
+    made: Made, tmp_path: Path, postgres_server: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def killed(path: Path) -> None:
+        raise KeyboardInterrupt
+
+    with scratch_database(postgres_server) as url:
+        with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+            patch.setattr(restoring, "sync_directory", killed)
+            patch.setattr(restoring, "_marked", _unmarked)
+            restored(made.backup, tmp_path / "data", url)
+        assert topic_names(url)
+        shutil.rmtree(tmp_path / "data")
+        restored(made.backup, tmp_path / "data", url)
+        assert len(topic_names(url)) == 1_000
+        assert database.restored_from(url) is None
+        with pytest.raises(BackupRefused, match="is not empty, it was filled: make a new one"):
+            restored(made.backup, tmp_path / "other", url)
+
+
+def test_a_database_that_another_restore_has_filled_is_refused_with_what_to_do(
+    made: Made, tmp_path: Path, postgres_server: str
+) -> None:
+    with scratch_database(postgres_server) as url:
+        clients = find_postgres_clients(database.server_version(url))
+        database.restore(clients, url, made.backup / "database.dump", stamp="abc")
+        assert database.restored_from(url) == "abc"
+        with pytest.raises(BackupRefused, match="by a restore of another backup: make a new one"):
+            restored(made.backup, tmp_path / "data", url)
+
+
+@contextlib.contextmanager
+def _unmarked(place: DataDir, store: Path) -> Iterator[None]:
+    """As a process that is killed: nothing is tidied up."""
+    store.parent.mkdir(parents=True)
+    yield
 
 
 def test_files_that_are_missing_or_too_many_are_named(
@@ -301,10 +341,12 @@ def test_a_server_is_asked_for_no_setting_that_it_does_not_know(
         pg_restore=_program(tmp_path / "r", "echo 'SET transaction_timeout = 0;'; echo 'rows;'"),
         psql=_program(tmp_path / "psql", f"cat > {tmp_path}/script"),
     )
-    database.restore(clients, "postgresql://u@h/d", tmp_path / "dump")
+    database.restore(clients, "postgresql://u@h/d", tmp_path / "dump", stamp="abc")
     setting = ["SET transaction_timeout = 0;"] if is_set else []
     script = (tmp_path / "script").read_text().splitlines()
-    assert script == ["BEGIN;", *setting, "rows;", "COMMIT;"]
+    wanted = ["BEGIN;", *setting, "rows;"]
+    assert script[: len(wanted)] == wanted
+    assert script[-2:] == ["INSERT INTO public.mqservice_restored VALUES ('abc');", "COMMIT;"]
 
 
 def test_a_dump_that_cannot_be_read_to_its_end_is_not_committed(
@@ -317,5 +359,5 @@ def test_a_dump_that_cannot_be_read_to_its_end_is_not_committed(
     )
     with scratch_database(postgres_server) as url:
         with pytest.raises(BackupError, match="r failed"):
-            database.restore(clients, url, tmp_path / "dump")
+            database.restore(clients, url, tmp_path / "dump", stamp="abc")
         database.require_empty(url)

@@ -40,7 +40,8 @@ def backup(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A backup of a few bytes."""
     for name in ("adopt", "_clients_for"):
         monkeypatch.setattr(restoring, name, nothing)
-    monkeypatch.setattr(database, "restore", nothing)
+    for name in ("restore", "restored_from", "forget_restore"):
+        monkeypatch.setattr(database, name, nothing)
     directory = tmp_path / "backup"
     for name in FILES:
         (directory / name).parent.mkdir(parents=True, exist_ok=True)

@@ -23,6 +23,7 @@ from typing import Final
 import pytest
 
 from analytics.session import why_no_spark
+from tests.acceptance.partitions.network import why_no_namespaces
 from tests.chromium import find_chromium, why_no_chromium
 
 _SHUTDOWN: Final = 0x8004587D  # FS_IOC_SHUTDOWN
@@ -40,6 +41,12 @@ def need_mounts() -> None:
     """Skip where this user cannot mount file systems."""
     if reason := why_no_mounts():
         pytest.skip(reason)  # no mounts here; recorded crash states hold the same promises
+
+
+def need_namespaces() -> None:
+    """Skip where this user cannot make networks and cut them."""
+    if reason := why_no_namespaces():
+        pytest.skip(reason)  # no networks here; servers that end hold most of the same promises
 
 
 def need_java() -> None:

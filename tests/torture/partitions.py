@@ -1,0 +1,35 @@
+"""The job that cuts the network between the parts of a running service, see ``tests/acceptance``.
+
+seed ──▶ order of the cuts ──▶ [partitions] ──▶ an installation, cut again and again ──▶ Part
+"""
+
+from __future__ import annotations
+
+import random
+import tempfile
+from pathlib import Path
+
+from tests.acceptance.partitions.installation import running_installation
+from tests.acceptance.partitions.run import ALL, run_partitions
+from tests.torture.evidence import Anomaly, Part
+
+
+def partitions(cut_count: int, seed: int) -> Part:
+    """So many cuts of one installation, at most one of each kind, in an order of the seed's."""
+    chosen = random.Random(seed).sample(ALL, cut_count)
+    with (
+        tempfile.TemporaryDirectory(prefix="net") as directory,  # short, for sockets
+        running_installation(Path(directory)) as installation,
+    ):
+        done = run_partitions(installation, chosen, seed=seed, name="cuts")
+    return Part(
+        counts={
+            "cuts": len(chosen),
+            "packets_dropped": done.dropped_count,
+            "acked": done.verdict.accepted_count,
+            "deliveries": done.verdict.delivered_count,
+            **{f"again: {cause}": count for cause, count in done.verdict.explained.items()},
+        },
+        fired=dict(done.fired),
+        anomalies=[Anomaly(name, detail) for name, detail in done.anomalies],
+    )
