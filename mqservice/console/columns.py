@@ -41,6 +41,7 @@ class Column:
 TABLES: Final[dict[str, tuple[Column, ...]]] = {
     "topics": (
         Column("messages", _("Messages")),
+        Column("size", _("Size")),
         Column("rate", _("In")),
         Column("lag", _("Lag")),
         Column("groups", _("Groups and their lag")),

@@ -7,6 +7,7 @@ from typing import Final
 
 from mqservice.accounts.models import Namespace
 from mqservice.console.figures import Figures, GroupFigures, TopicFigures, figures_of_topic
+from mqservice.console.sizes import stored_bytes
 from mqservice.lib.clock import SystemClock
 from mqservice.monitoring.sampling import engine_stats
 from mqservice.store import (
@@ -45,11 +46,12 @@ class ReaderRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicPage:
-    """``queues`` is None when the engine cannot tell."""
+    """``queues`` and ``stored_bytes`` are None when the engine cannot tell."""
 
     topic: Topic
     figures: TopicFigures
     queues: list[QueueRow] | None
+    stored_bytes: int | None
     readers: list[ReaderRow]
 
     @property
@@ -59,13 +61,16 @@ class TopicPage:
 
 
 def topic_page(namespace: Namespace, topic: Topic) -> TopicPage:
-    """Four queries, the calls of ``figures_of_topic``, and one for each queue that is shown."""
+    """Four queries, the calls of ``figures_of_topic``, one for the size, and one for each queue
+    that is shown.
+    """
     is_up = engine_stats() is not None
     with blocking_client() as client:
         figures = figures_of_topic(
             namespace, topic, client if is_up else None, SystemClock().now_ms()
         )
         queues = queue_stats(client, topic) if is_up else None
+        sizes = stored_bytes(client if is_up else None, [topic])
         rows = None
         if queues is not None:
             rows = [_queue_row(client, topic, queue, index) for index, queue in enumerate(queues)]
@@ -73,6 +78,7 @@ def topic_page(namespace: Namespace, topic: Topic) -> TopicPage:
         topic=topic,
         figures=figures.topics.get(topic.name, TopicFigures()),
         queues=rows,
+        stored_bytes=sizes.get(topic.name),
         readers=_readers(figures, topic.name),
     )
 

@@ -22,6 +22,7 @@ from mqservice.console.figures import (
     sampled,
 )
 from mqservice.console.listing import NAMES_MAX, NamedListing, by_number, page_of
+from mqservice.console.sizes import stored_bytes
 from mqservice.groups.models import ConsumerGroup
 from mqservice.lib.clock import SystemClock
 from mqservice.monitoring.sampling import engine_stats
@@ -53,8 +54,11 @@ class Question:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicRow:
+    """``stored_bytes`` is None where the engine cannot tell, or not yet."""
+
     topic: Topic
     figures: TopicFigures
+    stored_bytes: int | None = None
 
     @property
     def name(self) -> str:
@@ -85,7 +89,7 @@ class TopicsPage(NamedListing):
 
 
 def topics_page(namespace: Namespace, question: Question) -> TopicsPage:
-    """Five or six queries, and a call to the engine for each row."""
+    """Five or six queries, a call to the engine for each row, and one for the sizes of all."""
     now_ms = SystemClock().now_ms()
     rows = Topic.objects.filter(namespace=namespace)
     topic_count = rows.count()
@@ -110,10 +114,13 @@ def topics_page(namespace: Namespace, question: Question) -> TopicsPage:
         if not figures.is_direct:
             for name, topic in by_name.items():
                 measure_topic(figures.topics[name], client_or_none, topic)
+        sizes = stored_bytes(client_or_none, list(by_name.values()))
     return TopicsPage(
         question=question,
         rows=[
-            TopicRow(topic=by_name[name], figures=figures.topics[name])
+            TopicRow(
+                topic=by_name[name], figures=figures.topics[name], stored_bytes=sizes.get(name)
+            )
             for name in shown
             if name in by_name and name in figures.topics
         ],

@@ -12,6 +12,7 @@ from mqservice.groups.models import ConsumerGroup
 from mqservice.lib.clock import SystemClock
 from mqservice.sampling.limits import SAMPLE_MS
 from mqservice.sampling.models import GroupSample, TopicSample
+from mqservice.store import blocking_client, encode_plain, new_message_id
 from mqservice.topics.models import Topic
 from mqservice.topics.services import TopicChange, put_topic
 from tests.people import People
@@ -231,3 +232,31 @@ def test_name_in_the_page_is_text(people: People, engine: str, alice: Client) ->
     script = "<script>alert(1)</script>"
     for path in (f"{TOPICS}?q={script}", f"/console/acme/search?q={script}"):
         assert script not in text_of(alice, path)
+
+
+def test_list_and_page_say_how_large_a_topic_is(people: People, engine: str, alice: Client) -> None:
+    assert alice.post("/console/acme/new-topic", FORM).status_code == 302
+    record = encode_plain(
+        topic="acme%invoices",
+        queue_id=0,
+        body=b"x" * 3_000,
+        message_id=new_message_id(),
+        born_timestamp_ms=1,
+        born_host=("127.0.0.1", 1),
+    )
+    with blocking_client() as store:
+        (stored,) = store.put([record])
+    assert stored.error is None
+    for path, label in (
+        (TOPICS, 'data-label="Size">'),
+        (f"{TOPICS}/invoices", "<dt>Size</dt><dd>"),
+    ):
+        text = text_of(alice, path)
+        found = re.search(re.escape(label) + r"([\d.]+) KiB<", text)
+        assert found, text[text.index(label) :][:200]
+        assert 2.9 < float(found[1]) < 3.5
+
+
+def test_size_is_unknown_while_the_engine_is_away(people: People, alice: Client) -> None:
+    make_topics(people, 1)
+    assert 'data-label="Size">unknown<' in text_of(alice, TOPICS)
