@@ -166,6 +166,7 @@ def remove_alert(frame: Frame, alert: str) -> HttpResponse:
         back=frame.url("alerts"),
         rule=rule,
         crumbs=_crumbs(frame, rule, _("Delete")),
+        curl=curl_of("DELETE", f"/v1/ns/{frame.namespace.name}/alerts/{rule.name}"),
     )
 
 
@@ -210,6 +211,7 @@ def _rule_page(
 
 def _form_page(frame: Frame, form: AlertForm, rule: AlertRule | None) -> HttpResponse:
     groups = frame.namespace.groups.order_by("name").values_list("name", flat=True)
+    path = f"/v1/ns/{frame.namespace.name}/alerts/{rule.name if rule else 'billing-behind'}"
     return frame.render(
         "console/alert_form.html",
         status=form_status(form),
@@ -217,6 +219,7 @@ def _form_page(frame: Frame, form: AlertForm, rule: AlertRule | None) -> HttpRes
         rule=rule,
         revision=None if rule is None else frame.request.POST.get("revision", rule.revision),
         groups=list(groups[:GROUPS_OFFERED_MAX]),
+        curl=curl_of("PUT", path, {"kind": "lag", "group": "billing", "threshold": 1_000}),
         crumbs=[Crumb(title=_("Alerts"), url=frame.url("alerts")), Crumb(title=_("New alert"))]
         if rule is None
         else _crumbs(frame, rule, _("Settings")),

@@ -69,6 +69,7 @@ def new_key(frame: Frame) -> HttpResponse:
         status=form_status(form),
         form=form,
         crumbs=_crumbs(frame, _("New key")),
+        curl=curl_of("POST", "/v1/keys", {"name": "billing", "scopes": ["consume"]}),
     )
 
 
@@ -129,6 +130,7 @@ def _key_page(
         rotate_form=rotate_form or RotateForm(),
         revoke_form=revoke_form or _revoke_form(row),
         crumbs=_crumbs(frame, row.name),
+        curl=curl_of("GET", f"/v1/keys/{row.public_id}"),
     )
 
 

@@ -108,6 +108,7 @@ def remove_mask(frame: Frame, mask: str) -> HttpResponse:
         back=frame.url("masking"),
         rule=rule,
         crumbs=_crumbs(frame, _("Delete")),
+        curl=curl_of("DELETE", f"/v1/ns/{frame.namespace.name}/masking/{rule.name}"),
     )
 
 

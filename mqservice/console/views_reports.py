@@ -68,6 +68,10 @@ def report(frame: Frame, date: str) -> HttpResponse:
         previous_date=day - _DAY,
         next_date=day + _DAY,
         week_before=day - _WEEK,
+        curl=curl_of(
+            "GET",
+            f"/v1/ns/{frame.namespace.name}/reports/usage_daily?from={day}&to={day + _DAY}",
+        ),
     )
 
 

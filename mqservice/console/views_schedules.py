@@ -23,7 +23,7 @@ from mqservice.accounts.roles import Permission
 from mqservice.console.bodies import Stored, shown_body
 from mqservice.console.cron_words import words_of
 from mqservice.console.curls import curl_of
-from mqservice.console.form_views import FORM_METHODS, ConfirmForm, form_status, number_of
+from mqservice.console.form_views import FORM_METHODS, delete_by_name, form_status, number_of
 from mqservice.console.forms_schedules import ScheduleForm
 from mqservice.console.frame import Crumb, Frame, page
 from mqservice.console.masking import masked_answer, masks_for, note_clear
@@ -51,6 +51,12 @@ from mqservice.schedules.services import (
 from mqservice.topics.queries import topic_names_of
 
 TOPICS_OFFERED_MAX: Final = 200
+_EXAMPLE: Final[dict[str, object]] = {
+    "topic": "reports",
+    "cron": "0 3 * * *",
+    "time_zone": "Europe/Berlin",
+    "message": {"body": "begin"},
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -173,19 +179,17 @@ def send(frame: Frame, schedule: str) -> HttpResponse:
 def remove_schedule(frame: Frame, schedule: str) -> HttpResponse:
     """POST with the schedule's name deletes it."""
     found = _found(frame, schedule)
-    fault = _("This is not the name of the schedule.")
-    form = ConfirmForm(frame.request.POST or None, name=found.name, fault=fault)
-    if frame.request.method == "POST" and form.is_valid():
-        delete_schedule(frame.principal, frame.namespace, found.name)
-        told = {"name": found.name}
-        messages.success(frame.request, _("The schedule %(name)s was deleted.") % told)
-        return redirect("console:schedules", frame.namespace.name)
-    return frame.render(
+    return delete_by_name(
+        frame,
         "console/schedule_delete.html",
-        status=422 if form.is_bound else 200,
+        lambda: delete_schedule(frame.principal, frame.namespace, found.name),
+        name=found.name,
+        fault=_("This is not the name of the schedule."),
+        told=_("The schedule %(name)s was deleted.") % {"name": found.name},
+        back=frame.url("schedules"),
         schedule=found,
-        form=form,
         crumbs=_crumbs(frame, found, _("Delete")),
+        curl=curl_of("DELETE", _path(frame, found)),
     )
 
 
@@ -236,6 +240,7 @@ def _put(frame: Frame, name: str, form: ScheduleForm, revision: int | None) -> H
 
 
 def _form_page(frame: Frame, form: ScheduleForm, found: Schedule | None) -> HttpResponse:
+    path = _path(frame, found) if found else f"/v1/ns/{frame.namespace.name}/schedules/nightly"
     cron, time_zone = (str(form[name].value() or "") for name in ("cron", "time_zone"))
     return frame.render(
         "console/schedule_form.html",
@@ -245,6 +250,7 @@ def _form_page(frame: Frame, form: ScheduleForm, found: Schedule | None) -> Http
         revision=None if found is None else frame.request.POST.get("revision", found.revision),
         topics=topic_names_of(frame.namespace, limit=TOPICS_OFFERED_MAX),
         zones=zone_names(),
+        curl=curl_of("PUT", path, _EXAMPLE),
         crumbs=[
             Crumb(title=_("Cron schedules"), url=frame.url("schedules")),
             Crumb(title=_("New schedule")),

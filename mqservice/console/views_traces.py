@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Final
+from urllib.parse import urlencode
 
 from django.http import Http404, HttpResponse
 from django.shortcuts import redirect
@@ -97,6 +98,11 @@ def traces(frame: Frame) -> HttpResponse:
         is_asked=bool(given["key"]),
         rows=[(message, preview(message)) for message in found],
         topics=list(topics.values_list("name", flat=True)[:TOPICS_OFFERED]),
+        curl=curl_of(
+            "GET",
+            f"/v1/ns/{frame.namespace.name}/topics/{given['topic'] or 'orders'}/messages?"
+            + urlencode({"key": given["key"] or "order-1", "limit": FOUND_ROWS}),
+        ),
         crumbs=[Crumb(title=_("Traces"))],
     )
 

@@ -90,3 +90,24 @@ def test_pages_say_what_they_are_by_curl(
     text = client.get(f"/console/acme/{page}").content.decode()
     shown = html.unescape(text[text.index('class="card curl"') :])
     assert f"{path} \\" in shown, shown[:600]
+
+
+CALLS = {
+    "new-key": "/v1/keys",
+    "new-alert": "/v1/ns/acme/alerts/billing-behind",
+    "new-schedule": "/v1/ns/acme/schedules/nightly",
+    "traces": "/v1/ns/acme/topics/orders/messages?key=order-1&limit=20",
+    "reports/2026-01-02": "/v1/ns/acme/reports/usage_daily?from=2026-01-02&to=2026-01-03",
+}
+
+
+@pytest.mark.parametrize("path", CALLS)
+def test_forms_and_questions_show_their_call_too(
+    people: People, engine: str, client: Client, path: str
+) -> None:
+    client.force_login(people.alice)
+    page = client.get(f"/console/acme/{path}").content.decode()
+    shown = re.search(r"curl -sS[^<]*", page)
+    assert shown is not None
+    (url,) = [each for each in arguments_of(html.unescape(shown[0])) if each.startswith("http")]
+    assert url.endswith(CALLS[path])
