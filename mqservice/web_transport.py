@@ -8,9 +8,11 @@ bytes ──▶ [CorkedHttpProtocol] ── head too large, too slow, ambiguous 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
+from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from mqservice.lib.corked_transport import CorkedTransport
@@ -62,6 +64,23 @@ class _AmbiguousHead(Exception):
 TakeWhole = Callable[[RequestResponseCycle, dict[bytes, bytes]], bool]
 
 
+class _Proxies(ProxyHeadersMiddleware):
+    """uvicorn's word on whom a trusted proxy speaks for, without the application behind it."""
+
+    def __init__(self, middleware: ProxyHeadersMiddleware) -> None:
+        self.app = _answer_nobody
+        self.trusted_hosts = middleware.trusted_hosts
+
+    def resolve(self, cycle: RequestResponseCycle) -> None:
+        """Put the client's own address into the scope of ``cycle``; once more changes nothing."""
+        with contextlib.suppress(StopIteration):  # all it waits for is the application
+            self(cycle.scope, cycle.receive, cycle.send).send(None)
+
+
+async def _answer_nobody(scope: object, receive: object, send: object) -> None:
+    """In the place of an application."""
+
+
 class CorkedHttpProtocol(HttpToolsProtocol):
     """uvicorn's HTTP over a corked transport, which an upgraded WebSocket inherits.
 
@@ -86,7 +105,11 @@ class CorkedHttpProtocol(HttpToolsProtocol):
 
     def __init__(self, *given: Any, **named: Any) -> None:  # Any: as uvicorn has them
         super().__init__(*given, **named)
-        self._take_whole: TakeWhole | None = getattr(self.app, "take_whole", None)
+        app: object = self.app
+        self._proxies: _Proxies | None = None
+        if isinstance(app, ProxyHeadersMiddleware):
+            self._proxies, app = _Proxies(app), app.app
+        self._take_whole: TakeWhole | None = getattr(app, "take_whole", None)
 
     def connection_made(  # type: ignore[override] # uvicorn narrows the argument as well
         self, transport: asyncio.Transport
@@ -149,6 +172,8 @@ class CorkedHttpProtocol(HttpToolsProtocol):
         cycle = self._held
         if cycle is not None:
             assert self._take_whole is not None
+            if self._proxies is not None:
+                self._proxies.resolve(cycle)
             if self._take_whole(cycle, self._fields):
                 self._held = None
             else:

@@ -59,3 +59,11 @@ def pause_counted_while_a_request_is_under_way(real: Real, protocol: Thing) -> N
 )
 def request_in_two_reads_forgotten(real: Real, protocol: Thing) -> None:
     protocol._held = None
+
+
+@planted(
+    "mqservice.web_transport:_Proxies.resolve",
+    f"{_TESTS}::test_a_proxy_that_is_trusted_speaks_for_its_client",
+)
+def proxy_taken_for_its_client(real: Real, proxies: Thing, cycle: Thing) -> None:
+    pass

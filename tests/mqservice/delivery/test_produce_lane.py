@@ -6,6 +6,7 @@ import contextlib
 import re
 import socket
 from collections.abc import Callable, Iterator
+from ipaddress import ip_address
 from typing import Any
 
 import pytest
@@ -14,7 +15,7 @@ from mqservice.accounts.scopes import Scope
 from mqservice.delivery import produce_lane
 from mqservice.delivery.produce_lane import ProduceLane
 from mqservice.quotas.limits import DEFAULTS, QuotaLimits
-from mqservice.store import OutcomeUnknown, StoreBusy
+from mqservice.store import OutcomeUnknown, PutCall, StoreBusy
 from mqservice.usage.counts import usage_counts
 from tests.mqservice.delivery.serving import HOUR_MS, Server, serving
 from tests.mqservice.delivery.store_double import StoreDouble
@@ -267,3 +268,29 @@ def test_a_fault_of_ours_is_told_and_the_engine_stays_connected(
         peer.sendall(post(key, "stored", TEXT).encode())
         assert b" 201 " in answer_of(peer)
         assert taken[-2:] == [True, True]
+
+
+@pytest.mark.parametrize(
+    ("trusted", "known"),
+    [("127.0.0.1", "203.0.113.9"), ("10.9.8.7", "127.0.0.1"), (None, "127.0.0.1")],
+)
+def test_a_proxy_that_is_trusted_speaks_for_its_client(
+    trusted: str | None, known: str, taken: list[bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if trusted is not None:
+        monkeypatch.setenv("FORWARDED_ALLOW_IPS", trusted)
+    store = StoreDouble()
+    records: list[bytes] = []
+    put_for = store.put_for
+
+    def seen(call: PutCall, given: list[bytes]) -> None:
+        records.extend(given)
+        put_for(call, given)
+
+    monkeypatch.setattr(store, "put_for", seen)
+    with warm(store) as (_, key, peer):
+        forwarded = "x-forwarded-for: 203.0.113.9", "x-forwarded-proto: https"
+        peer.sendall(post(key, "from afar", TEXT, *forwarded).encode())
+        assert b" 201 " in answer_of(peer)
+    assert taken[-1]
+    assert [str(ip_address(record[48:52])) for record in records] == ["127.0.0.1", known]
