@@ -28,7 +28,8 @@ def main(store: str, columns: str) -> None:
         figures = [F.count("*").alias("records")]
         for name in names:
             value = F.length(name) if name in ("topic", "body") else F.col(name)
-            figures.append(F.sum(value).alias(name))  # so that each column is looked at
+            # So that each column is looked at; the sum of fifty million times is no long.
+            figures.append((F.sum if name == "body" else F.max)(value).alias(name))
         began = time.perf_counter()
         (row,) = frame.agg(*figures).collect()
         seconds = time.perf_counter() - began
