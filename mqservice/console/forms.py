@@ -172,18 +172,8 @@ class TopicForm(RefusableForm):
         )
 
 
-class PublishForm(RefusableForm):
-    """One message; see ``views_publish``."""
-
-    POINTERS: ClassVar[Mapping[str, str]] = {
-        "/body": "body",
-        "/body_json": "body",
-        "/tag": "tag",
-        "/keys": "keys",
-        "/delay": "delay",
-        "/message_group": "message_group",
-        "/properties": "properties",
-    }
+class MessageForm(RefusableForm):
+    """What a message has wherever one is written; ``views_publish.message_of`` reads it."""
 
     body = forms.CharField(
         strip=False,
@@ -199,11 +189,6 @@ class PublishForm(RefusableForm):
     keys = forms.CharField(
         required=False, label=gettext_lazy("Keys"), help_text=gettext_lazy("Separated by commas.")
     )
-    delay = forms.CharField(
-        required=False,
-        label=gettext_lazy("Delay"),
-        help_text=gettext_lazy("Such as 30s or 2h; empty: at once."),
-    )
     message_group = forms.CharField(
         required=False,
         label=gettext_lazy("Message group"),
@@ -214,6 +199,26 @@ class PublishForm(RefusableForm):
         widget=forms.Textarea(attrs={"rows": 3, "spellcheck": "false"}),
         label=gettext_lazy("Properties"),
         help_text=gettext_lazy("One a line, name=value."),
+    )
+
+
+class PublishForm(MessageForm):
+    """One message; see ``views_publish``."""
+
+    POINTERS: ClassVar[Mapping[str, str]] = {
+        "/body": "body",
+        "/body_json": "body",
+        "/tag": "tag",
+        "/keys": "keys",
+        "/delay": "delay",
+        "/message_group": "message_group",
+        "/properties": "properties",
+    }
+
+    delay = forms.CharField(
+        required=False,
+        label=gettext_lazy("Delay"),
+        help_text=gettext_lazy("Such as 30s or 2h; empty: at once."),
     )
     repeat = forms.IntegerField(
         required=False,

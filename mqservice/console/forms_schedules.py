@@ -10,7 +10,7 @@ import msgspec
 from django import forms
 from django.utils.translation import gettext_lazy
 
-from mqservice.console.forms import RefusableForm
+from mqservice.console.forms import MessageForm
 from mqservice.console.views_publish import message_of
 from mqservice.lib.names import NAME_CHARS_MAX
 from mqservice.schedules.limits import CRON_CHARS_MAX, DESCRIPTION_CHARS_MAX, ZONE_CHARS_MAX
@@ -30,7 +30,7 @@ _OF_MESSAGE: Final = (
 )  # fmt: skip
 
 
-class ScheduleForm(RefusableForm):
+class ScheduleForm(MessageForm):
     """A schedule; ``name`` only of a new one. A body that is no text stays while nobody writes
     another.
     """
@@ -86,40 +86,17 @@ class ScheduleForm(RefusableForm):
     description = forms.CharField(
         required=False, max_length=DESCRIPTION_CHARS_MAX, label=gettext_lazy("Description")
     )
-    body = forms.CharField(
-        strip=False,
-        widget=forms.Textarea(attrs={"rows": 6, "spellcheck": "false"}),
-        label=gettext_lazy("Body"),
-        initial='{"order": 42}',
-    )
-    is_json = forms.BooleanField(
-        required=False, initial=True, label=gettext_lazy("The body is JSON")
-    )
-    tag = forms.CharField(required=False, label=gettext_lazy("Tag"))
-    keys = forms.CharField(
-        required=False, label=gettext_lazy("Keys"), help_text=gettext_lazy("Separated by commas.")
-    )
-    message_group = forms.CharField(
-        required=False,
-        label=gettext_lazy("Message group"),
-        help_text=gettext_lazy("Messages of one group keep their order."),
-    )
     queue = forms.IntegerField(
         required=False,
         min_value=0,
         label=gettext_lazy("Queue"),
         help_text=gettext_lazy("Empty: any of the topic's."),
     )
-    properties = forms.CharField(
-        required=False,
-        widget=forms.Textarea(attrs={"rows": 3, "spellcheck": "false"}),
-        label=gettext_lazy("Properties"),
-        help_text=gettext_lazy("One a line, name=value."),
-    )
 
     def __init__(self, *args: object, schedule: Schedule | None = None, **kwargs: object) -> None:
         super().__init__(*args, **kwargs)  # type: ignore[arg-type]  # as Django takes them
         self._kept: bytes | None = None
+        self.fields["body"].required = True
         if schedule is None:
             return
         del self.fields["name"]

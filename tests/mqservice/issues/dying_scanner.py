@@ -8,19 +8,13 @@ what was written is committed, ``committed`` after that.
 
 from __future__ import annotations
 
-import os
-import signal
 import sys
-from collections.abc import Callable
-from typing import Any, NoReturn
+from typing import Any
 
 import django
 from django.conf import settings
 
-
-def die() -> NoReturn:
-    os.kill(os.getpid(), signal.SIGKILL)
-    raise AssertionError("it lives on")
+from tests.dying import die, put_death
 
 
 def main(group_id: str, moment: str, now_ms: str, engine_socket: str) -> None:
@@ -31,14 +25,6 @@ def main(group_id: str, moment: str, now_ms: str, engine_socket: str) -> None:
     from mqservice.issues.models import ScanPlace
     from mqservice.store import blocking_client
 
-    def dying(real: Callable[..., Any], *, is_done_first: bool) -> Callable[..., Any]:
-        def called(*args: Any, **kwargs: Any) -> NoReturn:  # Any: passed on as they come
-            if is_done_first:
-                real(*args, **kwargs)
-            die()
-
-        return called
-
     place: Any  # Any: a function of a module or a class is put in its place
     if moment != "committed":
         place, name, is_done_first = {
@@ -46,7 +32,7 @@ def main(group_id: str, moment: str, now_ms: str, engine_socket: str) -> None:
             "counted": (scanning, "record_tallies", True),
             "placed": (ScanPlace, "save", True),
         }[moment]
-        setattr(place, name, dying(getattr(place, name), is_done_first=is_done_first))
+        put_death(place, name, is_done_first=is_done_first)
     group = ConsumerGroup.objects.select_related("namespace").get(pk=group_id)
     with blocking_client() as client:
         scanning.scan_batch(client, group, int(now_ms))

@@ -8,21 +8,14 @@ before what is saved is committed.
 
 from __future__ import annotations
 
-import os
-import signal
 import sys
-from collections.abc import Callable
-from typing import Any, NoReturn
+from typing import Any
 
 import django
 from django.conf import settings
 
 from tests.clock import ManualClock
-
-
-def die() -> NoReturn:
-    os.kill(os.getpid(), signal.SIGKILL)
-    raise AssertionError("it lives on")
+from tests.dying import put_death
 
 
 def main(moment: str, now_ms: str, engine_socket: str) -> None:
@@ -33,21 +26,13 @@ def main(moment: str, now_ms: str, engine_socket: str) -> None:
     from mqservice.schedules.models import Schedule
     from mqservice.store import StoreClient
 
-    def dying(real: Callable[..., Any], *, is_done_first: bool) -> Callable[..., Any]:
-        def called(*args: Any, **kwargs: Any) -> NoReturn:  # Any: passed on as they come
-            if is_done_first:
-                real(*args, **kwargs)
-            die()
-
-        return called
-
     place: Any  # Any: a method of a class or a manager is put in its place
     place, name = {
         "ready": (StoreClient, "put_once"),
         "stored": (StoreClient, "put_once"),
         "saved": (Schedule.objects, "bulk_update"),
     }[moment]
-    setattr(place, name, dying(getattr(place, name), is_done_first=moment != "ready"))
+    put_death(place, name, is_done_first=moment != "ready")
     clock = ManualClock(int(now_ms))
     sending.sweep(clock, by=Charges(clock))
 

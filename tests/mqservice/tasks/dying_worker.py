@@ -8,21 +8,14 @@ before what is saved is committed, ``saved`` after that.
 
 from __future__ import annotations
 
-import os
-import signal
 import sys
-from collections.abc import Callable
-from typing import Any, NoReturn
+from typing import Any
 
 import django
 from django.conf import settings
 
 from tests.clock import ManualClock
-
-
-def die() -> NoReturn:
-    os.kill(os.getpid(), signal.SIGKILL)
-    raise AssertionError("it lives on")
+from tests.dying import put_death
 
 
 def main(public_id: str, moment: str, now_ms: str, engine_socket: str) -> None:
@@ -31,14 +24,6 @@ def main(public_id: str, moment: str, now_ms: str, engine_socket: str) -> None:
     from mqservice.tasks import steps
     from mqservice.tasks.models import TaskFailure
 
-    def dying(real: Callable[..., Any], *, is_done_first: bool) -> Callable[..., Any]:
-        def called(*args: Any, **kwargs: Any) -> NoReturn:  # Any: passed on as they come
-            if is_done_first:
-                real(*args, **kwargs)
-            die()
-
-        return called
-
     place: Any  # Any: a function of a module or a manager is put in its place
     place, name = {
         "noted": (steps, "send"),
@@ -46,7 +31,7 @@ def main(public_id: str, moment: str, now_ms: str, engine_socket: str) -> None:
         "saving": (TaskFailure.objects, "bulk_create"),
         "saved": (steps, "save"),
     }[moment]
-    setattr(place, name, dying(getattr(place, name), is_done_first=moment != "noted"))
+    put_death(place, name, is_done_first=moment != "noted")
     steps.take_turn(public_id, ManualClock(int(now_ms)))
 
 
