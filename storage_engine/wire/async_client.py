@@ -254,10 +254,12 @@ class AsyncStoreClient(AsyncCalls):
         return self._put_frame_count == 0
 
     def _put_frame_ended(self) -> None:
+        """Send what has come meanwhile before those who waited for the frame are told: the engine
+        works on it while they are.
+        """
         self._put_frame_count -= 1
-        if not self._puts.is_empty and not self._is_sending and self._may_send():
-            self._is_sending = True
-            self._loop.call_soon(self._send_puts)
+        if not self._puts.is_empty and self._may_send():
+            self._send_puts()
 
     def _send_puts(self) -> None:
         self._is_sending = False
@@ -273,8 +275,8 @@ class AsyncStoreClient(AsyncCalls):
             entry.put_bytes = len(payload)
             self._put_inflight_bytes += len(payload)
             self._put_frame_count += 1
-            head = encode_frame_head(Op.PUT, request_id, payload)
-            self._send(head, payload)
+            self._unsent += encode_frame_head(Op.PUT, request_id, payload), payload
+        self._write()
 
     def replied(self, op: int, status: int, request_id: int, payload: bytes) -> None:
         """Called by the connection for each reply frame."""

@@ -217,6 +217,33 @@ def test_who_needs_no_future_is_told_of_a_lost_connection_and_refused_after_it(
     play(tmp_path, scenario, reconnect_min_ms=60_000)
 
 
+def test_what_came_meanwhile_is_sent_before_anybody_is_told(tmp_path: Path) -> None:
+    """Found by measuring: the engine had nothing to do while a frame's puts were answered."""
+    seen: list[bool] = []
+
+    class Looking(Told):
+        def set_result(self, results: list[PutResult]) -> None:
+            super().set_result(results)
+            seen.append(clients[0]._puts.is_empty and not clients[0]._unsent)
+
+    clients: list[AsyncStoreClient] = []
+
+    async def scenario(client: AsyncStoreClient, engine: SlowEngine) -> None:
+        clients.append(client)
+        first, second = Looking(), Looking()
+        client.put_for(first, [record("a")])
+        frame = await engine.puts.get()
+        client.put_for(second, [record("b")])
+        engine.answer(frame)
+        engine.answer(await engine.puts.get())
+        while not second.results:
+            await asyncio.sleep(0)
+        assert first.results
+
+    play(tmp_path, scenario)
+    assert seen == [True, True]
+
+
 def test_what_is_refused_at_once_tells_nobody(tmp_path: Path) -> None:
     async def scenario(client: AsyncStoreClient, engine: SlowEngine) -> None:
         told = Told()
