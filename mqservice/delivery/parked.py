@@ -18,7 +18,7 @@ from mqservice.delivery.context import DeliveryContext
 from mqservice.delivery.http import ClientGone, Request
 from mqservice.lib.client_gone import when_gone
 from mqservice.lib.problem import Problem
-from mqservice.store import Nack, Received, ReceiveHead, ReceiveRequest, SettleRequest, Store
+from mqservice.store import Received, ReceiveHead, ReceiveRequest
 
 
 async def poll_engine(
@@ -105,30 +105,6 @@ async def _until_gone(request: Request, ended: _Ended) -> None:
     while (await request.receive())["type"] != "http.disconnect":
         pass
     ended.client_gone()
-
-
-async def give_back(store: Store, order: ReceiveRequest, received: Received) -> None:
-    """Make what was leased for nobody available again at once."""
-    if not received.records:
-        return
-    generation = received.head.lease_generation
-    await store.settle(
-        SettleRequest(
-            group=order.group,
-            client_id=order.client_id,
-            nacks=[
-                Nack(
-                    topic=record.topic,
-                    queue_id=record.queue_id,
-                    lease_generation=generation,
-                    queue_offset=record.queue_offset,
-                    reason="receiver gone",
-                    is_release=True,
-                )
-                for record in received.records
-            ],
-        )
-    )
 
 
 def require_consume(principal: Principal, request: Request) -> None:

@@ -90,7 +90,7 @@ CRC_PROPERTY_HEAD: Final = PROPERTY_CRC.encode() + NAME_VALUE.encode()
 CRC_DIGITS: Final = 10
 CRC_PROPERTY_BYTES: Final = len(CRC_PROPERTY_HEAD) + CRC_DIGITS + 1
 CRC_HOLE: Final = CRC_PROPERTY_HEAD + b"0" * CRC_DIGITS + PROPERTY_END.encode()
-assert CRC_PROPERTY_BYTES == 20
+assert len(CRC_HOLE) == CRC_PROPERTY_BYTES == 20
 
 
 class StoreMessage(msgspec.Struct, frozen=True, kw_only=True, gc=False):

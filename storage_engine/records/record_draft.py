@@ -17,7 +17,7 @@ from typing import Final
 from storage_engine.errors import RecordRefused, StoreCorrupt
 from storage_engine.records.record import (
     BODY_LENGTH_AT,
-    CRC_DIGITS,
+    CRC_HOLE,
     CRC_PROPERTY_BYTES,
     CRC_PROPERTY_HEAD,
     FIXED_BYTES,
@@ -43,7 +43,6 @@ PAIR_BYTES: Final = 2  # of a property besides its name and value
 _NAME_VALUE: Final = NAME_VALUE.encode()
 _PAIR_END: Final = PROPERTY_END.encode()
 _MESSAGE_ID: Final = PROPERTY_MESSAGE_ID.encode()
-_CRC_HOLE: Final = CRC_PROPERTY_HEAD + b"0" * CRC_DIGITS + _PAIR_END
 _BODY_CRC_AT: Final = 8
 _FLAG_AT: Final = 16
 _PHYSICAL_OFFSET_AT: Final = 28
@@ -51,7 +50,6 @@ _BORN_AT: Final = 40
 _BORN_HOST_AT: Final = 48
 _STORED_BYTES: Final = 8 + HOST_V4_BYTES  # STORETIMESTAMP and STOREHOST
 _V6_MORE: Final = HOST_V6_BYTES - HOST_V4_BYTES
-assert len(_CRC_HOLE) == CRC_PROPERTY_BYTES
 
 
 @dataclass(slots=True, kw_only=True)
@@ -95,7 +93,7 @@ class RecordDraft:
     def properties_bytes(self) -> int:
         """Length of the encoded properties, with the CRC."""
         pairs = self.properties.items()
-        return sum(len(name) + len(value) + PAIR_BYTES for name, value in pairs) + len(_CRC_HOLE)
+        return sum(len(name) + len(value) + PAIR_BYTES for name, value in pairs) + len(CRC_HOLE)
 
     def encode(self) -> bytes:
         """The record.
@@ -148,7 +146,7 @@ class RecordDraft:
         if _MESSAGE_ID in self.properties:
             pairs.append((_MESSAGE_ID, self.properties[_MESSAGE_ID]))
         parts = [b"%b\x01%b\x02" % pair for pair in pairs]
-        properties = b"".join((*parts, _CRC_HOLE))
+        properties = b"".join((*parts, CRC_HOLE))
         if len(properties) > PROPERTIES_BYTES_MAX:
             raise RecordRefused(
                 f"properties take {len(properties)} bytes, at most {PROPERTIES_BYTES_MAX} fit"

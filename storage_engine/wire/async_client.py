@@ -231,9 +231,9 @@ class AsyncStoreClient(AsyncCalls):
             request_id, _ = self._register(Op.SETTLE, None)
             self._send(encode_frame(Op.SETTLE, request_id, encode_struct(request)))
 
-    def _send(self, *frame: bytes) -> None:
+    def _send(self, frame: bytes) -> None:
         """Write with all frames of this turn of the loop: each write is a system call."""
-        self._unsent += frame
+        self._unsent.append(frame)
         if not self._is_writing:
             self._is_writing = True
             self._loop.call_soon(self._write)
