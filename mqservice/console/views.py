@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from django.contrib.auth.decorators import login_required
+from django.db.models import Value
+from django.db.models.functions import Lower, StrIndex
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.utils.translation import gettext as _
@@ -68,11 +70,13 @@ def search(frame: Frame) -> HttpResponse:
 
 
 def _found(namespace: Namespace, text: str, limit: int) -> Found:
+    """What begins with the text before what has it further on: only so many are shown."""
     if not text:
         return Found(topics=[], groups=[])
+    place = StrIndex(Lower("name"), Value(text.lower()))
     topics = Topic.objects.filter(namespace=namespace, name__icontains=text)
     groups = ConsumerGroup.objects.filter(namespace=namespace, name__icontains=text)
     return Found(
-        topics=list(topics.order_by("name").values_list("name", flat=True)[:limit]),
-        groups=list(groups.order_by("name").values_list("name", flat=True)[:limit]),
+        topics=list(topics.order_by(place, "name").values_list("name", flat=True)[:limit]),
+        groups=list(groups.order_by(place, "name").values_list("name", flat=True)[:limit]),
     )

