@@ -5,8 +5,7 @@
 
 The row and what the view does are one transaction: a crash leaves both or neither. Of two that come
 together the second waits for the first in the unique index, and then finds its answer. What the
-engine is told by a view is idempotent itself. An answer of 5xx is not kept: nobody knows what it
-did, and the client shall try again. Requests without a key pass by.
+engine is XX without a key pass by.
 """
 
 from __future__ import annotations
@@ -92,7 +91,7 @@ def _answer_once(
         if connection.needs_rollback:
             return response
         own = AnsweredRequest.objects.filter(pk=row_id)
-        if response.status_code >= 500 or not isinstance(response, HttpResponse):
+        if response.status_code >= 400 or not isinstance(response, HttpResponse):
             own.delete()
         else:
             own.update(

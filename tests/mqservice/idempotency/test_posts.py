@@ -47,12 +47,13 @@ def test_again_gets_the_first_answer_and_does_nothing(client: Client) -> None:
     assert (revision(), AuditEntry.objects.count()) == (before, audited)
 
 
-def test_refusals_are_answered_again_as_well(client: Client) -> None:
-    path = "/v1/ns/acme/groups/absent:pause"
-    first, again = client.post(path, headers=KEY), client.post(path, headers=KEY)
-    assert (first.status_code, again.status_code) == (404, 404)
-    assert again.content == first.content
-    assert again["Content-Type"] == first["Content-Type"] == "application/problem+json"
+def test_a_refusal_did_nothing_and_is_asked_anew(client: Client, people: People) -> None:
+    path = "/v1/ns/acme/groups/later:pause"
+    assert client.post(path, headers=KEY).status_code == 404
+    put_group(people.acme, "later", GroupChange())
+    done = client.post(path, headers=KEY)
+    assert (done.status_code, done.json()["paused"]) == (200, True)
+    assert client.post(path, headers=KEY)["Idempotency-Replayed"] == "true"
 
 
 @pytest.mark.parametrize(
