@@ -20,6 +20,7 @@ from django.conf import settings
 
 from storage_engine.client import (
     ASSIGNMENT_NAMES_MAX,
+    CAUSE_CHARS_MAX,
     DELAY_MS_MAX,
     PROPERTY_DEDUP,
     RETRY_DELAY_COUNT_MAX,
@@ -142,6 +143,7 @@ from storage_engine.client import (
     UseReply,
     UseRequest,
     Wait,
+    cause_of,
     client_id_fault,
     dedup_value,
     dlq_topic_of,
@@ -157,7 +159,8 @@ from storage_engine.client import (
 )
 
 __all__ = [
-    "ASSIGNMENT_NAMES_MAX", "DELAY_MS_MAX", "PROPERTY_DEDUP", "RETRY_DELAY_COUNT_MAX",
+    "ASSIGNMENT_NAMES_MAX", "CAUSE_CHARS_MAX", "DELAY_MS_MAX", "PROPERTY_DEDUP",
+    "RETRY_DELAY_COUNT_MAX",
     "SCHEDULE_TOPIC", "SYSTEM_PROPERTIES", "AckUpTo", "AssignmentPolicy", "AsyncStoreClient",
     "BadFrame", "BadRequest", "BatchUnknown", "ChangedOffset", "ClientLimit", "ClientStats",
     "CommitRefused", "CursorInvalid", "DeadLetter", "DeadLetterCount", "DeadLettersRequest",
@@ -181,7 +184,7 @@ __all__ = [
     "SubscriptionConflict", "SyncFailed", "TopicConfig", "TopicMembers", "TopicNotFound",
     "TopicPurgeReply", "TopicPurgeRequest", "TopicRef", "TopicStats", "TraceHop", "TraceReply",
     "TraceRequest", "TraceState", "TracedGroup", "UseReply", "UseRequest", "Wait",
-    "blocking_client", "client_id_fault", "close_store", "dedup_value", "dlq_topic_of",
+    "blocking_client", "cause_of", "client_id_fault", "close_store", "dedup_value", "dlq_topic_of",
     "encode_plain", "encode_record", "error_from_code", "find_dead_letter", "get_store",
     "is_store_connected", "keep_client", "known_filter", "new_message_id", "retry_topic_of",
     "scheduled", "shown_record", "use_store",

@@ -44,6 +44,7 @@ from storage_engine.groups.retry_policy import (
     RetryPolicy,
 )
 from storage_engine.groups.retry_record import DeadLetter, find_dead_letter, shown_record
+from storage_engine.records.causes import CAUSE_CHARS_MAX, cause_of
 from storage_engine.records.dedup_mark import PROPERTY_DEDUP, dedup_value
 from storage_engine.records.delay_levels import DELAY_MS_MAX
 from storage_engine.records.message_id import new_message_id
@@ -166,6 +167,7 @@ from storage_engine.wire.uses import NamespaceUse, UseReply, UseRequest
 
 __all__ = [
     "ASSIGNMENT_NAMES_MAX",
+    "CAUSE_CHARS_MAX",
     "DELAY_MS_MAX",
     "PROPERTY_DEDUP",
     "RETRY_DELAY_COUNT_MAX",
@@ -302,6 +304,7 @@ __all__ = [
     "UseReply",
     "UseRequest",
     "Wait",
+    "cause_of",
     "client_id_fault",
     "dedup_value",
     "dlq_topic_of",

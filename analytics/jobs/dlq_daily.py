@@ -3,9 +3,11 @@
     date, tenant, group, topic, reason │ message_count, attempts_max, age_ms_p50, age_ms_p95,
                                        │ age_ms_max, redriven_count, is_new_reason, top_keys
 
-Age: from the first delivery to the dead letter. ``redriven_count``: those of the day that were sent
-on their way again within the range. ``is_new_reason``: the group had it on no day before, as far as
-the history reaches. ``top_keys``: up to five pairs of key and count, most first.
+``reason``: the cause (``cause_of``), without what differs from message to message, such as numbers
+and ids: reasons as they were written may be as many as there are messages. Age: from the first
+delivery to the dead letter. ``redriven_count``: those of the day that were sent on their way again
+within the range. ``is_new_reason``: the group had it on no day before, as far as the history
+reaches. ``top_keys``: up to five pairs of key and count, most first.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ from pyspark.sql import functions as F
 from analytics.days import Scope
 from analytics.jobs.frames import Frames
 from analytics.schemas import Kind
+from storage_engine.reader import cause_of
 
 NAME = "dlq_daily"
 _REASON = ("tenant", "group", "topic", "reason")
@@ -23,6 +26,7 @@ _PLACE = ("log_topic", "queue_id", "queue_offset")
 TOP_KEYS = 5
 _PERCENTILES = (0.5, 0.95)
 _ACCURACY = 10_000
+_cause = F.udf(cause_of)
 
 
 def transform(frames: Frames, scope: Scope) -> DataFrame:
@@ -31,7 +35,7 @@ def transform(frames: Frames, scope: Scope) -> DataFrame:
     letters = in_scope.where(F.col("kind") == Kind.DEAD_LETTER).withColumns(
         {
             "date": date,
-            "reason": F.coalesce("reason", F.lit("")),
+            "reason": _cause(F.coalesce("reason", F.lit(""))),
             "_age_ms": F.col("store_ms") - F.col("first_delivered_ms"),
         }
     )
@@ -52,7 +56,7 @@ def transform(frames: Frames, scope: Scope) -> DataFrame:
     known = frames.history.where(F.col("kind") == Kind.DEAD_LETTER).select(
         "tenant",
         "group",
-        F.coalesce("reason", F.lit("")).alias("reason"),
+        _cause(F.coalesce("reason", F.lit(""))).alias("reason"),
         date.alias("date"),
     )
     reasons = ["tenant", "group", "reason"]

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Final
 
 from mqservice.lib.durations import DAY_MS, HOUR_MS, SECOND_MS
+from mqservice.store import CAUSE_CHARS_MAX
 
 MIB: Final = 1024 * 1024
 ISSUES_MAX: Final = 500  # of a namespace; what is above it counts as other reasons
-REASON_CHARS_MAX: Final = 200  # of a cause
+REASON_CHARS_MAX: Final = CAUSE_CHARS_MAX
 SAMPLE_CHARS_MAX: Final = 1_000  # of a reason as it was written
 EXAMPLES_MAX: Final = 5  # the newest messages of an issue
 HOURS_KEPT: Final = 48  # with letters, of an issue

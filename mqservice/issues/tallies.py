@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from mqservice.issues.limits import EXAMPLES_MAX, HOURS_KEPT, SAMPLE_CHARS_MAX
-from mqservice.issues.reasons import cause_of, sample_of
+from mqservice.issues.samples import sample_of
 from mqservice.lib.durations import HOUR_MS
 from mqservice.lib.names import ENGINE_SEPARATOR, NAME_CHARS_MAX
-from mqservice.store import Record, find_dead_letter, shown_record
+from mqservice.store import Record, cause_of, find_dead_letter, shown_record
 
 
 class Cause(NamedTuple):

@@ -14,6 +14,7 @@ from storage_engine.errors import OffsetOutOfRange, StoreCorrupt, StoreError
 from storage_engine.reader.columns import Columns
 from storage_engine.reader.extent import Extent, Segment, find_extent, first_store_ms, store_ms_at
 from storage_engine.reader.segment_reader import Damaged, read_columns
+from storage_engine.records.causes import cause_of
 from storage_engine.records.record import NAME_VALUE, PROPERTY_END
 from storage_engine.records.schedule_topic import SCHEDULE_TOPIC
 from storage_engine.topic_names import DLQ_PREFIX, RETRY_PREFIX
@@ -31,6 +32,7 @@ __all__ = [
     "Segment",
     "StoreCorrupt",
     "StoreError",
+    "cause_of",
     "find_extent",
     "first_store_ms",
     "read_columns",

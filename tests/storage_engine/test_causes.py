@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mqservice.issues.limits import REASON_CHARS_MAX
-from mqservice.issues.reasons import cause_of, sample_of
+from storage_engine.records.causes import CAUSE_CHARS_MAX, cause_of
 
 # Pieces that meet in reasons, and those at which rules could trip over each other.
 PIECES = st.sampled_from(
@@ -62,7 +61,7 @@ def test_a_cause_is_its_own_cause(reason: str) -> None:
 @given(REASONS)
 def test_a_cause_is_short_on_one_line_and_fit_to_be_stored(reason: str) -> None:
     cause = cause_of(reason)
-    assert len(cause) <= REASON_CHARS_MAX
+    assert len(cause) <= CAUSE_CHARS_MAX
     assert cause == cause.strip()
     assert all(char.isprintable() for char in cause)
 
@@ -78,10 +77,3 @@ def test_like_failures_of_other_messages_have_one_cause(
     when = datetime.fromtimestamp(at_s, UTC).isoformat(" ")
     reason = f"order {number} ({uuid}) of '{text}' at {when}: no answer in {seconds:.3f}s"
     assert cause_of(reason) == "order <n> (<id>) of <text> at <time>: no answer in <n>s"
-
-
-@given(REASONS)
-def test_a_sample_is_short_and_fit_to_be_stored(reason: str) -> None:
-    sample = sample_of(reason, 50)
-    assert len(sample) <= 50
-    assert all(char == "\n" or char.isprintable() for char in sample)

@@ -14,8 +14,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from mqservice.issues.limits import REASON_CHARS_MAX
-
+CAUSE_CHARS_MAX: Final = 200
 CUT_MARK: Final = "…"
 _READ_CHARS_MAX: Final = 1_024  # of a reason: a few milliseconds, whatever stands in it
 # What stands beside an id or a quoted value is no part of a word, nor of a sign that took the place
@@ -60,19 +59,13 @@ _SAME_IN_A_ROW: Final = re.compile(r"(<(?:n|id|time|text|ip|email)>)(?:[ ,;]+\1)
 
 
 def cause_of(reason: str) -> str:
-    """At most ``REASON_CHARS_MAX`` characters; empty where there is no reason."""
+    """At most ``CAUSE_CHARS_MAX`` characters; empty where there is no reason."""
     text = _on_one_line(reason[:_READ_CHARS_MAX])
     # A sign or a cut can bring together what was apart, rarely. Each further look takes digits or
     # quotes away, and puts none there, so that it comes to an end.
     while (found := _cut(_SAME_IN_A_ROW.sub(r"\1", _VARIABLE.sub(_sign, text)))) != text:
         text = found
     return text
-
-
-def sample_of(reason: str, chars_max: int) -> str:
-    """A reason as people and PostgreSQL can read it: its own lines, no control characters."""
-    lines = reason[:chars_max].splitlines()
-    return "\n".join("".join(_readable(char) for char in line).rstrip() for line in lines).strip()
 
 
 def _sign(found: re.Match[str]) -> str:
@@ -90,7 +83,7 @@ def _readable(char: str) -> str:
 
 
 def _cut(text: str) -> str:
-    if len(text) <= REASON_CHARS_MAX:
+    if len(text) <= CAUSE_CHARS_MAX:
         return text
-    kept = text[: REASON_CHARS_MAX - len(CUT_MARK)]
+    kept = text[: CAUSE_CHARS_MAX - len(CUT_MARK)]
     return kept.rstrip() + CUT_MARK
