@@ -37,7 +37,6 @@ from bench.ws_client import BINARY, TEXT, LeanSocket, masked_frame
 from mqservice.cli import frames
 from mqservice.cli.client import RestClient
 from mqservice.cli.frames import Subprotocol
-from mqservice.cli.messages import parse_received
 from mqservice.cli.target import Target
 
 NAME: Final = "mqservice"
@@ -259,26 +258,45 @@ class _OurRest(_Topics, RestWay):
         return _OurReceiver(
             http,
             f"{root}/topics/{topic}/groups/{group}:receive",
-            f"{root}/groups/{group}:settle",
             messages_max,
         )
 
 
+class _Body(msgspec.Struct):
+    body: str
+    receipt: str
+
+
+class _Settled(msgspec.Struct):
+    acked: int
+
+
+class _Received(msgspec.Struct):
+    """As much of an answer as RabbitMQ's is read of."""
+
+    messages: list[_Body]
+    settled: _Settled = _Settled(0)
+
+
+_received = msgspec.json.Decoder(_Received)
+
+
 class _OurReceiver:
-    def __init__(
-        self, http: LeanHttp, receive_path: str, settle_path: str, messages_max: int
-    ) -> None:
+    """Acknowledges what came with the next receive: a message is confirmed one request later."""
+
+    def __init__(self, http: LeanHttp, path: str, messages_max: int) -> None:
         self._http = http
-        self._receive_path = receive_path
-        self._settle_path = settle_path
-        self._content = b'{"max":%d,"wait":"0s"}' % messages_max
+        self._path = path
+        self._options = b'{"max":%d,"wait":"0s"' % messages_max
+        self._receipts = b""
 
     async def receive(self) -> int:
-        messages = parse_received(await self._http.post(self._receive_path, self._content))
-        if messages:
-            receipts = b",".join(b'"%s"' % message.receipt.encode() for message in messages)
-            await self._http.post(self._settle_path, b'{"ack":[' + receipts + b"]}")
-        return len(messages)
+        """How many were acknowledged."""
+        held, self._receipts = self._receipts, b""
+        settle = b',"settle":{"ack":[' + held + b"]}}" if held else b"}"
+        received = _received.decode(await self._http.post(self._path, self._options + settle))
+        self._receipts = b",".join([b'"%s"' % each.receipt.encode() for each in received.messages])
+        return received.settled.acked
 
     def close(self) -> None:
         self._http.close()

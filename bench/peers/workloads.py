@@ -250,8 +250,8 @@ WORKLOADS: Final = (
     Workload(
         key="receive-one",
         title="Receive and acknowledge over REST, one message a request",
-        how="64 connections, bodies of 1 KiB; ours takes two requests, RabbitMQ's get acknowledges "
-        "as it gets, so what is lost on the way is lost",
+        how="64 connections, bodies of 1 KiB; ours acknowledges with the next receive, RabbitMQ's "
+        "get as it gets, so what is lost on the way is lost",
         turns=_receive(1),
     ),
     Workload(

@@ -1,11 +1,15 @@
 """Receive over REST: a long poll on the engine whose answer is leased messages with receipts.
 
-    POST :receive ──▶ store.receive (parked) ──▶ 200 {"messages": [...]}
-       │ client closes                │ process ends
-       └──▶ the place is freed        └──▶ 200 {"messages": []}
+    POST :receive ──▶ settle, if asked ──▶ store.receive (parked) ──▶ 200 {"messages": [...]}
+       │ client closes                          │ process ends
+       └──▶ the place is freed                  └──▶ 200 {"messages": []}
 
 The answer is always 200; nothing there is not an error. What was leased for a client that is gone
 by the time the answer is ready is given back at once.
+
+A receive may bring along what becomes of messages received before: half the requests of a consumer
+that works through one answer after the other. All of the request is read before anything is done;
+what is settled then stays settled, whatever becomes of the receive.
 """
 
 from __future__ import annotations
@@ -23,11 +27,10 @@ from mqservice.delivery.context import DeliveryContext
 from mqservice.delivery.decoding import Fault, decode
 from mqservice.delivery.filters import FilterForm, filter_of
 from mqservice.delivery.http import Request, read_body
+from mqservice.delivery.leases import lease_ms_of
 from mqservice.delivery.limits import (
     ATTEMPT_ID_CHARS_MAX,
     AUTO_EXTEND_MS_MAX,
-    LEASE_MS_MAX,
-    LEASE_MS_MIN,
     RECEIVE_BYTES_MAX,
     RECEIVE_COUNT_DEFAULT,
     RECEIVE_COUNT_MAX,
@@ -36,18 +39,17 @@ from mqservice.delivery.limits import (
     WAIT_MS_MAX,
 )
 from mqservice.delivery.parked import poll_engine, require_consume
+from mqservice.delivery.path_routes import group_route, topic_route
 from mqservice.delivery.replies import answer_struct, takes_msgpack
+from mqservice.delivery.settlement import Plan, SettleAnswer, Settlement, settle_plan
 from mqservice.groups.routes import GroupRoute
 from mqservice.lib.durations import pick_duration_ms
-from mqservice.lib.names import name_fault
-from mqservice.lib.problem import Problem
 from mqservice.lib.timestamps import rfc3339
 from mqservice.store import (
     Received,
     ReceiveRequest,
     shown_record,
 )
-from mqservice.topics.routes import TopicRoute
 
 
 class ReceiveOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -58,7 +60,8 @@ class ReceiveOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     messages again as far as they are still leased. ``auto_extend``: the leases last so long while
     the consumer receives or settles, each time within the lease. ``consumer_zone``: where it is,
     for groups that assign queues by machine rooms. ``client_id``: which client of a broadcast group
-    receives; without a ``consumer_id`` its receives are one member.
+    receives; without a ``consumer_id`` its receives are one member. ``settle``: receipts of the
+    group to settle first.
     """
 
     max: int = RECEIVE_COUNT_DEFAULT
@@ -73,6 +76,7 @@ class ReceiveOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     auto_extend_ms: int | None = None
     consumer_zone: str | None = None
     client_id: str | None = None
+    settle: Settlement | None = None
 
 
 class ReceivedMessage(msgspec.Struct, frozen=True, gc=False):
@@ -97,10 +101,13 @@ class ReceivedMessage(msgspec.Struct, frozen=True, gc=False):
 
 
 class ReceiveAnswer(msgspec.Struct, frozen=True):
-    """``backlog_hint`` is null while the engine does not tell."""
+    """``backlog_hint`` is null while the engine does not tell; ``settled`` is there if the request
+    had something to settle.
+    """
 
     messages: list[ReceivedMessage]
     backlog_hint: int | None = None
+    settled: SettleAnswer | msgspec.UnsetType = msgspec.UNSET
 
 
 _decode_options = msgspec.json.Decoder(ReceiveOptions).decode
@@ -118,13 +125,11 @@ async def receive_messages(context: DeliveryContext, request: Request) -> None:
     wanted = filter_of("/filter", options.filter)
     lease_ms = lease_ms_of("/lease", options.lease, options.lease_ms, group.lease_ms)
     client_id = client_id_of(group, options.client_id)
-    meter = request.meter
-    assert meter is not None, "the data plane has one for each request"
     order = ReceiveRequest(
         group=group.engine_name,
         topic=topic.engine_name,
         member_id=_member_id_of(options, request, group),
-        messages_max=min(_count_of(options), meter.require_lease_room()),
+        messages_max=_count_of(options),
         bytes_max=RECEIVE_BYTES_MAX,
         wait_ms=_wait_ms_of(options, context, request.principal),
         lease_ms=lease_ms,
@@ -135,8 +140,19 @@ async def receive_messages(context: DeliveryContext, request: Request) -> None:
         zone=zone_of(options.consumer_zone),
         client_id=client_id,
     )
+    plan = None
+    if options.settle is not None:  # the receive itself lets the engine hear of its consumer
+        plan = Plan(context, group, options.settle, member_id="", heard=[], pointer="/settle")
+    meter = request.meter
+    assert meter is not None, "the data plane has one for each request"
+    settled: SettleAnswer | msgspec.UnsetType = msgspec.UNSET
     meter.admit_poll()
     try:
+        if plan is not None:
+            settled = await settle_plan(request, plan)
+        room = meter.require_lease_room()
+        if room < order.messages_max:
+            order = msgspec.structs.replace(order, messages_max=room)
         received = await poll_engine(context, request, order)
     finally:
         meter.dismiss_poll()
@@ -146,7 +162,7 @@ async def receive_messages(context: DeliveryContext, request: Request) -> None:
     messages = messages_of(
         context, received, group=group, client_id=client_id, as_bytes=takes_msgpack(request)
     )
-    await answer_struct(request, ReceiveAnswer(messages))
+    await answer_struct(request, ReceiveAnswer(messages, settled=settled))
 
 
 def _member_id_of(options: ReceiveOptions, request: Request, group: GroupRoute) -> str:
@@ -188,45 +204,6 @@ def _auto_extend_ms_of(options: ReceiveOptions, lease_ms: int) -> int:
             f"{AUTO_EXTEND_MS_MAX} ms, found {span_ms}",
         )
     return span_ms
-
-
-async def group_route(context: DeliveryContext, request: Request) -> GroupRoute:
-    """The group of the path."""
-    ns, name = request.match.ns, request.match.group
-    routes = context.caches.routes
-    route = routes.group(request.principal, ns, name)
-    if route is None:
-        if fault := name_fault(name):
-            raise Problem.of("ILLEGAL_GROUP", fault)
-        route = await routes.load_group(request.principal, ns, name)
-    return route
-
-
-async def topic_route(context: DeliveryContext, request: Request) -> TopicRoute:
-    """The topic of the path."""
-    ns, name = request.match.ns, request.match.topic
-    routes = context.caches.routes
-    route = routes.topic(request.principal, ns, name)
-    if route is None:
-        if fault := name_fault(name):
-            raise Problem.of("ILLEGAL_TOPIC", fault)
-        route = await routes.load_topic(request.principal, ns, name)
-    return route
-
-
-def lease_ms_of(pointer: str, text: str | None, ms: int | None, default_ms: int) -> int:
-    """A lease out of its twin fields; Fault ILLEGAL_LEASE unless it is in the allowed range."""
-    try:
-        lease_ms = pick_duration_ms("lease", text, ms, default_ms=default_ms)
-    except ValueError as exc:
-        raise Fault(pointer, "ILLEGAL_LEASE", str(exc)) from exc
-    if not LEASE_MS_MIN <= lease_ms <= LEASE_MS_MAX:
-        raise Fault(
-            pointer,
-            "ILLEGAL_LEASE",
-            f"a lease is {LEASE_MS_MIN} to {LEASE_MS_MAX} ms long, found {lease_ms}",
-        )
-    return lease_ms
 
 
 def _count_of(options: ReceiveOptions) -> int:

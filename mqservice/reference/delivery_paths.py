@@ -214,8 +214,9 @@ OPERATIONS: Final = [
         description=(
             "Waits until there is a message for the group, or `wait` is over, and leases what "
             "there is. The answer is 200 with an empty list when nothing came. An empty body means "
-            "all defaults. With `Accept: application/msgpack` the answer is MessagePack, and "
-            "bodies are bytes."
+            "all defaults. With `settle` it first settles messages received before; that stands "
+            "even if the receive itself is refused then. With `Accept: application/msgpack` the "
+            "answer is MessagePack, and bodies are bytes."
         ),
         scope=Scope.CONSUME,
         body={

@@ -90,6 +90,8 @@ TEXTS: Final = {
     "retention_ms": "How long messages are kept, in milliseconds.",
     "retry_after_ms": "How long to wait before the same request can succeed; null if unknown.",
     "retryable": "Whether the same request may succeed later.",
+    "settle": "What becomes of messages that were received before; done first.",
+    "settled": "What became of what was to be settled.",
     "start_from": "Where the group begins on a topic that it has never read.",
     "state": "How it stands.",
     "status": "The status of this answer or part of it.",
@@ -114,6 +116,14 @@ _TIME: Final = {"format": "date-time", "pattern": TIME_PATTERN}
 def _range(low: int, high: int) -> JsonObject:
     return {"minimum": low, "maximum": high}
 
+
+_SETTLEMENT: Final[dict[str, JsonObject]] = {
+    "ack": {"maxItems": limits.SETTLE_COUNT_MAX},
+    "ack_upto": {"maxItems": limits.ACK_UPTO_COUNT_MAX},
+    "nack": {"maxItems": limits.SETTLE_COUNT_MAX},
+    "extend": {"maxItems": limits.SETTLE_COUNT_MAX},
+    "dead_letter": {"maxItems": limits.SETTLE_COUNT_MAX},
+}
 
 # By name, in every answer.
 ANSWER_RULES: Final[dict[str, JsonObject]] = {
@@ -149,14 +159,8 @@ RULES: Final[dict[str, dict[str, Any]]] = {  # Any: JSON
         "auto_extend_ms": _range(0, limits.AUTO_EXTEND_MS_MAX),
         "consumer_zone": _NAME,
     },
-    "SettleOptions": {
-        "ack": {"maxItems": limits.SETTLE_COUNT_MAX},
-        "ack_upto": {"maxItems": limits.ACK_UPTO_COUNT_MAX},
-        "nack": {"maxItems": limits.SETTLE_COUNT_MAX},
-        "extend": {"maxItems": limits.SETTLE_COUNT_MAX},
-        "dead_letter": {"maxItems": limits.SETTLE_COUNT_MAX},
-        "consumer_id": _NAME,
-    },
+    "Settlement": _SETTLEMENT,
+    "SettleOptions": {**_SETTLEMENT, "consumer_id": _NAME},
     "NackItem": {
         "delay": _DURATION,
         "delay_ms": _range(0, limits.NACK_DELAY_MS_MAX),

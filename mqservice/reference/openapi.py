@@ -15,7 +15,7 @@ from typing import Final
 import msgspec
 from django.conf import settings
 
-from mqservice.delivery import messages, produce_answers, receive, settle
+from mqservice.delivery import messages, produce_answers, receive, settle, settlement
 from mqservice.delivery.reading import browse, dead_letters, pull, scheduled
 from mqservice.lib.problem import CODES, CONTENT_TYPE, ProblemItem
 from mqservice.reference import delivery_paths, fields, reading_paths, service_paths
@@ -34,7 +34,7 @@ _STRUCTS: Final = (
     receive.ReceiveOptions,
     receive.ReceiveAnswer,
     settle.SettleOptions,
-    settle.SettleAnswer,
+    settlement.SettleAnswer,
     browse.BrowseAnswer,
     dead_letters.DeadLettersAnswer,
     pull.PullAnswer,

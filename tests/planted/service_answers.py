@@ -48,7 +48,7 @@ def buffered_message_called_synced(real: Real, route: Thing) -> str:
 
 
 @planted(
-    "mqservice.delivery.settle:_Plan.settle",
+    "mqservice.delivery.settlement:Plan.settle",
     f"{_TESTS}/delivery/test_receive_settle.py::test_a_stale_receipt_fails_alone",
 )
 async def failed_receipts_left_out_of_the_answer(real: Real, plan: Thing) -> Thing:

@@ -26,6 +26,7 @@ from mqservice.delivery.limits import (
     CONTAINS_BYTES_MAX,
 )
 from mqservice.delivery.messages import key_fault
+from mqservice.delivery.path_routes import topic_route
 from mqservice.delivery.reading.key_search import find_by_id, key_page
 from mqservice.delivery.reading.query import OFFSET_MAX, Query
 from mqservice.delivery.reading.queue_walk import queue_page
@@ -36,7 +37,6 @@ from mqservice.delivery.reading.stored_messages import (
 )
 from mqservice.delivery.reading.tags import tags_of
 from mqservice.delivery.reading.walk import Page, Question
-from mqservice.delivery.receive import topic_route
 from mqservice.delivery.replies import answer_struct, takes_msgpack
 from mqservice.store import FilterInvalid, FilterKind, Store, known_filter
 from mqservice.topics.routes import TopicRoute

@@ -17,6 +17,7 @@ from mqservice.accounts.scopes import Kind, Scope
 from mqservice.delivery.context import DeliveryContext
 from mqservice.delivery.http import Request
 from mqservice.delivery.limits import BROWSE_COUNT_DEFAULT, BROWSE_COUNT_MAX
+from mqservice.delivery.path_routes import group_route
 from mqservice.delivery.reading.browse import (
     encode_question,
     find_page_of,
@@ -29,7 +30,6 @@ from mqservice.delivery.reading.query import Query
 from mqservice.delivery.reading.stored_messages import StoredMessage, stored_message
 from mqservice.delivery.reading.tags import tags_of
 from mqservice.delivery.reading.walk import Page, Question
-from mqservice.delivery.receive import group_route
 from mqservice.delivery.replies import answer_struct, takes_msgpack
 from mqservice.groups.routes import GroupRoute
 from mqservice.lib.names import ENGINE_SEPARATOR

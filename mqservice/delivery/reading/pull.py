@@ -22,10 +22,10 @@ from mqservice.accounts.scopes import Kind, Scope
 from mqservice.delivery.context import DeliveryContext
 from mqservice.delivery.http import Request
 from mqservice.delivery.limits import BROWSE_BYTES_MAX, BROWSE_COUNT_DEFAULT, BROWSE_COUNT_MAX
+from mqservice.delivery.path_routes import topic_route
 from mqservice.delivery.reading.query import OFFSET_MAX, Query, missing
 from mqservice.delivery.reading.stored_messages import StoredMessage, stored_messages
 from mqservice.delivery.reading.tags import tags_of
-from mqservice.delivery.receive import topic_route
 from mqservice.delivery.replies import answer_struct, takes_msgpack
 from mqservice.lib.problem import Problem
 from mqservice.store import OffsetAtTimeRequest, PullRequest

@@ -27,10 +27,10 @@ from mqservice.delivery.limits import (
     BROWSE_COUNT_DEFAULT,
     BROWSE_COUNT_MAX,
 )
+from mqservice.delivery.path_routes import topic_route
 from mqservice.delivery.reading.query import Query
 from mqservice.delivery.reading.stored_messages import StoredMessage, stored_message
 from mqservice.delivery.recall_handles import RecallHandle
-from mqservice.delivery.receive import topic_route
 from mqservice.delivery.replies import answer_struct, takes_msgpack
 from mqservice.delivery.waits import CODE, check_far, told_as_time, wait_of
 from mqservice.lib.names import ENGINE_SEPARATOR

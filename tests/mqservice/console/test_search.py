@@ -15,8 +15,8 @@ from tests.people import People
 @pytest.mark.parametrize(
     ("text", "found"),
     [
-        ("ord", ["Order-9", "orders", "a-record", "big-orders"]),
-        ("ORD", ["Order-9", "orders", "a-record", "big-orders"]),
+        ("ord", ["Order-9", "orders", "big-orders", "a-record"]),
+        ("ORD", ["Order-9", "orders", "big-orders", "a-record"]),
         ("orders", ["orders", "big-orders"]),
         ("rd%", []),
         ("", []),

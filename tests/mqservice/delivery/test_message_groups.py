@@ -120,3 +120,16 @@ def test_a_socket_that_vanishes_lets_its_message_group_begin_again(
 
     wait_until(is_back)
     assert bodies(messages) == ["a1"]
+
+
+def test_one_request_settles_a_message_group_and_gets_what_comes_next_of_it(
+    api: httpx.Client, topic: str, group: str
+) -> None:
+    fill(api, topic, "a1", "a2", "a3")
+    settled: Json = {}
+    seen = []
+    for _ in range(4):
+        messages = received(api, topic, group, max=1, settle=settled)
+        seen += bodies(messages)
+        settled = {"ack": [message["receipt"] for message in messages]}
+    assert seen == ["a1", "a2", "a3"]

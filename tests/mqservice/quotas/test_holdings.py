@@ -57,9 +57,10 @@ class Tenant:
     def put(self, size: int = 1_000) -> httpx.Response:
         return self.api.post("/v1/-/topics/orders/messages", content=b"x" * size)
 
-    def receive(self, count: int = 10) -> httpx.Response:
+    def receive(self, count: int = 10, **settle: list[str]) -> httpx.Response:
         path = "/v1/-/topics/orders/groups/billing:receive"
-        return self.api.post(path, json={"max": count, "wait_ms": 0})
+        options = {"max": count, "wait_ms": 0} | ({"settle": settle} if settle else {})
+        return self.api.post(path, json=options)
 
     def settle(self, **what: list[str] | list[dict[str, str]]) -> httpx.Response:
         return self.api.post("/v1/-/groups/billing:settle", json=what)
@@ -177,6 +178,16 @@ def test_no_more_is_in_flight_than_may_be_and_settling_makes_room(tenant: Tenant
     assert tenant.receive().status_code == 429
     assert tenant.settle(ack=receipts[:3]).status_code == 200
     assert len(receipts_of(tenant.receive())) == 2
+
+
+def test_a_receive_that_settles_makes_its_own_room(tenant: Tenant) -> None:
+    for _ in range(6):
+        assert tenant.put(10).status_code == 201
+    receipts = receipts_of(tenant.receive())
+    assert len(receipts) == 4
+    answer = tenant.receive(ack=receipts[:3])
+    assert answer.json()["settled"]["acked"] == 3
+    assert len(receipts_of(answer)) == 2
 
 
 def test_a_push_waits_for_room_in_flight_and_says_so(tenant: Tenant) -> None:

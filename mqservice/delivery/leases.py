@@ -1,0 +1,22 @@
+"""How long a lease is, as a request says it."""
+
+from __future__ import annotations
+
+from mqservice.delivery.decoding import Fault
+from mqservice.delivery.limits import LEASE_MS_MAX, LEASE_MS_MIN
+from mqservice.lib.durations import pick_duration_ms
+
+
+def lease_ms_of(pointer: str, text: str | None, ms: int | None, default_ms: int) -> int:
+    """A lease out of its twin fields; Fault ILLEGAL_LEASE unless it is in the allowed range."""
+    try:
+        lease_ms = pick_duration_ms("lease", text, ms, default_ms=default_ms)
+    except ValueError as exc:
+        raise Fault(pointer, "ILLEGAL_LEASE", str(exc)) from exc
+    if not LEASE_MS_MIN <= lease_ms <= LEASE_MS_MAX:
+        raise Fault(
+            pointer,
+            "ILLEGAL_LEASE",
+            f"a lease is {LEASE_MS_MIN} to {LEASE_MS_MAX} ms long, found {lease_ms}",
+        )
+    return lease_ms
