@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
+from pyspark.sql.types import StringType
 
 from analytics.days import Scope
 from analytics.jobs.frames import Frames
@@ -26,7 +27,7 @@ _PLACE = ("log_topic", "queue_id", "queue_offset")
 TOP_KEYS = 5
 _PERCENTILES = (0.5, 0.95)
 _ACCURACY = 10_000
-_cause = F.udf(cause_of)
+_cause = F.udf(cause_of, StringType(), useArrow=False)  # few letters, each with little text
 
 
 def transform(frames: Frames, scope: Scope) -> DataFrame:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from mqservice.delivery.produce_answers import RefusedResult, StoredResult
+from mqservice.delivery.settlement import SettleAnswer
 from mqservice.lib.problem import Problem
 from mqservice.store import OutcomeUnknown
 from tests.planted.plant import Plant, Real, Thing, planting
@@ -55,6 +56,24 @@ async def failed_receipts_left_out_of_the_answer(real: Real, plan: Thing) -> Thi
     settled = await real(plan)
     settled.failed.clear()
     return settled
+
+
+@planted(
+    "mqservice.delivery.receive:settle_plan",
+    f"{_TESTS}/delivery/test_receive_settles.py::test_one_request_settles_what_came_and_gets_what_comes_next",
+)
+async def receipts_of_a_receive_left_alone(real: Real, request: Thing, plan: Thing) -> Thing:
+    return SettleAnswer(len(plan._receipts), 0, [], 0, [])
+
+
+@planted(
+    "mqservice.delivery.receive:settle_plan",
+    f"{_TESTS}/quotas/test_holdings.py::test_a_receive_that_settles_makes_its_own_room",
+)
+async def room_of_what_a_receive_settles_not_given_back(
+    real: Real, request: Thing, plan: Thing
+) -> Thing:
+    return await plan.settle()
 
 
 @planted(
