@@ -8,6 +8,7 @@ Exit codes: 0 done, 1 a job failed, 2 arguments that make no sense, 3 the store 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import datetime as dt
 import json
 import sys
@@ -33,6 +34,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(options: argparse.Namespace) -> int:
+    from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
     from analytics.days import Scope
@@ -76,8 +78,16 @@ def _run(options: argparse.Namespace) -> int:
     except (PySparkException, ValueError) as exc:
         print(f"a job failed: {exc}", file=sys.stderr)
         return EXIT_FAILED
+    except (Py4JError, ConnectionError) as exc:
+        print(
+            f"Spark's JVM ended: {exc}. Most often its memory was too little; it has "
+            f"{options.driver_memory} (--driver-memory, MQ_REPORTS_MEMORY)",
+            file=sys.stderr,
+        )
+        return EXIT_FAILED
     finally:
-        spark.stop()
+        with contextlib.suppress(Py4JError, ConnectionError):  # it is gone already
+            spark.stop()
     rows = {name: sum(day["row_count"] for day in days) for name, days in outcome.reports.items()}
     records = {day["date"]: day["row_count"] for day in outcome.ingested}
     incomplete = [day["date"] for day in outcome.ingested if not day["is_complete"]]

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
+import signal
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from analytics import java
-from analytics.__main__ import EXIT_ARGUMENTS, EXIT_NO_SPARK, main
+from analytics.__main__ import EXIT_ARGUMENTS, EXIT_FAILED, EXIT_NO_SPARK, main
 from analytics.session import why_no_spark
+from tests.analytics.stores import at, make_topics, open_store, put_orders
 
 RUN = ["run", "--store", "s", "--lake", "l", "--out", "o", "--from", "2026-01-05"]
 
@@ -165,3 +169,32 @@ def test_arguments_that_make_no_sense_are_refused_before_spark_starts(
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))  # it could start nothing
     assert main([*RUN, *arguments]) == EXIT_ARGUMENTS
     assert reason in capsys.readouterr().err
+
+
+async def make_store(store_dir: Path) -> None:
+    async with open_store(store_dir, at("2026-01-05T22:30+00:00")) as store:
+        make_topics(store)
+        await put_orders(store, 3)
+        await store.close()
+
+
+def test_a_jvm_that_dies_is_told_with_what_helps(tmp_path: Path) -> None:
+    asyncio.run(make_store(tmp_path / "s"))
+    places = ["--store", tmp_path / "s", "--lake", tmp_path / "lake", "--out", tmp_path / "out"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "analytics", "run", *map(str, places), "--progress",
+         "--from", "2026-01-05", "--to", "2026-01-06", "--master", "local[1]"],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    try:
+        assert process.stdout is not None
+        assert "ingest" in process.stdout.readline()
+        children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+        os.kill(int(children[0]), signal.SIGKILL)
+        _, said = process.communicate(timeout=120)
+    finally:
+        process.kill()
+        process.wait()
+    assert process.returncode == EXIT_FAILED
+    assert "Spark's JVM ended" in said
+    assert "it has 1g (--driver-memory, MQ_REPORTS_MEMORY)" in said
