@@ -59,9 +59,6 @@ NEEDS: Final = {
     delivery_latency_daily.NAME: "settles",
 }
 _HISTORY_DAYS: Final = 30
-_PIECE_ROWS: Final = 200_000
-_PIECES_MIN: Final = 8
-_PIECES_MAX: Final = 2_000
 # A message may be settled long after it was stored.
 _LATENCY_DAYS: Final = 7
 
@@ -113,7 +110,6 @@ def run(
     tell("ingest", 0, total)
     ingested = ingest(spark, what.lake, scope.utc_dates(), what.ingest, now_ms=now_ms)
     log.info("ingested", extra={"action": "ingested", "day_count": len(ingested)})
-    _spread(spark, sum(day["row_count"] for day in ingested))
     frames = read_frames(spark, what)
     # A day has millions of spans, and one report asks for them three times.
     frames.settles.persist()
@@ -128,15 +124,6 @@ def run(
         log.info("report written", extra={"action": "report_written", "report": name})
     frames.settles.unpersist()
     return Outcome(ingested, reports)
-
-
-def _spread(spark: SparkSession, row_count: int) -> None:
-    """Cut what the jobs sort and join into pieces that fit the memory, however much it is.
-
-    Spark puts pieces that turn out small together again.
-    """
-    count = min(max(_PIECES_MIN, row_count // _PIECE_ROWS), _PIECES_MAX)
-    spark.conf.set("spark.sql.adaptive.coalescePartitions.initialPartitionNum", str(count))
 
 
 def read_frames(spark: SparkSession, what: Run) -> Frames:
