@@ -96,7 +96,7 @@ DOCS := $(VENV)/docs
 docs: $(DOCS)/.ready
 	@$(DOCS)/bin/python -m tests.docs.check
 	@NO_COLOR=1 $(DOCS)/bin/zensical build --clean --strict
-	@echo "The documentation is site/index.html."
+	@echo "The documentation is site/index.html; its search needs a server: python3 -m http.server --directory site 8080"
 
 console:
 	@command -v node >/dev/null 2>&1 && command -v npm >/dev/null 2>&1 || { \
