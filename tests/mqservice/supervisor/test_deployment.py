@@ -206,6 +206,13 @@ def test_web_processes_find_what_the_engine_measures(way: str) -> None:
     assert env[name] == "9100"
 
 
+@pytest.mark.parametrize("name", ["analytics", "beat", "clock", "worker"])
+def test_only_the_main_process_of_celery_is_told_to_stop(name: str) -> None:
+    """By itself systemd tells each process: a mail half sent would be lost."""
+    unit = (ROOT / f"deploy/systemd/mqservice-{name}.service").read_text()
+    assert "KillMode=mixed\n" in unit
+
+
 def test_migrations_wait_for_a_database_that_is_not_up_yet() -> None:
     unit = (ROOT / "deploy/systemd/mqservice-migrate.service").read_text()
     assert "ExecStartPre=/opt/mqservice/.venv/bin/python -P -m mqservice.supervisor.waiting" in unit
