@@ -96,7 +96,7 @@ DOCS := $(VENV)/docs
 docs: $(DOCS)/.ready
 	@$(DOCS)/bin/python -m tests.docs.check
 	@NO_COLOR=1 $(DOCS)/bin/zensical build --clean --strict
-	@echo "The documentation is site/index.html."
+	@echo "The documentation is site/index.html; its search needs a server: python3 -m http.server --directory site 8080"
 
 console:
 	@command -v node >/dev/null 2>&1 && command -v npm >/dev/null 2>&1 || { \
@@ -108,7 +108,7 @@ console:
 clean: stop
 	@# Only what the service has made: the variable may by mistake name any directory.
 	if [ -f "$(MQ_DATA_DIR)/lock" ]; then \
-		cd "$(MQ_DATA_DIR)" && rm -rf store pg valkey log run lock secrets.toml ports.json quickstart.json && \
+		cd "$(MQ_DATA_DIR)" && rm -rf store pg valkey log run mail lake reports report-* secrets.toml ports.json quickstart.json lock && \
 		cd - >/dev/null && rmdir "$(MQ_DATA_DIR)" || true; fi
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis .cache dist site
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

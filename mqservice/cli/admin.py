@@ -2,6 +2,7 @@
 
 create-owner ─▶ stdout: the password, where one was made; all else on stderr
 operator     ─▶ who sees the operator's page
+quota        ─▶ stdout: the limits that hold, a line each
 """
 
 from __future__ import annotations
@@ -73,6 +74,25 @@ def operator(
     """Let a user see the operator's page of the console."""
     arguments = ["operator", *(["--revoke"] if is_revoked else []), "--", username]
     screen.notice(_run(data_dir, arguments).strip().rpartition("\n")[2])
+
+
+@app.command("quota")
+def quota(
+    limits: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[NAME=NUMBER...]", help="As shown; NAME=- takes a limit back."),
+    ] = None,
+    tenant: Annotated[
+        str, typer.Option("--tenant", help="Of this tenant; the default of all without it.")
+    ] = "",
+    data_dir: DataDirOption = None,
+) -> None:
+    """Show or set what a tenant, or every tenant, may use; prints what holds then."""
+    whose = [f"--tenant={tenant}"] if tenant else []
+    text = _run(data_dir, ["quota", *whose, "--", *(limits or [])])
+    held = msgspec.json.decode(text.strip().rpartition("\n")[2], type=dict[str, int])
+    for name, number in held.items():
+        typer.echo(f"{name}={number}")
 
 
 def _run(data_dir: Path | None, arguments: list[str], **more: str) -> str:

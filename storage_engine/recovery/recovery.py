@@ -103,7 +103,7 @@ def recover(
     unsaved_offset = mark.dispatched_offset
     keeps_whole = checkpoint is None or not was_power_cut
     start = max(mark.dispatched_offset, commit_log.start_offset)
-    found = scan(segments, start, mark.flushed_offset, keeps_whole=keeps_whole)
+    found = _read_log(segments, start, mark.flushed_offset, keeps_whole=keeps_whole)
     cut = queues.load(start, floors)
     if sum(queue.max_offset for queue in queues) != mark.unit_count or _begin_late(queues, floors):
         # Somebody deleted or exchanged consume queues: all of them come back from the log. No
@@ -112,7 +112,7 @@ def recover(
             mark = msgspec.structs.replace(mark, dispatched_offset=0, unit_count=0)
             save(mark)
         start = commit_log.start_offset
-        found = scan(segments, start, found.end_offset, keeps_whole=keeps_whole)
+        found = _read_log(segments, start, found.end_offset, keeps_whole=keeps_whole)
         cut = queues.load(start, floors) + cut  # what was cut first is higher in the log
     quarantine.note(found.damaged)
     known, guessed = _units_of_damaged(queues, segments, found, cut)
@@ -156,6 +156,16 @@ def recover(
         found.damaged,
         redispatch.settles,
     )
+
+
+def _read_log(
+    segments: list[MappedFile], start: int, flushed_offset: int, *, keeps_whole: bool
+) -> Scan:
+    """``scan``, announced: of a whole log it takes minutes, in which nobody is answered."""
+    segment_count = sum(1 for each in segments if each.base_offset + each.size_bytes > start)
+    told = {"action": "log_reading", "start_offset": start, "segment_count": segment_count}
+    log.info("reading the log", extra=told)
+    return scan(segments, start, flushed_offset, keeps_whole=keeps_whole)
 
 
 def _begin_late(queues: ConsumeQueues, floors: Mapping[str, list[int]]) -> bool:

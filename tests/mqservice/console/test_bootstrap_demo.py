@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from datetime import timedelta
 
 import msgspec
 import pytest
@@ -11,6 +12,7 @@ from django.core.management import CommandError, call_command
 from pytest_django import Settings
 
 from mqservice.accounts.access import find_principal
+from mqservice.accounts.key_services import rotate_key
 from mqservice.accounts.models import ApiKey, Member, Namespace, Role, Tenant, User
 from mqservice.accounts.scopes import Scope
 from mqservice.accounts.services import revoke_api_key
@@ -88,6 +90,16 @@ def test_key_works_again_after_the_pepper_was_renewed(engine: str, settings: Set
     assert find_principal(bearer(KEY)) is None
     bootstrap()
     assert find_principal(bearer(KEY)) is not None
+
+
+def test_a_secret_that_was_rotated_away_does_not_come_back(engine: str) -> None:
+    bootstrap()
+    principal = find_principal(bearer(KEY))
+    assert principal is not None
+    _, rotated = rotate_key(principal, principal.key_id, timedelta())
+    bootstrap()
+    assert find_principal(bearer(KEY)) is None
+    assert find_principal(bearer(rotated)) is not None
 
 
 def test_engine_that_is_away_fails_the_command_with_its_name() -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import shlex
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,8 +15,9 @@ import yaml
 
 from mqservice.celery import QUEUES
 from mqservice.supervisor.data_dir import DataDir
-from mqservice.supervisor.processes import celery_specs
+from mqservice.supervisor.processes import ENGINE_START_MS, celery_specs
 from storage_engine.config import config_from_env
+from storage_engine.metrics_server import MetricsServer
 
 ROOT = Path(__file__).resolve().parents[3]
 ENGINE = ["-m", "storage_engine"]
@@ -58,6 +61,13 @@ def kubernetes() -> dict[str, Process]:
         )
         for each in [*pod["initContainers"], *pod["containers"]]
     }
+
+
+def shared_of_pod() -> Env:
+    """What all containers of the Pod are given."""
+    text = (ROOT / "deploy/kubernetes/mqservice.yaml").read_text()
+    [shared] = [each for each in yaml.safe_load_all(text) if each["kind"] == "ConfigMap"]
+    return dict(shared["data"])
 
 
 WAYS = {"compose": compose, "systemd": systemd, "kubernetes": kubernetes}
@@ -138,15 +148,75 @@ def test_every_variable_is_one_that_is_read() -> None:
 def test_the_engine_takes_what_it_is_given(way: str) -> None:
     _, env = WAYS[way]()["engine"]
     if way == "kubernetes":
-        [shared] = [
-            each["data"]
-            for each in yaml.safe_load_all((ROOT / "deploy/kubernetes/mqservice.yaml").read_text())
-            if each["kind"] == "ConfigMap"
-        ]
-        env = {**shared, **env}
+        env = {**shared_of_pod(), **env}
     config = config_from_env(env)
     assert config.socket.endswith("/engine.sock")
     assert config.metrics_port == 9_100
+
+
+def engine_probes() -> dict[str, tuple[list[str], int]]:
+    """What asks whether the engine is up, and for how many seconds it may say no at its start."""
+    engine = yaml.safe_load((ROOT / "compose.yaml").read_text())["services"]["engine"]
+    [pod] = [
+        each["spec"]["template"]["spec"]
+        for each in yaml.safe_load_all((ROOT / "deploy/kubernetes/mqservice.yaml").read_text())
+        if each["kind"] == "StatefulSet"
+    ]
+    [probe] = [each["startupProbe"] for each in pod["initContainers"] if "startupProbe" in each]
+    hours = int(engine["healthcheck"]["start_period"].removesuffix("h"))
+    return {
+        "compose": (engine["healthcheck"]["test"], hours * 3_600),
+        "kubernetes": (
+            probe["exec"]["command"],
+            probe["failureThreshold"] * probe["periodSeconds"],
+        ),
+    }
+
+
+@pytest.mark.parametrize("way", ["compose", "kubernetes"])
+def test_an_engine_has_the_time_to_read_its_whole_log(way: str) -> None:
+    _, seconds = engine_probes()[way]
+    assert seconds * 1_000 >= ENGINE_START_MS
+
+
+@pytest.mark.parametrize("way", ["compose", "kubernetes"])
+async def test_an_engine_on_a_full_disk_counts_as_up_and_a_dead_one_does_not(way: str) -> None:
+    command, _ = engine_probes()[way]
+    full = MetricsServer(lambda: b"", lambda: "the disk is full")
+    port = await full.start(0)
+    argv = [each.replace("9100", str(port)) for each in command if each != "CMD"]
+
+    async def asked() -> int:
+        probe = await asyncio.create_subprocess_exec(
+            sys.executable, *argv[1:], stderr=asyncio.subprocess.DEVNULL
+        )
+        return await probe.wait()
+
+    assert await asked() == 0
+    await full.stop()
+    assert await asked() == 1
+
+
+@pytest.mark.parametrize("way", ["systemd", "kubernetes"])
+def test_web_processes_find_what_the_engine_measures(way: str) -> None:
+    name = "MQ_ENGINE_METRICS_PORT"
+    env = WAYS[way]()["web"][1]
+    if way == "kubernetes":
+        env = {**shared_of_pod(), **env}
+    assert env[name] == "9100"
+
+
+@pytest.mark.parametrize("name", ["analytics", "beat", "clock", "worker"])
+def test_only_the_main_process_of_celery_is_told_to_stop(name: str) -> None:
+    """By itself systemd tells each process: a mail half sent would be lost."""
+    unit = (ROOT / f"deploy/systemd/mqservice-{name}.service").read_text()
+    assert "KillMode=mixed\n" in unit
+
+
+def test_migrations_wait_for_a_database_that_is_not_up_yet() -> None:
+    unit = (ROOT / "deploy/systemd/mqservice-migrate.service").read_text()
+    assert "ExecStartPre=/opt/mqservice/.venv/bin/python -P -m mqservice.supervisor.waiting" in unit
+    assert "TimeoutStartSec=infinity" in unit
 
 
 # The image ----------------------------------------------------------------------------------------

@@ -2,8 +2,8 @@
 
     MQ_BOOTSTRAP_* ──▶ tenant, namespace, user, key, topic, group ──▶ one line on stdout
 
-What exists is left as it is: a changed password stays changed, a revoked key stays revoked. The
-engine must be running, and is told of the topic and the group each time.
+What exists is left as it is: a changed password stays changed, a revoked key stays revoked, a
+rotated one rotated. The engine must be running, and is told of the topic and the group each time.
 """
 
 from __future__ import annotations
@@ -79,7 +79,9 @@ def create_identities(*, password: str, api_key: str) -> Namespace:
             tenant, name="demo", scopes=list(Scope), role=Role.ADMIN, namespace=namespace,
             created_by=user, text=api_key,
         )  # fmt: skip
-    elif bytes(row.secret_mac) != secret_mac(key):  # the service's secret was renewed
+    elif row.last4 == key.last4 and bytes(row.secret_mac) != secret_mac(key):
+        # The service's secret was renewed. Where the key itself was rotated, its last characters
+        # are others, and the former secret stays worthless.
         row.secret_mac = secret_mac(key)
         row.pepper_version = PEPPER_VERSION
         row.save(update_fields=["secret_mac", "pepper_version"])

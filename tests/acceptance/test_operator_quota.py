@@ -1,0 +1,55 @@
+"""``mqservice admin quota`` on the machine of a running service."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from tests.services import Service
+
+pytestmark = pytest.mark.acceptance
+
+
+def admin_quota(service: Service, *arguments: str) -> subprocess.CompletedProcess[str]:
+    env = {name: text for name, text in os.environ.items() if name != "DATABASE_URL"}
+    env = {name: text for name, text in env.items() if not name.startswith("MQ_")}
+    return subprocess.run(
+        [sys.executable, "-m", "mqservice.cli.main", "admin", "quota", *arguments],
+        env={**env, "MQ_DATA_DIR": str(service.data_dir)},
+        capture_output=True, text=True, timeout=120, check=False,
+    )  # fmt: skip
+
+
+def limits(done: subprocess.CompletedProcess[str]) -> dict[str, str]:
+    assert done.returncode == 0, done.stderr
+    return dict(line.split("=") for line in done.stdout.split())
+
+
+def test_a_limit_of_one_tenant_is_set_and_taken_back(service: Service) -> None:
+    tenant = ("--tenant", service.facts.namespace)
+    before = limits(admin_quota(service, *tenant))
+    assert int(before["topic_count_max"]) > 0
+    changed = limits(admin_quota(service, *tenant, "topic_count_max=123"))
+    assert changed == {**before, "topic_count_max": "123"}
+    assert limits(admin_quota(service)) == before, "the others keep theirs"
+    assert limits(admin_quota(service, *tenant, "topic_count_max=-")) == before
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("topic_count=5",), "topic_count"),
+        (("topic_count_max=many",), "NAME=NUMBER"),
+        (("--tenant", "nobody"), "there is no tenant nobody"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused_with_its_reason(
+    service: Service, arguments: tuple[str, ...], said: str
+) -> None:
+    done = admin_quota(service, *arguments)
+    assert done.returncode != 0
+    assert said in done.stderr
+    assert done.stdout == ""
