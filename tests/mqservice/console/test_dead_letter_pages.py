@@ -158,10 +158,10 @@ def test_page_of_a_reason_says_how_far_it_looked_and_hands_the_reason_on(
 ) -> None:
     fail(desk, "order 1 late", "order 22 late", "")
     asked: list[dict[str, str]] = []
+    data = {"messages": [], "next_cursor": "next", "is_complete": True, "scanned": 8_192}
 
     async def answered(*given: object) -> Answer:
         asked.append(given[5])  # type: ignore[arg-type]  # the query
-        data = {"messages": [], "next_cursor": "next", "is_complete": True, "scanned": 8_192}
         return Answer(status=200, data=data)
 
     monkeypatch.setattr(asking, "_ask", answered)
@@ -176,6 +176,11 @@ def test_page_of_a_reason_says_how_far_it_looked_and_hands_the_reason_on(
     # Why they were given up, by cause; each leads to its letters.
     assert 'href="?reason=order%20%3Cn%3E%20late">order &lt;n&gt; late</a>' in text
     assert 'href="?reason=%3Cnone%3E">no reason was given</a>' in text
+
+    data |= {"next_cursor": None, "scanned": 3}
+    text = text_of(alice, f"{path}?reason=another")
+    assert "Looked at 3 messages to the end, 0 fit." in text
+    assert f"{path}/redrive" not in text.split("<main")[1].split("<form")[0]  # nothing to move
 
 
 def test_letters_of_a_time_are_chosen_with_the_zone_of_the_form(desk: Desk, alice: Client) -> None:
