@@ -262,16 +262,16 @@ class _OurRest(_Topics, RestWay):
         )
 
 
-class _Body(msgspec.Struct):
+class _Body(msgspec.Struct, frozen=True):
     body: str
     receipt: str
 
 
-class _Settled(msgspec.Struct):
+class _Settled(msgspec.Struct, frozen=True):
     acked: int
 
 
-class _Received(msgspec.Struct):
+class _Received(msgspec.Struct, frozen=True):
     """As much of an answer as RabbitMQ's is read of."""
 
     messages: list[_Body]

@@ -4,6 +4,8 @@
 
 One is under way while the client has credit. A second one follows it while messages keep coming in
 full batches: the engine then has something to do while a batch is registered, encoded and sent.
+Large messages fill a batch by their bytes: then a fetch asks for, and reserves, no more of them
+than twice what a batch was seen to hold.
 """
 
 from __future__ import annotations
@@ -22,31 +24,46 @@ if TYPE_CHECKING:
 
 _FETCHES_MAX: Final = 2
 _MISSED_COUNT_MAX: Final = 64
+_RECORD_OVERHEAD_BYTES: Final = 512  # about as much of a record as is not its body
 _QUOTA_MS_MAX: Final = 2_000
 _ROOM_MS: Final = 200  # between looks whether the tenant may have more in flight
 
 
 class Fetch:
-    """One under way. ``missed``: what was told meanwhile, which may concern its messages."""
+    """One under way. ``missed``: what was told meanwhile, which may concern its messages.
 
-    __slots__ = ("bytes", "missed", "msgs", "received_ms", "task")
+    ``body_bytes``: of what it brought, once it is done.
+    """
+
+    __slots__ = ("body_bytes", "bytes", "missed", "msgs", "received_ms", "task")
 
     def __init__(self, msgs: int, bytes_count: int) -> None:
         self.msgs = msgs
         self.bytes = bytes_count
         self.missed: list[Notice] = []
         self.received_ms = 0
+        self.body_bytes = 0
         self.task: asyncio.Task[Received]
 
     def result(self) -> Received:
         """Once it is done. Raises StoreError."""
         return self.task.result()
 
+    def count(self) -> int:
+        """Messages it brought, once it is done; 0 when it failed."""
+        if self.task.cancelled() or self.task.exception() is not None:
+            return 0
+        return len(self.task.result().records)
+
+    def is_full_of_bytes(self, count: int) -> bool:
+        """Whether one more message like the ``count`` it brought would not have fitted."""
+        return (self.body_bytes / count + _RECORD_OVERHEAD_BYTES) * (count + 1) > self.bytes
+
 
 class Fetches:
     """See the module's docstring. One event loop uses it."""
 
-    __slots__ = ("_credits", "_is_flowing", "_membership", "_session", "_under_way")
+    __slots__ = ("_batch_msgs", "_credits", "_is_flowing", "_membership", "_session", "_under_way")
 
     def __init__(self, membership: Membership, credits: Credits, session: Session) -> None:
         self._membership = membership
@@ -54,6 +71,7 @@ class Fetches:
         self._session = session
         self._under_way: list[Fetch] = []  # oldest first
         self._is_flowing = False
+        self._batch_msgs = FRAME_MESSAGES_MAX  # that a fetch asks for at most
 
     def __bool__(self) -> bool:
         """Whether any is under way."""
@@ -83,8 +101,11 @@ class Fetches:
         )
         fetch = next(each for each in self._under_way if each.task.done())
         self._under_way.remove(fetch)
-        is_good = not fetch.task.cancelled() and fetch.task.exception() is None
-        self._is_flowing = is_good and len(fetch.result().records) == fetch.msgs
+        count = fetch.count()
+        if count and fetch.is_full_of_bytes(count):
+            self._is_flowing, self._batch_msgs = True, min(2 * count, FRAME_MESSAGES_MAX)
+        else:
+            self._is_flowing, self._batch_msgs = count == fetch.msgs, FRAME_MESSAGES_MAX
         return fetch
 
     async def stop(self) -> list[Received]:
@@ -113,11 +134,11 @@ class Fetches:
             return False
         # A second one is worth it where a whole batch fits.
         msgs, bytes_count = self._unreserved()
-        return msgs >= FRAME_MESSAGES_MAX and bytes_count >= self._batch_bytes_max
+        return msgs >= self._batch_msgs and bytes_count >= self._batch_bytes_max
 
     def _begin(self) -> None:
         msgs, bytes_count = self._unreserved()
-        fetch = Fetch(min(msgs, FRAME_MESSAGES_MAX), min(bytes_count, self._batch_bytes_max))
+        fetch = Fetch(min(msgs, self._batch_msgs), min(bytes_count, self._batch_bytes_max))
         request = self._membership.order(messages_max=fetch.msgs, bytes_max=fetch.bytes)
         fetch.task = asyncio.get_running_loop().create_task(self._receive(fetch, request))
         self._under_way.append(fetch)
@@ -151,5 +172,6 @@ class Fetches:
             byte_count = sum([len(record.body) for record in received.records])
             meter.charge_out(len(received.records), byte_count)
             usage_counts.sent(request.topic, len(received.records), byte_count)
+            fetch.body_bytes = byte_count
         fetch.received_ms = context.clock.monotonic_ms()
         return received

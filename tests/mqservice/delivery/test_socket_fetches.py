@@ -29,6 +29,8 @@ from mqservice.store import (
 
 FULL = FRAME_MESSAGES_MAX
 BATCH_BYTES = FRAME_BYTES_DEFAULT * 3 // 4
+BODY = b"0123456789"
+LARGE = bytes(BATCH_BYTES // 12)  # eleven records fit
 
 
 class Asked:
@@ -76,11 +78,11 @@ class Case:
         await asyncio.sleep(0)
         return sum(not answer.done() for answer in self.store.answers)
 
-    async def next(self, at: int, count: int) -> Received:
+    async def next(self, at: int, count: int, body: bytes = BODY) -> Received:
         """Answer the order that came as number ``at``, and take what is done."""
-        self.store.answers[at].set_result(batch(count))
+        self.store.answers[at].set_result(batch(count, body))
         received = (await self.fetches.next()).result()
-        self.credits.spend(len(received.records), 10 * len(received.records))
+        self.credits.spend(len(received.records), len(body) * len(received.records))
         return received
 
 
@@ -88,9 +90,9 @@ def len_of(*counts: int) -> None:
     """What the meter is told."""
 
 
-def batch(count: int) -> Received:
+def batch(count: int, body: bytes = BODY) -> Received:
     records = [
-        Record("acme%orders", 0, at, 0, 1, 1, 0, b"0123456789", None, [], None, f"m-{at}", {})
+        Record("acme%orders", 0, at, 0, 1, 1, 0, body, None, [], None, f"m-{at}", {})
         for at in range(count)
     ]
     head = ReceiveHead(lease_generation=1, lease_until_ms=2, attempts=[1] * count)
@@ -112,6 +114,27 @@ def test_a_second_fetch_follows_while_batches_are_full() -> None:
         await case.next(2, FULL - 1)
         assert await case.begin() == 1, "what there was has come: one waits for more"
         assert case.store.orders == [(FULL, BATCH_BYTES)] * 4
+
+    run(work)
+
+
+def test_large_messages_fill_a_batch_by_their_bytes() -> None:
+    async def work() -> None:
+        case = Case(msgs=FULL)
+        await case.begin()
+        await case.next(0, 11, LARGE)
+        assert await case.begin() == 2
+        assert case.store.orders[1:] == [(22, BATCH_BYTES)] * 2, "credit is left for both"
+        await case.next(1, 11, LARGE)
+        assert await case.begin() == 2
+        await case.next(2, 5, LARGE)
+        assert await case.begin() == 1, "what there was has come"
+        await case.next(3, 11, LARGE)
+        await case.begin()
+        await case.next(4, 22)
+        await case.next(5, 22)
+        assert await case.begin() == 1
+        assert case.store.orders[6][0] == FULL - 82, "they became smaller: all the credit there is"
 
     run(work)
 
