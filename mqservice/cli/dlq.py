@@ -48,6 +48,10 @@ FromOption = Annotated[
 ToOption = Annotated[
     str | None, typer.Option("--to", metavar="TIME", help="Given up then or earlier.")
 ]
+ReasonOption = Annotated[
+    str | None,
+    typer.Option("--reason", help="Given up for this cause: numbers, ids and quotes may differ."),
+]
 RateOption = Annotated[
     int | None, typer.Option("--rate", min=1, help="Messages per second.", show_default=False)
 ]
@@ -63,6 +67,7 @@ def list_dead_letters(
     tag: TagOption = None,
     from_time: FromOption = None,
     to_time: ToOption = None,
+    reason: ReasonOption = None,
     limit: Annotated[
         int, typer.Option("--limit", "-c", min=1, help="Stop after so many messages.")
     ] = LIMIT_DEFAULT,
@@ -73,9 +78,8 @@ def list_dead_letters(
 ) -> None:
     """Show what a group gave up and why, oldest first (with a key newest first)."""
     target = screen.target_of(base_url, key, namespace)
-    screen.run(
-        _list(target, group, _conditions(message_key, tag, from_time, to_time), limit, as_json)
-    )
+    conditions = _conditions(message_key, tag, from_time, to_time, reason)
+    screen.run(_list(target, group, conditions, limit, as_json))
 
 
 @dataclass
@@ -88,18 +92,21 @@ class Order:
     tag: TagOption = None
     from_time: FromOption = None
     to_time: ToOption = None
+    reason: ReasonOption = None
     rate: RateOption = None
     is_dry_run: DryRunOption = False
     is_waited_for: WaitOption = False
 
     def task(self, target_topic: str | None = None) -> TaskOrder:
         """What is sent; ends the command when it does not say which messages are meant."""
-        conditions = _conditions(self.message_key, self.tag, self.from_time, self.to_time)
+        conditions = _conditions(
+            self.message_key, self.tag, self.from_time, self.to_time, self.reason
+        )
         if bool(self.ids) + self.is_all + bool(conditions) != 1:
             screen.fail(
                 UsageRefused(
                     "say which dead letters: --id, or --all, or conditions "
-                    "(--message-key, --tag, --from, --to); one of the three"
+                    "(--message-key, --tag, --reason, --from, --to); one of the three"
                 )
             )
         return TaskOrder(
@@ -146,9 +153,15 @@ def purge(
 
 
 def _conditions(
-    message_key: str | None, tag: str | None, from_time: str | None, to_time: str | None
+    message_key: str | None,
+    tag: str | None,
+    from_time: str | None,
+    to_time: str | None,
+    reason: str | None,
 ) -> dict[str, str]:
-    conditions = {"key": message_key, "tag": tag, "from": from_time, "to": to_time}
+    conditions = {
+        "key": message_key, "tag": tag, "from": from_time, "to": to_time, "reason": reason
+    }  # fmt: skip
     return {name: value for name, value in conditions.items() if value is not None}
 
 

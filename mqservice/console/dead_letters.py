@@ -3,13 +3,14 @@
     names ──▶ counts of all (one call) ──▶ most first ──▶ one page ──▶ ages, newest letters' reasons
 
 A page costs the same with a thousand groups as with fifty, but for the one call: a microsecond or
-two a group. Reasons are those of the newest letters, of which so many are read.
+two a group. Reasons are those of the newest letters, of which so many are read; the page of one
+group shows them by cause, as its issues are.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -27,6 +28,7 @@ from mqservice.store import (
     StoreError,
     TopicNotFound,
     blocking_client,
+    cause_of,
     dlq_topic_of,
     find_dead_letter,
 )
@@ -59,7 +61,9 @@ class Ages:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reasons:
-    """``read_count``: letters that were read for it, the newest ones; ``top``: the most first."""
+    """``read_count``: letters that were read for it, the newest ones; ``top``: the most first, ""
+    for those without a reason.
+    """
 
     read_count: int
     top: list[tuple[str, int]]
@@ -125,7 +129,8 @@ def letters_of(namespace: Namespace, group: str) -> Letters:
     """Two calls to the engine."""
     with blocking_client() as client:
         counts = counts_of(client, namespace, [group])
-        return next(_rows(client, namespace, [group], counts, read_max=READ_MAX))
+        rows = _rows(client, namespace, [group], counts, read_max=READ_MAX, named=cause_of)
+        return next(rows)
 
 
 def counts_of(
@@ -143,6 +148,10 @@ def counts_of(
     return found
 
 
+def _shortened(reason: str) -> str:
+    return reason.strip()[:REASON_CHARS]
+
+
 def _rows(
     client: StoreClient,
     namespace: Namespace,
@@ -151,6 +160,7 @@ def _rows(
     *,
     with_reasons: bool = True,
     read_max: int = LISTED_READ,
+    named: Callable[[str], str] = _shortened,
 ) -> Iterator[Letters]:
     now_ms = SystemClock().now_ms()
     before_ms = [now_ms - age_ms for age_ms in AGES_MS]
@@ -165,7 +175,7 @@ def _rows(
         try:
             request = DeadLettersRequest(groups=[group], before_ms=before_ms)
             [count] = client.dead_letters(request).counts
-            reasons = _reasons(client, group, count, read_max) if with_reasons else None
+            reasons = _reasons(client, group, count, read_max, named) if with_reasons else None
         except StoreError:
             yield Letters(group=name, count=None)
             continue
@@ -178,7 +188,13 @@ def _rows(
         )
 
 
-def _reasons(client: StoreClient, group: str, count: DeadLetterCount, read_max: int) -> Reasons:
+def _reasons(
+    client: StoreClient,
+    group: str,
+    count: DeadLetterCount,
+    read_max: int,
+    named: Callable[[str], str],
+) -> Reasons:
     """Of the newest letters. One call; raises ``StoreError``."""
     first = max(count.min_offset, count.max_offset - read_max)
     request = PullRequest(
@@ -192,10 +208,7 @@ def _reasons(client: StoreClient, group: str, count: DeadLetterCount, read_max: 
         _, records = client.pull(request)
     except TopicNotFound:  # deleted meanwhile
         records = []
-    told = Counter(
-        found.reason.strip()[:REASON_CHARS] if found else ""
-        for found in map(find_dead_letter, records)
-    )
+    told = Counter(named(found.reason) if found else "" for found in map(find_dead_letter, records))
     return Reasons(read_count=len(records), top=told.most_common(REASONS_SHOWN))
 
 

@@ -39,8 +39,8 @@ _KIND_TEXTS: Final = {
     MessageType.TRANSACTION: gettext_lazy("Transactions"),
 }
 _DURABILITY_TEXTS: Final = {
-    Durability.SYNC: gettext_lazy("sync: answered when the disk has the message"),
-    Durability.ASYNC: gettext_lazy("async: answered at once, durable within 200 ms"),
+    Durability.SYNC: gettext_lazy("sync: answered once on disk"),
+    Durability.ASYNC: gettext_lazy("async: at once, on disk in 200 ms"),
 }
 
 

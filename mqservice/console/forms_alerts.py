@@ -7,6 +7,7 @@ from typing import ClassVar, Final
 
 import msgspec
 from django import forms
+from django.conf import settings
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
@@ -131,6 +132,9 @@ class AlertForm(RefusableForm):
                 emails=", ".join(rule.emails),
                 webhook=rule.webhook_url,
             )
+        if not settings.MQ_EMAIL_URL and not (rule is not None and rule.emails):
+            self.fields["emails"].disabled = True
+            self.fields["emails"].help_text = _("This service sends no e-mail.")
 
     def clean_threshold(self) -> int | None:
         value: int | None = self.cleaned_data["threshold"]

@@ -1,8 +1,8 @@
 """What to do with which dead letters, as a form: read here, checked by the orders of the API.
 
-    id=…&id=…            some of them   ─┐
-    key=&tag=&from=&to=  a condition    ─┼─▶ RedriveIn, PurgeIn ──▶ TaskOrder
-    all=1                all            ─┘
+    id=…&id=…                    some of them   ─┐
+    key=&tag=&reason=&from=&to=  a condition    ─┼─▶ RedriveIn, PurgeIn ──▶ TaskOrder
+    all=1                        all            ─┘
 
 Nothing chosen is not all: a form that was sent without a mark is refused.
 """
@@ -33,7 +33,7 @@ from mqservice.topics.models import Topic
 from mqservice.topics.queries import get_topic
 
 TOPICS_OFFERED: Final = 200  # to choose from; others can be typed
-_FILTER_FIELDS: Final = ("key", "tag", "from", "to")
+_FILTER_FIELDS: Final = ("key", "tag", "reason", "from", "to")
 Order = TypeVar("Order", bound=PurgeIn)
 
 
@@ -61,20 +61,22 @@ class ChosenLetters:
     def shown_conditions(self) -> list[tuple[str, str]]:
         return [] if self.ids or self.is_all else self.pairs
 
+    @property
+    def wanted(self) -> dict[str, object]:
+        """As the API is told it; empty where nothing is chosen."""
+        if self.ids:
+            return {"ids": self.ids}
+        if self.is_all:
+            return {"all": True}
+        chosen = {name: value for name, value in self.conditions.items() if value}
+        return {"filter": chosen} if chosen else {}
+
     def order(self, kind: type[Order], **more: object) -> Order:
         """Raises Problem."""
-        given: dict[str, object] = dict(more)
-        if self.ids:
-            given["ids"] = self.ids
-        elif self.is_all:
-            given["all"] = True
-        else:
-            chosen = {name: value for name, value in self.conditions.items() if value}
-            if not chosen:
-                raise refused("", _("No message is chosen: mark some in the list."))
-            given["filter"] = chosen
+        if not self.wanted:
+            raise refused("", _("No message is chosen: mark some in the list."))
         try:
-            return kind.model_validate(given)
+            return kind.model_validate({**more, **self.wanted})
         except ValidationError as exc:
             raise refused("", exc.errors()[0]["msg"]) from None
 

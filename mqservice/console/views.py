@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Final
+from urllib.parse import urlencode
 
 from django.contrib.auth.decorators import login_required
 from django.db.models import Value
@@ -66,7 +67,14 @@ def search(frame: Frame) -> HttpResponse:
     is_part = frame.request.headers.get("HX-Request") == "true"
     found = _found(frame.namespace, text, FOUND_MAX if is_part else FOUND_PAGE_MAX)
     template = "console/_found.html" if is_part else "console/search.html"
-    return frame.render(template, found=found, search_text=text, crumbs=[Crumb(title=_("Search"))])
+    root, asked = f"/v1/ns/{frame.namespace.name}", urlencode({"contains": text})
+    return frame.render(
+        template,
+        found=found,
+        search_text=text,
+        crumbs=[Crumb(title=_("Search"))],
+        curl="\n\n".join(curl_of("GET", f"{root}/{kind}?{asked}") for kind in ("topics", "groups")),
+    )
 
 
 def _found(namespace: Namespace, text: str, limit: int) -> Found:

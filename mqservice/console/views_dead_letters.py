@@ -1,6 +1,6 @@
 """Dead letters: the groups that have some, one group's letters, one letter, and all as a file.
 
-    ?key=&tag=&from=&to=&cursor= ──▶ the data plane's browse of the DLQ ──▶ rows, cursor
+    ?key=&tag=&reason=&from=&to=&cursor= ──▶ the data plane's browse of the DLQ ──▶ rows, cursor
 
 Who may manage the group selects letters here and goes on to ``views_redrive``.
 """
@@ -18,13 +18,14 @@ from mqservice.console.asking import ask
 from mqservice.console.bodies import Stored, preview, shown_body
 from mqservice.console.columns import columns_of
 from mqservice.console.curls import curl_of
-from mqservice.console.dead_letters import dead_letters_page, letters_of
+from mqservice.console.dead_letters import DeadLettersPage, dead_letters_page, letters_of
 from mqservice.console.exports import EXPORTED_MAX, Export, export_response
 from mqservice.console.frame import Crumb, Frame, page
 from mqservice.console.listing import PAGE_ROWS
 from mqservice.console.moments import ago, utc_of
 from mqservice.console.views_messages import body_response
 from mqservice.console.zones import zone_given
+from mqservice.delivery.reading.same_cause import NO_REASON
 from mqservice.groups.models import ConsumerGroup
 from mqservice.groups.queries import get_group
 from mqservice.lib.durations import DAY_MS, HOUR_MS
@@ -35,7 +36,7 @@ from mqservice.tasks.models import Task
 LETTERS_SHOWN: Final = 50
 TASKS_SHOWN: Final = 5
 SKIP_DIGITS_MAX: Final = 6
-FIELDS: Final = ("key", "tag", "from", "to")
+FIELDS: Final = ("key", "tag", "reason", "from", "to")
 
 
 @page("dead-letters")
@@ -51,6 +52,7 @@ def dead_letters(frame: Frame) -> HttpResponse:
         previous_skip=max(0, skip - PAGE_ROWS),
         next_skip=skip + PAGE_ROWS,
         crumbs=[Crumb(title=_("Dead letters"))],
+        curl=_list_curl(frame, found),
     )
 
 
@@ -84,6 +86,8 @@ def letters(frame: Frame, group: str) -> HttpResponse:
         columns=columns_of(frame.user, "group_dead_letters"),
         next_cursor=None if answer.problem else answer.data["next_cursor"],
         is_complete=answer.problem is not None or answer.data["is_complete"],
+        scanned_count=None if answer.problem else answer.data.get("scanned"),
+        no_reason=NO_REASON,
         tasks=list(tasks[:TASKS_SHOWN]),
         exported_max=EXPORTED_MAX,
         crumbs=letters_crumbs(frame, row),
@@ -157,6 +161,17 @@ def stored_letter(frame: Frame, group: str, message_id: str) -> tuple[Stored, st
     if answer.problem is not None:
         raise Http404(answer.problem.detail)
     return answer.data, path
+
+
+def _list_curl(frame: Frame, found: DeadLettersPage) -> str:
+    """The groups, and the letters of the one that has the most; no call counts those of all."""
+    root = f"/v1/ns/{frame.namespace.name}/groups"
+    command = curl_of("GET", root)
+    if frame.can_consume and found.rows:
+        command += "\n\n" + curl_of(
+            "GET", f"{root}/{found.rows[0].group}/dlq?limit={LETTERS_SHOWN}"
+        )
+    return command
 
 
 def _number(request: HttpRequest, name: str) -> int:

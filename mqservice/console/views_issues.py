@@ -21,6 +21,7 @@ from mqservice.console.frame import Crumb, Frame, page
 from mqservice.console.issues import ACTIVE, bars_of, issues_page
 from mqservice.console.navigation import Text
 from mqservice.console.templatetags.words import WORDS
+from mqservice.delivery.reading.same_cause import NO_REASON
 from mqservice.issues.limits import HOURS_KEPT
 from mqservice.issues.models import Issue, IssueState
 from mqservice.issues.queries import IssueFilter, events_of, get_issue
@@ -29,7 +30,6 @@ from mqservice.issues.services import Verb, change_issue, set_quiet
 from mqservice.lib.clock import SystemClock
 from mqservice.lib.names import NAME_CHARS_MAX
 from mqservice.lib.problem import Problem
-from mqservice.lib.timestamps import rfc3339
 
 ALL: Final = "all"
 QUIET_CHARS_MAX: Final = 16
@@ -78,7 +78,7 @@ def issue(frame: Frame, issue: str) -> HttpResponse:
     """One issue. Two queries."""
     row = _found(frame, issue)
     is_readable = may_read(frame.principal, row)
-    span = {"from": rfc3339(row.first_ms), "to": rfc3339(row.last_ms)}
+    letters = {"reason": row.reason or NO_REASON}
     examples = examples_of(row) if is_readable else []
     return frame.render(
         "console/issue.html",
@@ -86,7 +86,7 @@ def issue(frame: Frame, issue: str) -> HttpResponse:
         is_readable=is_readable,
         examples=examples,
         ids=urlencode([("id", each.id) for each in examples]),
-        span=urlencode(span),
+        letters=urlencode(letters),
         bars=bars_of(row, SystemClock().now_ms(), HOURS_KEPT),
         hours_shown=HOURS_KEPT,
         events=events_of(row),

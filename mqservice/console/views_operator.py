@@ -9,6 +9,7 @@ own.
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass
 from typing import Final
 
@@ -136,6 +137,7 @@ def operator(request: HttpRequest) -> HttpResponse:
         }
     else:
         shown["page"] = _engine_page()
+        shown["curl"] = f"curl -sS {shlex.quote(settings.MQ_BASE_URL + '/readyz')}"
     return render(request, "console/operator.html", shown)
 
 

@@ -31,6 +31,7 @@ from mqservice.console.forms_dead_letters import (
 from mqservice.console.frame import Crumb, Frame, page
 from mqservice.console.masking import masks_for
 from mqservice.console.views_dead_letters import found_group, letters_crumbs
+from mqservice.groups.models import ConsumerGroup
 from mqservice.lib.problem import Problem
 from mqservice.tasks.models import Task, TaskFailure, TaskKind
 from mqservice.tasks.queries import Count, count_ahead, failures_of, get_task, tasks_of
@@ -67,11 +68,7 @@ def redrive(frame: Frame, group: str) -> HttpResponse:
         found=found,
         topics=offered_topics(row),
         crumbs=letters_crumbs(frame, row, _("Redrive")),
-        curl=curl_of(
-            "POST",
-            f"/v1/ns/{frame.namespace.name}/groups/{row.name}/dlq:redrive",
-            {"all": True, "dry_run": True},
-        ),
+        curl=_order_curl(frame, row, "redrive", chosen),
     )
 
 
@@ -105,6 +102,7 @@ def purge(frame: Frame, group: str) -> HttpResponse:
         chosen=chosen,
         found=found,
         crumbs=letters_crumbs(frame, row, _("Delete")),
+        curl=_order_curl(frame, row, "purge", chosen),
     )
 
 
@@ -203,6 +201,12 @@ def _counted(frame: Frame, order: TaskOrder) -> Count:
     """Raises Problem."""
     _require(frame, order)
     return count_ahead(order)
+
+
+def _order_curl(frame: Frame, group: ConsumerGroup, verb: str, chosen: ChosenLetters) -> str:
+    """Looks ahead only, as the page does before somebody begins."""
+    path = f"/v1/ns/{frame.namespace.name}/groups/{group.name}/dlq:{verb}"
+    return curl_of("POST", path, {**(chosen.wanted or {"all": True}), "dry_run": True})
 
 
 def _require(frame: Frame, order: TaskOrder) -> None:

@@ -8,9 +8,12 @@ from django.http import HttpResponse
 from django.utils.translation import gettext as _
 
 from mqservice.accounts.roles import Permission
+from mqservice.console.curls import curl_of
 from mqservice.console.frame import Crumb, Frame, page
 from mqservice.console.tail.reading import SHOWN_PER_S_MAX
 from mqservice.console.views_topics import found_topic, topic_crumbs
+from mqservice.lib.clock import SystemClock
+from mqservice.lib.timestamps import rfc3339
 from mqservice.topics.models import Topic
 
 ROWS_MAX: Final = 200  # kept in the page: a browser lays all of them out for each that comes
@@ -25,7 +28,10 @@ def tail(frame: Frame) -> HttpResponse:
         rows = Topic.objects.filter(namespace=frame.namespace).order_by("name")
         names = list(rows.values_list("name", flat=True)[:NAMES_MAX])
         return frame.render(
-            "console/tail_topic.html", crumbs=[Crumb(title=_("Live tail"))], names=names
+            "console/tail_topic.html",
+            crumbs=[Crumb(title=_("Live tail"))],
+            names=names,
+            curl=curl_of("GET", f"/v1/ns/{frame.namespace.name}/topics"),
         )
     row = found_topic(frame, name)
     return frame.render(
@@ -34,5 +40,10 @@ def tail(frame: Frame) -> HttpResponse:
         tab="tail",
         crumbs=topic_crumbs(frame, row, _("Live tail")),
         rows_max=ROWS_MAX,
+        curl=curl_of(
+            "GET",
+            f"/v1/ns/{frame.namespace.name}/topics/{row.name}/messages"
+            f"?from={rfc3339(SystemClock().now_ms())}",
+        ),
         per_s_max=SHOWN_PER_S_MAX,
     )

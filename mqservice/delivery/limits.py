@@ -65,6 +65,11 @@ SCAN_PULL_COUNT_MAX: Final = 32
 # Of messages that were looked through for a text, whether they had it or not.
 SCAN_BYTES_MAX: Final = 16 * MIB
 CONTAINS_BYTES_MAX: Final = 255
+# A page of dead letters of one cause ends after so many pages of ``BROWSE_COUNT_MAX`` that were
+# read for it, or so long: a reason that is made for it takes a few milliseconds to compare.
+CAUSE_PAGES_MAX: Final = 32
+CAUSE_MS_MAX: Final = SECOND_MS
+REASON_ASKED_CHARS_MAX: Final = 1_000
 # One page asks the key index so often while nothing it found has the wanted tag or queue.
 PAGE_LOOK_UP_COUNT_MAX: Final = 16
 TAG_COUNT_MAX: Final = 64  # of one filter

@@ -18,6 +18,7 @@ from mqservice.groups.queries import GROUPS_PAGE_MAX, get_group, groups_of, prog
 from mqservice.groups.schemas import GroupListOut, GroupOut, read_change
 from mqservice.groups.services import delete_group, pause_group, put_group
 from mqservice.lib.etags import etag, revision_of
+from mqservice.lib.names import NAME_CHARS_MAX
 from mqservice.store import blocking_client
 
 router = Router(tags=["groups"])
@@ -28,11 +29,14 @@ def list_groups(
     request: AuthedRequest,
     ns: str,
     after: str = "",
+    contains: Annotated[str, Field(max_length=NAME_CHARS_MAX)] = "",
     limit: Annotated[int, Field(ge=1, le=GROUPS_PAGE_MAX)] = GROUPS_PAGE_MAX,
 ) -> GroupListOut:
-    """A page of groups by name. Two queries."""
+    """A page of groups by name; with ``contains`` those whose name has it, in any case. Two
+    queries.
+    """
     namespace = get_namespace(request.auth, ns)
-    groups = groups_of(namespace, after=after, limit=limit)
+    groups = groups_of(namespace, after=after, contains=contains, limit=limit)
     return GroupListOut(
         groups=[GroupOut.of(group) for group in groups],
         next=groups[-1].name if len(groups) == limit else None,

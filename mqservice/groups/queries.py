@@ -11,10 +11,14 @@ GROUPS_PAGE_MAX = 1_000
 
 
 def groups_of(
-    namespace: Namespace, *, after: str = "", limit: int = GROUPS_PAGE_MAX
+    namespace: Namespace, *, after: str = "", contains: str = "", limit: int = GROUPS_PAGE_MAX
 ) -> list[ConsumerGroup]:
-    """Groups whose name comes after ``after``, by name, at most ``limit``. One query."""
+    """Groups whose name comes after ``after`` and has ``contains`` in it, by name, at most
+    ``limit``. One query.
+    """
     rows = namespace.groups.filter(name__gt=after).order_by("name")
+    if contains:
+        rows = rows.filter(name__icontains=contains)
     return list(rows[: min(limit, GROUPS_PAGE_MAX)])
 
 

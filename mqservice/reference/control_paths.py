@@ -170,6 +170,7 @@ _PARAMETER_TEXTS: Final = {
     "after": "Begin behind this one: `next` of the page before.",
     "before": "Begin before this one: `next` of the page before.",
     "client_id": "Only this client of a broadcast group.",
+    "contains": "Only what has this text in its name, in any case.",
     "cursor": "`next_cursor` of the page before.",
     "date": "The day; the newest that there is where it is left out.",
     "dry_run": "`true`: only say what would be done.",

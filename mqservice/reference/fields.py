@@ -90,6 +90,7 @@ TEXTS: Final = {
     "retention_ms": "How long messages are kept, in milliseconds.",
     "retry_after_ms": "How long to wait before the same request can succeed; null if unknown.",
     "retryable": "Whether the same request may succeed later.",
+    "scanned": "How many messages were looked at for this page.",
     "settle": "What becomes of messages that were received before; done first.",
     "settled": "What became of what was to be settled.",
     "start_from": "Where the group begins on a topic that it has never read.",
@@ -132,6 +133,7 @@ ANSWER_RULES: Final[dict[str, JsonObject]] = {
 }
 
 RULES: Final[dict[str, dict[str, Any]]] = {  # Any: JSON
+    "FilterIn": {"reason": {"minLength": 1, "maxLength": limits.REASON_ASKED_CHARS_MAX}},
     "ProduceMessage": {
         "body": {"minLength": 1},
         "tag": {"minLength": 1, "maxLength": limits.TAG_BYTES_MAX},

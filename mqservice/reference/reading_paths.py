@@ -9,7 +9,8 @@ from typing import Final
 
 from mqservice.accounts.scopes import Scope
 from mqservice.delivery import plane
-from mqservice.delivery.limits import CONTAINS_BYTES_MAX
+from mqservice.delivery.limits import CONTAINS_BYTES_MAX, REASON_ASKED_CHARS_MAX
+from mqservice.delivery.reading.same_cause import NO_REASON
 from mqservice.reference.delivery_paths import (
     GROUP,
     GROUP_CODES,
@@ -50,6 +51,12 @@ _CONTAINS: Final = query_parameter(
     "contains",
     "Only messages whose body has this text, letter for letter.",
     {"type": "string", "minLength": 1, "maxLength": CONTAINS_BYTES_MAX},
+)
+_REASON: Final = query_parameter(
+    "reason",
+    "Only what was given up for the cause of this reason, or for this cause of an issue: numbers, "
+    f"ids and quoted values may differ. `{NO_REASON}`: for no reason that was told.",
+    {"type": "string", "minLength": 1, "maxLength": REASON_ASKED_CHARS_MAX},
 )
 
 _ID: Final = "01679C42FC1C5916ED0B1323B800019A0A"
@@ -189,10 +196,11 @@ OPERATIONS: Final = [
         summary="Browse dead letters",
         description=(
             "What a group gave up, page by page, with the reason and the number of deliveries. "
-            "Reading changes nothing."
+            "Reading changes nothing. With `reason` a page looks at a bounded number of dead "
+            "letters and says how many, `scanned`; `next_cursor` alone says whether there is more."
         ),
         scope=Scope.CONSUME,
-        parameters=[_KEY, _TAG, _FROM, _TO, _LIMIT, cursor_parameter()],
+        parameters=[_KEY, _TAG, _REASON, _FROM, _TO, _LIMIT, cursor_parameter()],
         answers=_page("DeadLettersAnswer", _DEAD),
         codes=(*GROUP_CODES, "ILLEGAL_FILTER", "ILLEGAL_KEY", "CURSOR_INVALID"),
     ),

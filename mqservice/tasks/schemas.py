@@ -12,6 +12,7 @@ from pydantic import ConfigDict, Field, StringConstraints
 
 from mqservice.delivery.decoding import Fault
 from mqservice.delivery.messages import key_fault
+from mqservice.delivery.reading.same_cause import NO_REASON, cause_asked, reason_fault
 from mqservice.delivery.reading.tags import tags_of
 from mqservice.lib.timestamps import rfc3339
 from mqservice.lib.wire import moment, refused, time_ms
@@ -35,6 +36,11 @@ class FilterIn(Schema):
     tag: str | None = None
     from_time: str | None = Field(default=None, alias="from")
     to: str | None = None
+    reason: str | None = Field(
+        default=None,
+        description="A reason, or the cause of an issue: what was given up for the same cause "
+        f"fits. `{NO_REASON}`: what has no reason.",
+    )
 
     def selection(self) -> Selection:
         """Raises Problem."""
@@ -48,7 +54,10 @@ class FilterIn(Schema):
         to_ms = None if self.to is None else time_ms("/filter/to", self.to)
         if from_ms is not None and to_ms is not None and from_ms > to_ms:
             raise refused("/filter/to", f"to is {from_ms - to_ms} ms before from")
-        found = Selection(key=self.key, tags=tags, from_ms=from_ms, to_ms=to_ms)
+        if self.reason is not None and (fault := reason_fault(self.reason)):
+            raise refused("/filter/reason", f"a reason {fault}")
+        cause = None if self.reason is None else cause_asked(self.reason)
+        found = Selection(key=self.key, tags=tags, from_ms=from_ms, to_ms=to_ms, cause=cause)
         if found.is_all:
             raise refused("/filter", 'it has no condition; write "all": true if that is meant')
         return found
@@ -125,6 +134,7 @@ class FilterOut(Schema):
     tags: list[str]
     from_time: str | None = Field(serialization_alias="from")
     to: str | None
+    reason: str | None = Field(description=f"The cause that fits; `{NO_REASON}`: none was told.")
 
 
 class TaskOut(Schema):
@@ -220,6 +230,7 @@ def _filter_out(selection: Selection) -> FilterOut:
         tags=selection.tags,
         from_time=shown(selection.from_ms),
         to=shown(selection.to_ms),
+        reason=NO_REASON if selection.cause == "" else selection.cause,
     )
 
 

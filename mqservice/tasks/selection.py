@@ -10,7 +10,8 @@ import msgspec
 class Selection(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """``ids`` alone, or conditions of which all hold; without any of them, all dead letters.
 
-    The times are those at which messages were given up, both included.
+    The times are those at which messages were given up, both included. ``cause``: as the
+    engine's ``cause_of`` makes it of reasons; empty for messages without one.
     """
 
     ids: list[str] = []
@@ -18,6 +19,12 @@ class Selection(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     tags: list[str] = []
     from_ms: int | None = None
     to_ms: int | None = None
+    cause: str | None = None
+
+    @property
+    def is_compared(self) -> bool:
+        """Whether letters have to be read to know which are wanted."""
+        return self.key is not None or self.cause is not None
 
     @property
     def is_all(self) -> bool:

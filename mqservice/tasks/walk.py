@@ -4,8 +4,8 @@
     filter, all  the DLQ, oldest first   ── PULL ──────────▶ place: the next offset
 
 A filter by key reads the DLQ as well: the key index answers newest first, and messages of one key
-are what should stay in order. Nothing is changed here. What was redriven or dropped before is not
-shown by the engine.
+are what should stay in order. So does one by cause, which no index knows. Nothing is changed here.
+What was redriven or dropped before is not shown by the engine.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Final
 
 import msgspec
 
+from mqservice.delivery.reading.same_cause import SameCause
 from mqservice.lib.names import ENGINE_SEPARATOR
 from mqservice.store import (
     LookUpRequest,
@@ -98,7 +99,7 @@ class Walk:
         if left <= 0:
             return self._last_page()
         selection = self.selection
-        pulled_max = messages_max if selection.key is None else SCANNED_MAX
+        pulled_max = SCANNED_MAX if selection.is_compared else messages_max
         head, records = client.pull(
             PullRequest(
                 topic=dlq_topic_of(self.group),
@@ -112,12 +113,13 @@ class Walk:
         next_offset = min(head.next_offset, self.end_offset)
         if next_offset <= position:  # nothing is left: a DLQ never ends before it did once
             return self._last_page()
-        wanted = [record for record in records if self._is_wanted(record)]
+        same = None if selection.cause is None else SameCause(selection.cause)
+        wanted = [record for record in records if self._is_wanted(record, same)]
         if len(wanted) > messages_max:
             next_offset = wanted[messages_max].queue_offset
             del wanted[messages_max:]
         spots = [Spot(record.message_id, record.queue_offset) for record in wanted]
-        if head.status is PullStatus.FOUND and not selection.tags and selection.key is None:
+        if head.status is PullStatus.FOUND and not selection.tags and not selection.is_compared:
             # Moved before, or damaged; only the engine can say which.
             seen = {record.queue_offset for record in wanted}
             spots += [Spot("", at) for at in range(position, next_offset) if at not in seen]
@@ -172,10 +174,12 @@ class Walk:
                 break
         return None
 
-    def _is_wanted(self, record: Record) -> bool:
+    def _is_wanted(self, record: Record, same: SameCause | None) -> bool:
         key = self.selection.key
-        return self._is_inside(record) and (
-            key is None or key in record.keys or key == record.message_id
+        return (
+            self._is_inside(record)
+            and (key is None or key in record.keys or key == record.message_id)
+            and (same is None or same.has(record))
         )
 
     def _is_inside(self, record: Record) -> bool:

@@ -12,6 +12,7 @@ from mqservice.accounts.queries import get_namespace
 from mqservice.accounts.rest import AuthedRequest
 from mqservice.accounts.scopes import Kind, Scope
 from mqservice.lib.etags import etag, revision_of
+from mqservice.lib.names import NAME_CHARS_MAX
 from mqservice.store import blocking_client
 from mqservice.topics.purging import preview_purge, purge_topic
 from mqservice.topics.queries import TOPICS_PAGE_MAX, get_topic, queue_stats, topics_of
@@ -26,11 +27,14 @@ def list_topics(
     request: AuthedRequest,
     ns: str,
     after: str = "",
+    contains: Annotated[str, Field(max_length=NAME_CHARS_MAX)] = "",
     limit: Annotated[int, Field(ge=1, le=TOPICS_PAGE_MAX)] = TOPICS_PAGE_MAX,
 ) -> TopicListOut:
-    """A page of topics by name. Two queries."""
+    """A page of topics by name; with ``contains`` those whose name has it, in any case. Two
+    queries.
+    """
     namespace = get_namespace(request.auth, ns)
-    topics = topics_of(namespace, after=after, limit=limit)
+    topics = topics_of(namespace, after=after, contains=contains, limit=limit)
     return TopicListOut(
         topics=[TopicOut.of(topic) for topic in topics],
         next=topics[-1].name if len(topics) == limit else None,

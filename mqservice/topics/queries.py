@@ -13,10 +13,14 @@ TOPICS = RowFinder(Topic, "namespace_id", "name")
 
 
 def topics_of(
-    namespace: Namespace, *, after: str = "", limit: int = TOPICS_PAGE_MAX
+    namespace: Namespace, *, after: str = "", contains: str = "", limit: int = TOPICS_PAGE_MAX
 ) -> list[Topic]:
-    """Topics whose name comes after ``after``, by name, at most ``limit``. One query."""
+    """Topics whose name comes after ``after`` and has ``contains`` in it, by name, at most
+    ``limit``. One query.
+    """
     rows = namespace.topics.filter(name__gt=after).order_by("name")
+    if contains:
+        rows = rows.filter(name__icontains=contains)
     return list(rows[: min(limit, TOPICS_PAGE_MAX)])
 
 

@@ -125,6 +125,8 @@ SECTIONS: Final[dict[str, tuple[Row, ...]]] = {
         _row("Tags of one question", "{}", _D + "TAG_COUNT_MAX"),
         _row("Text looked for in bodies", "{}; {} are looked through for a page",
              _D + "CONTAINS_BYTES_MAX", _D + "SCAN_BYTES_MAX"),
+        _row("Reason looked for in dead letters", "{} characters; {} × {} are looked at for a page",
+             _D + "REASON_ASKED_CHARS_MAX", _D + "CAUSE_PAGES_MAX", _D + "BROWSE_COUNT_MAX"),
     ),
     "WebSocket": (
         _row("Subscriptions of a connection", "{}", _D + "SUBSCRIPTION_COUNT_MAX"),

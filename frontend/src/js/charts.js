@@ -57,7 +57,7 @@ function options(box, data) {
     scales: { y: { range: (_, __, high) => [0, Math.max(high ?? 0, 1) * 1.1] }, x: { range: () => [data.from_ms / 1000, data.to_ms / 1000] } },
     axes: [
       { stroke: soft, grid: { show: false }, ticks: grid, values: (_, ticks) => ticks.map((tick) => moment(tick, data)) },
-      { stroke: soft, grid, ticks: { show: false }, size: 56, values: (_, ticks) => ticks.map((tick) => short.format(tick)) },
+      { stroke: soft, grid, ticks: { show: false }, size: 64, values: (_, ticks) => ticks.map((tick) => short.format(tick) + data.unit) },
     ],
     series: [
       { value: (_, time) => (time == null ? "" : whenever.format(time * 1000)) , label: box.dataset.timeLabel },

@@ -1,6 +1,7 @@
 """What a group gave up, over REST: its DLQ page by page, oldest first, or by key.
 
     GET .../groups/{group}/dlq?key=&from=&to=&tag=&limit=&cursor= ──▶ browse of %DLQ%group
+    GET .../groups/{group}/dlq?reason=&…                          ──▶ cause_walk
     GET .../groups/{group}/dlq/{id}                               ──▶ key_search there
 
 Each message is shown as it was in its topic, with the reason, the number of its deliveries, and
@@ -15,6 +16,7 @@ import msgspec
 
 from mqservice.accounts.scopes import Kind, Scope
 from mqservice.delivery.context import DeliveryContext
+from mqservice.delivery.decoding import Fault
 from mqservice.delivery.http import Request
 from mqservice.delivery.limits import BROWSE_COUNT_DEFAULT, BROWSE_COUNT_MAX
 from mqservice.delivery.path_routes import group_route
@@ -25,8 +27,10 @@ from mqservice.delivery.reading.browse import (
     read_place,
     span_of,
 )
+from mqservice.delivery.reading.cause_walk import CauseQuestion, cause_page
 from mqservice.delivery.reading.key_search import find_by_id
 from mqservice.delivery.reading.query import Query
+from mqservice.delivery.reading.same_cause import cause_asked, reason_fault
 from mqservice.delivery.reading.stored_messages import StoredMessage, stored_message
 from mqservice.delivery.reading.tags import tags_of
 from mqservice.delivery.reading.walk import Page, Question
@@ -38,7 +42,8 @@ from mqservice.lib.timestamps import rfc3339
 from mqservice.store import Record, TopicNotFound, dlq_topic_of, find_dead_letter
 from mqservice.topics.routes import TopicRoute
 
-_NAMES: Final = ("key", "tag", "from", "to", "limit", "cursor")
+_NAMES: Final = ("key", "tag", "from", "to", "reason", "limit", "cursor")
+_encode_cause_question: Final = msgspec.msgpack.Encoder().encode
 
 
 class DeadLetterMessage(StoredMessage, frozen=True, gc=False, kw_only=True):
@@ -52,11 +57,14 @@ class DeadLetterMessage(StoredMessage, frozen=True, gc=False, kw_only=True):
 
 
 class DeadLettersAnswer(msgspec.Struct, frozen=True):
-    """``is_complete`` is false while the key index lacks the newest messages."""
+    """``is_complete`` is false while the key index lacks the newest messages. ``scanned``: with
+    ``reason``, how many dead letters were looked at for this page.
+    """
 
     messages: list[DeadLetterMessage]
     next_cursor: str | None
     is_complete: bool
+    scanned: int | msgspec.UnsetType = msgspec.UNSET
 
 
 async def browse_dead_letters(context: DeliveryContext, request: Request) -> None:
@@ -65,11 +73,16 @@ async def browse_dead_letters(context: DeliveryContext, request: Request) -> Non
     topic = _dlq_of(await group_route(context, request))
     query = Query(request.scope["query_string"], _NAMES)
     question = Question(key_of(query), tags_of(query.text("tag")), *span_of(query), None, None)
+    cause = _cause_of(query)
     limit = query.number("limit", low=1, high=BROWSE_COUNT_MAX) or BROWSE_COUNT_DEFAULT
-    bound_to = encode_question(question)
+    asked = None if cause is None else CauseQuestion(question, cause)
+    bound_to = encode_question(question) if asked is None else _encode_cause_question(asked)
     place = read_place(context, query, topic, bound_to)
     try:
-        page = await find_page_of(question)(context.store, topic, question, place, limit)
+        if asked is None:
+            page = await find_page_of(question)(context.store, topic, question, place, limit)
+        else:
+            page = await cause_page(context.store, topic, asked, place, limit, context.clock)
     except TopicNotFound:  # nothing was given up yet
         page = Page(records=[], place=None)
     next_cursor = None
@@ -77,7 +90,9 @@ async def browse_dead_letters(context: DeliveryContext, request: Request) -> Non
         next_cursor = context.cursors.write(page.place, topic=topic.engine_name, question=bound_to)
     as_bytes = takes_msgpack(request)
     messages = [_dead_letter(record, as_bytes=as_bytes) for record in page.records]
-    await answer_struct(request, DeadLettersAnswer(messages, next_cursor, page.is_complete))
+    scanned = msgspec.UNSET if asked is None else page.scanned_count
+    answer = DeadLettersAnswer(messages, next_cursor, page.is_complete, scanned)
+    await answer_struct(request, answer)
 
 
 async def read_dead_letter(context: DeliveryContext, request: Request) -> None:
@@ -90,6 +105,16 @@ async def read_dead_letter(context: DeliveryContext, request: Request) -> None:
     except TopicNotFound as exc:
         raise Problem.of("MESSAGE_NOT_FOUND", "the group has given up no message yet") from exc
     await answer_struct(request, _dead_letter(record, as_bytes=takes_msgpack(request)))
+
+
+def _cause_of(query: Query) -> str | None:
+    """The cause that the parameter ``reason`` means; None without it. Raises Fault."""
+    text = query.text("reason")
+    if text is None:
+        return None
+    if fault := reason_fault(text):
+        raise Fault("?reason", "BAD_REQUEST", f"a reason {fault}")
+    return cause_asked(text)
 
 
 def _dlq_of(group: GroupRoute) -> TopicRoute:

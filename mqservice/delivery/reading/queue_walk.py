@@ -20,7 +20,7 @@ from mqservice.delivery.reading.walk import Page, Question
 from mqservice.store import OffsetAtTimeRequest, Store
 from mqservice.topics.routes import TopicRoute
 
-_encode_place: Final = msgspec.msgpack.Encoder().encode
+encode_place: Final = msgspec.msgpack.Encoder().encode
 _decode_place: Final = msgspec.msgpack.Decoder(list[int]).decode
 
 
@@ -54,7 +54,7 @@ async def queue_page(
     page = await QueueMerge(
         store, topic.engine_name, ranges, question=question, messages_max=messages_max
     ).page()
-    next_place = None if page.is_last else _encode_place(page.positions)
+    next_place = None if page.is_last else encode_place(page.positions)
     return Page(records=page.records, place=next_place, scanned_count=page.scanned_count)
 
 

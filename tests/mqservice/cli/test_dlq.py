@@ -69,6 +69,17 @@ async def test_redrive_orders_a_task_and_prints_its_id() -> None:
         }
 
 
+async def test_letters_of_one_reason_are_listed_and_redriven() -> None:
+    async with service_double() as double:
+        double.answers.append(Answer(200, {"messages": [letter(1)], "next_cursor": None}))
+        double.answers.append(Answer(202, task("pending")))
+        await mqservice("dlq", "list", "g", "--reason", "order 1", double=double)
+        await mqservice("dlq", "redrive", "g", "--reason", "<none>", double=double)
+        listed, moved = double.requests
+        assert listed.query == "reason=order+1&limit=32"
+        assert msgspec.json.decode(moved.body) == {"filter": {"reason": "<none>"}}
+
+
 async def test_wait_shows_progress_until_the_end() -> None:
     async with service_double() as double:
         double.answers.extend(

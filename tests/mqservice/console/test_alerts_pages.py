@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from django.test import Client
+from pytest_django import Settings
 
 from mqservice.accounts.models import AuditEntry
 from mqservice.alerts.evaluation import evaluate
@@ -145,13 +148,26 @@ def test_secret_of_a_webhook_is_shown_once(people: People, alice: Client) -> Non
     ],
 )
 def test_fault_is_told_at_its_field_and_nothing_is_made(
-    alice: Client, change: dict[str, str], field: str, told: str
+    alice: Client, settings: Settings, change: dict[str, str], field: str, told: str
 ) -> None:
+    settings.MQ_EMAIL_URL = "smtp://mail.example"
     answer = alice.post(NEW, FORM | change)
     assert answer.status_code == 422
     text = answer.content.decode()
     assert told in text[text.index(f'id="id_{field}_error"') :][:300]
     assert not AlertRule.objects.exists()
+
+
+def test_field_for_mail_is_closed_where_the_service_sends_none(
+    alice: Client, settings: Settings
+) -> None:
+    closed = re.compile(r'<input[^>]*name="emails"[^>]* disabled')
+    settings.MQ_EMAIL_URL = ""
+    page = alice.get(NEW).content.decode()
+    assert closed.search(page)
+    assert "This service sends no e-mail." in page
+    settings.MQ_EMAIL_URL = "smtp://mail.example"
+    assert not closed.search(alice.get(NEW).content.decode())
 
 
 def test_disk_is_watched_by_operators(people: People, alice: Client) -> None:

@@ -13,6 +13,7 @@ from django.test import Client
 from pytest_django import Settings
 
 from mqservice.console.curls import curl_of
+from mqservice.groups.models import ConsumerGroup
 from mqservice.topics.models import Topic
 from tests.people import People
 
@@ -79,6 +80,15 @@ def _json_text(text: str) -> bytes:
         ("scheduled", "/v1/ns/acme/scheduled"),
         ("definitions", "/v1/ns/acme/definitions"),
         ("read-only", "/v1/namespaces/acme"),
+        ("tail", "/v1/ns/acme/topics"),
+        ("search?q=or", "/v1/ns/acme/topics?contains=or'"),
+        ("search?q=or", "/v1/ns/acme/groups?contains=or'"),
+        ("dead-letters", "/v1/ns/acme/groups"),
+        ("dead-letters", "/v1/ns/acme/groups/billing/dlq?limit=50'"),
+        (
+            "dead-letters/billing/purge?all=1",
+            "http://testserver/v1/ns/acme/groups/billing/dlq:purge",
+        ),
     ],
 )
 def test_pages_say_what_they_are_by_curl(
@@ -86,10 +96,30 @@ def test_pages_say_what_they_are_by_curl(
 ) -> None:
     settings.MQ_BASE_URL = "http://testserver"
     Topic.objects.create(namespace=people.acme, name="orders")
+    ConsumerGroup.objects.create(namespace=people.acme, name="billing")
     client.force_login(people.alice)
     text = client.get(f"/console/acme/{page}").content.decode()
     shown = html.unescape(text[text.index('class="card curl"') :])
     assert f"{path} \\" in shown, shown[:600]
+
+
+def test_tail_says_how_to_ask_for_what_is_stored_from_now_on(
+    people: People, client: Client
+) -> None:
+    Topic.objects.create(namespace=people.acme, name="orders")
+    client.force_login(people.alice)
+    page = client.get("/console/acme/tail?topic=orders").content.decode()
+    assert re.search(r"/topics/orders/messages\?from=[0-9-]{10}T[0-9:.]{12}Z", page)
+
+
+def test_operator_page_says_what_it_is_without_a_key(people: People, client: Client) -> None:
+    people.alice.is_superuser = True
+    people.alice.save()
+    client.force_login(people.alice)
+    shown = re.search(r"curl -sS[^<]*", client.get("/console/-/operator").content.decode())
+    assert shown is not None
+    assert arguments_of(html.unescape(shown[0]))[1].endswith("/readyz")
+    assert "API_KEY" not in shown[0]
 
 
 CALLS = {

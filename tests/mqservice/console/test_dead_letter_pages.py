@@ -8,12 +8,15 @@ import pytest
 from django.test import Client
 
 from mqservice.accounts.models import AuditEntry
+from mqservice.console import asking
+from mqservice.console.asking import Answer
 from mqservice.groups.models import ConsumerGroup
 from mqservice.store import PurgeRequest, blocking_client
 from mqservice.tasks.models import Task, TaskState
 from mqservice.tasks.steps import take_turn
 from mqservice.topics.models import Topic
 from tests.clock import ManualClock
+from tests.mqservice.issues.failing import fail
 from tests.mqservice.tasks.desk import Desk, numbered, open_desk
 from tests.people import People
 
@@ -135,6 +138,49 @@ def test_look_ahead_is_repeated_for_another_target_and_changes_nothing(
     alice.post(path, given)
     task = Task.objects.get()
     assert (task.target, task.rate, task.selection) == ("elsewhere", 5, {"tags": ["a"]})
+
+
+def test_letters_of_one_cause_are_redriven_together(desk: Desk, alice: Client) -> None:
+    fail(desk, "order 1 late", "<b>", "order 22 late")
+    path = f"{LETTERS}/{desk.group.name}/redrive"
+    ahead = text_of(alice, f"{path}?reason=order+7+late")
+    assert "2 messages. Nothing was changed yet." in ahead
+    assert "{&quot;filter&quot;:{&quot;reason&quot;:&quot;order 7 late&quot;}" in ahead
+    alice.post(path, {"reason": "order 7 late", "target": "", "rate": "500"})
+    task = Task.objects.get()
+    run(task)
+    assert task.moved_count == 2
+    assert "order &lt;n&gt; late" in text_of(alice, f"{BASE}/tasks/{task.public_id}")
+
+
+def test_page_of_a_reason_says_how_far_it_looked_and_hands_the_reason_on(
+    desk: Desk, alice: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fail(desk, "order 1 late", "order 22 late", "")
+    asked: list[dict[str, str]] = []
+    data = {"messages": [], "next_cursor": "next", "is_complete": True, "scanned": 8_192}
+
+    async def answered(*given: object) -> Answer:
+        asked.append(given[5])  # type: ignore[arg-type]  # the query
+        return Answer(status=200, data=data)
+
+    monkeypatch.setattr(asking, "_ask", answered)
+    monkeypatch.setattr(asking, "_plane_of", lambda _request: None)
+    path = f"{LETTERS}/{desk.group.name}"
+    text = text_of(alice, f"{path}?reason=order+7+late")
+    assert asked[0]["reason"] == "order 7 late"
+    assert "Looked at 8,192 messages, 0 fit; there is more to look through." in text
+    assert f"{path}/redrive?reason=order+7+late" in text
+    assert "/dlq?reason=order+7+late" in text
+    assert "Redrive all" not in text
+    # Why they were given up, by cause; each leads to its letters.
+    assert 'href="?reason=order%20%3Cn%3E%20late">order &lt;n&gt; late</a>' in text
+    assert 'href="?reason=%3Cnone%3E">no reason was given</a>' in text
+
+    data |= {"next_cursor": None, "scanned": 3}
+    text = text_of(alice, f"{path}?reason=another")
+    assert "Looked at 3 messages to the end, 0 fit." in text
+    assert f"{path}/redrive" not in text.split("<main")[1].split("<form")[0]  # nothing to move
 
 
 def test_letters_of_a_time_are_chosen_with_the_zone_of_the_form(desk: Desk, alice: Client) -> None:

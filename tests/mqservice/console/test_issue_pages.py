@@ -120,6 +120,7 @@ def test_issue_is_acknowledged_resolved_and_reopened(people: People, alice: Clie
     assert "as written: no stock" in page
     assert "/console/acme/dead-letters/billing/messages/AB12" in page
     assert "/console/acme/dead-letters/billing/redrive?id=AB12" in page
+    assert "/console/acme/dead-letters/billing?reason=no+stock" in page
     assert "the first dead letter came" in page
     for verb, told in (
         ("acknowledge", "Acknowledged"), ("resolve", "Resolved"), ("reopen", "open again"),

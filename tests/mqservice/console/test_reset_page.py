@@ -50,8 +50,8 @@ def token_of(answer: HttpResponse) -> str:
 
 
 def rows_of(answer: HttpResponse) -> list[list[str]]:
-    """Cells of the preview's table."""
-    text = answer.content.decode()
+    """Cells of the preview's table, without what a phone shows beside them."""
+    text = re.sub(r'<span class="only-narrow">.*?</span>', "", answer.content.decode())
     table = text[text.index('id="preview"') :].partition("</table>")[0]
     rows = re.findall(r"<tr>(.*?)</tr>", table, re.DOTALL)[1:]
     return [re.sub(r"<[^>]+>", " ", row).split() for row in rows]

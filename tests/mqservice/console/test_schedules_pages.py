@@ -53,7 +53,7 @@ def test_a_schedule_is_made_paused_sent_changed_and_deleted(alice: Client, desk:
     page = made.content.decode()
     assert "on workdays at 09:30, Europe/Berlin" in page
     assert "the &lt;b&gt;report&lt;/b&gt;" in page
-    assert len(re.findall(r"<code>\d{4}-\d\d-\d\d 09:30 \+0[12]00</code>", page)) == 10
+    assert len(re.findall(r"<td>\d{4}-\d\d-\d\d 09:30 \+0[12]00</td>", page)) == 10
     listed = alice.get(f"{ROOT}/schedules").content.decode()
     assert "30 9 * * mon-fri" in listed
     assert "none yet" in listed
@@ -88,7 +88,7 @@ def test_the_next_runs_are_shown_before_anything_is_saved(alice: Client) -> None
     part = alice.get(f"{ROOT}/schedule-runs?cron=*/15+*+*+*+*&time_zone=Asia/Shanghai")
     text = part.content.decode()
     assert "every 15 minutes" in text
-    assert text.count("+0800</code>") == 10
+    assert text.count("+0800</td>") == 10
     assert "<html" not in text
     wrong = alice.get(f"{ROOT}/schedule-runs?cron=61+*+*+*+*&time_zone=UTC").content.decode()
     assert "is wrong in the minute (0 to 59)" in wrong

@@ -147,6 +147,13 @@ def test_list_shows_only_the_own_namespace(people: People, acme: Client) -> None
     assert body["next"] is None
 
 
+def test_list_of_names_that_have_a_text_in_them(people: People, acme: Client) -> None:
+    for name in ("billing", "Mailing", "audit"):
+        ConsumerGroup.objects.create(namespace=people.acme, name=name)
+    body = acme.get("/v1/ns/-/groups", {"contains": "ling"}).json()
+    assert [group["name"] for group in body["groups"]] == ["Mailing", "billing"]
+
+
 def test_foreign_group_looks_like_an_absent_one(people: People, acme: Client) -> None:
     ConsumerGroup.objects.create(namespace=people.rival, name="secret")
     codes = {

@@ -15,6 +15,7 @@ from mqservice.tasks import limits, queries, services
 from mqservice.tasks.models import Task, TaskState
 from mqservice.tasks.steps import take_turn
 from mqservice.topics.models import Topic
+from tests.mqservice.issues.failing import fail
 from tests.mqservice.tasks.desk import Desk, numbered
 from tests.people import People
 
@@ -93,8 +94,24 @@ def test_filter_is_shown_as_it_is_applied(acme: Client, desk: Desk) -> None:
         "tags": ["a", "b"],
         "from": "2020-01-01T00:00:00.000Z",
         "to": None,
+        "reason": None,
     }
     assert finished(acme, desk, task)["moved"] == 2
+
+
+def test_letters_of_one_cause_are_moved_and_no_others(acme: Client, desk: Desk) -> None:
+    fail(desk, "order 1 late", "no stock", "order 22 late", "")
+    path = f"/v1/ns/acme/groups/{desk.group.name}/dlq:redrive"
+    condition = {"reason": "order 7 late"}
+    assert post(acme, path, {"filter": condition, "dry_run": True}).json()["count"] == 2
+    task = ordered(acme, desk, filter=condition)
+    assert task["filter"]["reason"] == "order <n> late"
+    assert finished(acme, desk, task)["moved"] == 2
+    assert len(desk.dead()) == 2
+    none = ordered(acme, desk, "purge", filter={"reason": "<none>"})
+    assert none["filter"]["reason"] == "<none>"
+    assert finished(acme, desk, none)["moved"] == 1
+    assert len(desk.dead()) == 1
 
 
 def test_dry_run_counts_by_topic_and_changes_nothing(acme: Client, desk: Desk) -> None:
@@ -217,7 +234,10 @@ def test_oldest_of_too_many_ended_tasks_are_forgotten(
         ({"ids": ["a\0"]}, "/ids/0"),
         ({"ids": [f"{number}" for number in range(limits.IDS_MAX + 1)]}, "/ids"),
         ({"filter": {}}, "/filter"),
-        ({"filter": {"reason": "x"}}, "/filter/reason"),
+        ({"filter": {"cause": "x"}}, "/filter/cause"),
+        ({"filter": {"reason": " "}}, "/filter/reason"),
+        ({"filter": {"reason": "\u0001"}}, "/filter/reason"),
+        ({"filter": {"reason": "x" * 1_001}}, "/filter/reason"),
         ({"filter": {"key": ""}}, "/filter/key"),
         ({"filter": {"tag": "a |"}}, "/filter/tag"),
         ({"filter": {"from": "yesterday"}}, "/filter/from"),

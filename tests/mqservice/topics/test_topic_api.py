@@ -155,6 +155,19 @@ def test_list_comes_in_pages_by_name(people: People, acme: Client) -> None:
     assert second["next"] is None
 
 
+def test_list_of_names_that_have_a_text_in_them(people: People, acme: Client) -> None:
+    for name in ("orders", "old-ORDERS", "bills", "or%ders"):
+        Topic.objects.create(namespace=people.acme, name=name)
+    Topic.objects.create(namespace=people.rival, name="hidden-orders")
+    found = acme.get("/v1/ns/acme/topics?contains=Order&limit=1").json()
+    assert [topic["name"] for topic in found["topics"]] == ["old-ORDERS"]
+    more = acme.get("/v1/ns/acme/topics", {"contains": "Order", "after": found["next"]}).json()
+    assert [topic["name"] for topic in more["topics"]] == ["orders"]
+    assert acme.get("/v1/ns/acme/topics", {"contains": "_"}).json()["topics"] == []
+    refused = acme.get("/v1/ns/acme/topics", {"contains": "x" * 65})
+    assert refused.json()["errors"][0]["pointer"] == "?contains"
+
+
 @pytest.mark.parametrize("limit", ["0", "1001", "x"])
 def test_page_size_out_of_range_is_refused(acme: Client, limit: str) -> None:
     response = acme.get(f"/v1/ns/acme/topics?limit={limit}")

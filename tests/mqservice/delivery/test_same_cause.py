@@ -1,0 +1,21 @@
+"""Letters of one cause: which fit, and what may be asked for."""
+
+from __future__ import annotations
+
+from hypothesis import given
+
+from mqservice.delivery.reading.same_cause import SameCause, cause_asked
+from mqservice.store import cause_of
+from tests.storage_engine.test_causes import REASONS
+
+
+@given(REASONS, REASONS)
+def test_reasons_fit_a_cause_if_they_have_it_and_only_then(reason: str, other: str) -> None:
+    same = SameCause(cause_of(reason))
+    assert same.fits(reason)
+    assert same.fits(other) == (cause_of(other) == cause_of(reason))
+
+
+def test_a_reason_asks_for_its_cause_and_a_word_for_none() -> None:
+    assert cause_asked("order 1 failed") == cause_asked("order <n> failed") == "order <n> failed"
+    assert cause_asked(" <none> ") == ""
