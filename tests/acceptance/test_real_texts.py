@@ -71,7 +71,9 @@ def run_cli(service: Service, *arguments: str, stdin: bytes) -> subprocess.Compl
 
 
 @contextmanager
-def consuming(service: Service, arguments: list[str], out: Path) -> Iterator[subprocess.Popen[bytes]]:
+def consuming(
+    service: Service, arguments: list[str], out: Path
+) -> Iterator[subprocess.Popen[bytes]]:
     """The CLI, which writes to ``out`` what it gets."""
     with out.open("wb") as sink:
         process = subprocess.Popen(

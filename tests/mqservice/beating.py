@@ -3,9 +3,9 @@
     python -m tests.mqservice.beating FILE IDLE_MS
 
 Each line of FILE: milliseconds of the machine's monotonic clock, and what happened: ``ready``,
-``asked`` (for the lock, in vain) or ``sent``, with the time at which it began to ask whether it may:
-what a process that stood still was allowed before, it may send late. After IDLE_MS of silence its
-session is ended.
+``asked`` (for the lock, in vain) or ``sent``, with the time at which it began to ask whether it
+may: what a process that stood still was allowed before, it may send late. After IDLE_MS of silence
+its session is ended.
 """
 
 from __future__ import annotations
