@@ -65,7 +65,7 @@ analytics: $(VENV)/.analytics-ready
 test: lint
 	@$(BIN)/python -m analytics.java
 	@$(BIN)/python -m tests.chromium
-	$(BIN)/python -m pytest -n 2 --dist loadgroup
+	$(BIN)/python -m pytest -n 2 --dist loadgroup --no-loadscope-reorder
 
 lint: $(VENV)/.test-ready
 	$(BIN)/ruff check .

@@ -10,10 +10,13 @@ a property takes says more of the machine than of the code.
 
 from __future__ import annotations
 
+import gc
 import inspect
 import os
+from collections.abc import Generator
 
 import pytest
+from _pytest.nodeid import coerce_node_id
 from asgiref.sync import async_to_sync
 from hypothesis import HealthCheck, settings
 
@@ -38,12 +41,46 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     return True
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """What is imported and collected stays until the end: to look through it for garbage again and
+    again, as the tests make more, would take a tenth of their time.
+    """
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+        gc.freeze()
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """One process runs all tests of a module that share what is made for the module: a browser, a
+    server, a large store. It would else be made once more for each process.
+    """
+    if item.get_closest_marker("xdist_group") is None and _shares_with_its_module(item):
+        item.add_marker(pytest.mark.xdist_group(f"{item.path.parent.name}.{item.path.stem}"))
+
+
+def _shares_with_its_module(item: pytest.Item) -> bool:
+    if not isinstance(item, pytest.Function):
+        return False
+    fixtures = item._fixtureinfo.name2fixturedefs.values()
+    return any(definitions[-1].scope == "module" for definitions in fixtures)
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Long tests first, so that no core is idle at the end; those of the whole service last, for
     its ten processes take a tenth of a core from all tests that come after.
     """
     items.sort(key=_turn)
+    for item in items:
+        # pytest-xdist 3.8 writes groups where pytest 9.2 looks no more: without this there is no
+        # group, and each process starts a Spark, a network and servers of its own.
+        with_group = vars(item).get("_nodeid")
+        if with_group is not None:
+            item._id = coerce_node_id(with_group)
 
 
 def _turn(item: pytest.Item) -> tuple[bool, float]:

@@ -231,6 +231,8 @@ class Indexer:
             segments = self._commit_log.segments()
             self._damaged = scan(segments, start, start_offset, keeps_whole=True).damaged
             self._catch_up_to(start_offset)
+        if self._collected_offset < start_offset:  # no room: what is left there has damage, too
+            damaged = [*self._damaged, *damaged]
         self._damaged = damaged
 
     def complete(self, end_offset: int) -> None:

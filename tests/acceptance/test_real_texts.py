@@ -20,11 +20,14 @@ import sysconfig
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 
 import httpx
 import pytest
 
+from mqservice.cli import screen
+from tests.acceptance.history.asking import is_drained
 from tests.services import Service, running_service, wait_until
 
 pytestmark = pytest.mark.acceptance
@@ -67,6 +70,24 @@ def run_cli(service: Service, *arguments: str, stdin: bytes) -> subprocess.Compl
     )
 
 
+@contextmanager
+def consuming(
+    service: Service, arguments: list[str], out: Path
+) -> Iterator[subprocess.Popen[bytes]]:
+    """The CLI, which writes to ``out`` what it gets."""
+    with out.open("wb") as sink:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "mqservice.cli.main", *arguments],
+            env={**os.environ, "MQ_DATA_DIR": str(service.data_dir)},
+            stdout=sink,
+        )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait(WAIT_S)
+
+
 def produce_over_rest(
     service: Service, topic: str, texts: list[bytes], stored: Callable[[int], None]
 ) -> int:
@@ -102,7 +123,7 @@ def produce_over_rest(
 @pytest.fixture
 def service(tmp_path: Path) -> Iterator[Service]:
     """One of its own: where others have killed the engine often, it comes back later each time, and
-    the consumer would leave before.
+    its group has nothing but these messages.
     """
     with running_service(tmp_path / "data") as own:
         yield own
@@ -115,13 +136,7 @@ def test_real_texts_come_back_byte_for_byte_across_a_kill_of_the_engine(service:
     assert len(texts) >= 1_000
     assert run_cli(service, "topic", "create", topic, stdin=b"").returncode == 0
     out = service.data_dir / "consumed.ndjson"
-    consume = ["consume", topic, "--ack", "--output", "ndjson", "--idle-exit", "25s"]
-    with out.open("wb") as sink:
-        consumer = subprocess.Popen(
-            [sys.executable, "-m", "mqservice.cli.main", *consume],
-            env={**os.environ, "MQ_DATA_DIR": str(service.data_dir)},
-            stdout=sink,
-        )
+    consume = ["consume", topic, "--ack", "--output", "ndjson"]
     half = len(texts) // 2
 
     # When half goes in over REST, the engine is killed meanwhile, and half goes in through the CLI
@@ -134,17 +149,21 @@ def test_real_texts_come_back_byte_for_byte_across_a_kill_of_the_engine(service:
             is_killed.wait(WAIT_S)  # which a slow machine may be late for
 
     engine_pid = service.facts.pids["engine"]
-    with ThreadPoolExecutor(1) as pool:
-        producing = pool.submit(produce_over_rest, service, topic, texts[:half], stored)
-        assert is_begun.wait(WAIT_S)
-        os.kill(engine_pid, signal.SIGKILL)
-        assert not producing.done()
-        is_killed.set()
-        unknown_count = producing.result(WAIT_S)
-    lines = b"".join(json.dumps(as_message(text)).encode() + b"\n" for text in texts[half:])
-    done = run_cli(service, "produce", topic, "--format", "ndjson", "--quiet", stdin=lines)
-    assert done.returncode == 0, done.stderr.decode()
-    assert consumer.wait(WAIT_S) == 0
+    with consuming(service, consume, out) as consumer:
+        with ThreadPoolExecutor(1) as pool:
+            producing = pool.submit(produce_over_rest, service, topic, texts[:half], stored)
+            assert is_begun.wait(WAIT_S)
+            os.kill(engine_pid, signal.SIGKILL)
+            assert not producing.done()
+            is_killed.set()
+            unknown_count = producing.result(WAIT_S)
+        lines = b"".join(json.dumps(as_message(text)).encode() + b"\n" for text in texts[half:])
+        done = run_cli(service, "produce", topic, "--format", "ndjson", "--quiet", stdin=lines)
+        assert done.returncode == 0, done.stderr.decode()
+        group = service.facts.group
+        wait_until(lambda: is_drained(service.facts, group), WAIT_S, "each is acknowledged")
+        consumer.send_signal(signal.SIGTERM)
+        assert consumer.wait(WAIT_S) == screen.INTERRUPTED
 
     # Then each text has come back as it was
     assert service.facts.pids["engine"] != engine_pid

@@ -23,8 +23,9 @@ from tests.storage_engine.doubles import (
     fingerprint,
     tiny_config,
 )
-from tests.storage_engine.keyed import SLOTS, index_files, keyed, pages
+from tests.storage_engine.keyed import SLOTS, index_files, keyed, look_up, pages
 from tests.storage_engine.recovering import poke
+from tests.storage_engine.stopping import kill
 
 ENTRIES_AT = 40 + SLOTS * 4
 COUNT = 20
@@ -283,6 +284,25 @@ async def test_start_that_believes_the_checkpoint_reads_only_what_is_new(tmp_pat
     async with OpenStore(tmp_path, files=files) as store:
         assert "create" not in files.operations
         assert store.store.indexer.index.entry_count == COUNT + 7
+
+
+async def test_an_index_that_found_no_room_at_the_start_still_knows_what_is_damaged(
+    tmp_path: Path,
+) -> None:
+    store = OpenStore(tmp_path).open()
+    store.topic()
+    put = await store.put(*[keyed(f"id-{index}") for index in range(6)])
+    await store.store.checkpoint()
+    await store.put(keyed("late"))
+    kill(store.store)
+    poke(tmp_path, put.offsets[2][1], b"\xff" * 8)
+    shutil.rmtree(tmp_path / "index")
+    files = FaultyFiles()
+    files.full_dirs.add("index")
+    async with OpenStore(tmp_path, files=files) as store:
+        files.full_dirs.clear()
+        head, records = look_up(store, "late")
+        assert (head.is_complete, len(records)) == (True, 1)
 
 
 async def test_failed_sync_of_the_index_keeps_the_last_good_mark(tmp_path: Path) -> None:

@@ -18,7 +18,8 @@ from tests.acceptance.console.accessibility import serious_faults
 from tests.acceptance.console.messages import give_up, produce, schedule
 from tests.services import Service
 
-pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(600)]
+# All of them take minutes, so they begin before the others of the service.
+pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(700)]
 SCREENSHOTS: Final = Path(__file__).resolve().parents[3] / "screenshots"
 WIDTHS: Final = (1440, 390)
 PAGES: Final = {
