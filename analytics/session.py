@@ -54,8 +54,8 @@ def start_session(
         # A tenant named 007 is a name, no number.
         "spark.sql.sources.partitionColumnTypeInference.enabled": "false",
         "spark.sql.parquet.compression.codec": "zstd",
-        # Percentiles of one group may hold 1.6 MiB that Spark does not count; of more groups at once
-        # than this they are made one after the other, sorted.
+        # Percentiles of one group may hold 1.6 MiB, which Spark does not count. With more groups
+        # than this at once it sorts, and makes those of one after the other.
         "spark.sql.objectHashAggregate.sortBased.fallbackThreshold": "8",
         # Messages that were spread for one join need not be spread again for a narrower one.
         "spark.sql.requireAllClusterKeysForCoPartition": "false",
