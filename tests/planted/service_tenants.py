@@ -137,10 +137,10 @@ def receipt_not_bound_to_its_group(real: Real, group: Thing) -> Thing:
     f"{_TESTS}/topics/test_topic_api.py::test_foreign_namespace_and_topic_look_like_absent_ones",
 )
 def list_of_topics_of_all_tenants(
-    real: Real, namespace: Thing, after: Thing = "", limit: Thing = 1_000
+    real: Real, namespace: Thing, after: Thing = "", contains: Thing = "", limit: Thing = 1_000
 ) -> Thing:
-    rows = Topic.objects.filter(name__gt=after).select_related("namespace")
-    return list(rows.order_by("name")[:limit])
+    rows = Topic.objects.filter(name__gt=after, name__icontains=contains)
+    return list(rows.select_related("namespace").order_by("name")[:limit])
 
 
 @planted(
