@@ -49,11 +49,10 @@ class Fetch:
         """Once it is done. Raises StoreError."""
         return self.task.result()
 
-    def count(self) -> int:
-        """Messages it brought, once it is done; 0 when it failed."""
-        if self.task.cancelled() or self.task.exception() is not None:
-            return 0
-        return len(self.task.result().records)
+    @property
+    def is_good(self) -> bool:
+        """Once it is done: whether it brought an answer."""
+        return not self.task.cancelled() and self.task.exception() is None
 
     def is_full_of_bytes(self, count: int) -> bool:
         """Whether one more message like the ``count`` it brought would not have fitted."""
@@ -101,7 +100,7 @@ class Fetches:
         )
         fetch = next(each for each in self._under_way if each.task.done())
         self._under_way.remove(fetch)
-        count = fetch.count()
+        count = len(fetch.result().records) if fetch.is_good else 0
         if count and fetch.is_full_of_bytes(count):
             self._is_flowing, self._batch_msgs = True, min(2 * count, FRAME_MESSAGES_MAX)
         else:
@@ -119,11 +118,7 @@ class Fetches:
         for fetch in fetches:
             fetch.task.cancel()
         await asyncio.wait([fetch.task for fetch in fetches])
-        return [
-            fetch.result()
-            for fetch in fetches
-            if not fetch.task.cancelled() and fetch.task.exception() is None
-        ]
+        return [fetch.result() for fetch in fetches if fetch.is_good]
 
     def _may_begin(self) -> bool:
         if not self._credits.available.is_set():

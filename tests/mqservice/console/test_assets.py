@@ -15,6 +15,7 @@ from mqservice.console.assets import BUILD, FRONTEND, read_manifest, stale_parts
 WEIGHT_KIB_MAX = 150
 CLASSES = re.compile(r'\bclass="([^"]*)"')
 TEMPLATE_CODE = re.compile(r"{[{%#].*?[}%#]}")
+TYPED = re.compile(r'hx-trigger="[^"]*\binput\b')
 # Words that only scripts and tests look for.
 HOOKS = {"curl", "search-link", "reference-main"}
 
@@ -42,6 +43,14 @@ def test_changed_source_and_changed_file_are_noticed(
     assert stale_parts() == ["sources"]
     (copy / "static" / "build" / "console.css").write_text("")
     assert stale_parts() == ["sources", "files"]
+
+
+def test_what_is_asked_while_somebody_types_is_what_was_typed_last() -> None:
+    """htmx 4 keeps the first request that waits for another, and drops those that come later."""
+    pages = [path.read_text() for path in (FRONTEND / "templates").rglob("*.html")]
+    counts = [(len(TYPED.findall(page)), page.count('hx-sync="this:queue last"')) for page in pages]
+    assert sum(typed for typed, _ in counts) == 2, "the search box and the form of schedules"
+    assert all(typed == synced for typed, synced in counts)
 
 
 def test_every_class_of_a_template_has_a_rule() -> None:

@@ -371,3 +371,14 @@ def test_one_client_too_many_is_told_so(
         answer = peer.ask("sub", sid=1, topic=topic, group=group, client_id="one.more")
         assert (answer["op"], answer["code"]) == ("err", "QUOTA_EXCEEDED")
     assert receive(api, topic, group, client_id="c7").status_code == 200
+
+
+def test_a_receive_settles_for_the_client_that_its_receipts_name(
+    api: httpx.Client, topic: str, group: str
+) -> None:
+    fill(api, topic, "a", "b")
+    for name in ("a", "b"):
+        held = receipts(received(api, topic, group, client_id=name, max=2))
+        answer = receive(api, topic, group, client_id=name, settle={"ack": held}).json()
+        assert answer["messages"] == []
+        assert (answer["settled"]["acked"], answer["settled"]["failed"]) == (2, [])
