@@ -11,7 +11,6 @@ itself, against what a web process used for one request under full load.
 from __future__ import annotations
 
 import asyncio
-import os
 import subprocess
 import sys
 import time
@@ -24,6 +23,7 @@ from bench.http_client import LeanHttp
 from bench.measure import MeasureFailed, Plan, Row, Run, cpu_seconds, row_of
 from bench.payloads import make_body
 from bench.processes import Service, service_running
+from bench.second_tenant import SecondTenant, second_tenant_of
 
 WORKLOAD: Final = "neighbours"
 RATE: Final = 200  # messages a second of the victim
@@ -36,14 +36,6 @@ P99_TARGET: Final = 2.0
 COST_TARGET: Final = 0.05
 COST_ROUNDS: Final = 20_000
 TENANT: Final = "noisy"
-
-
-class Neighbour(msgspec.Struct, frozen=True):
-    """What ``bench.second_tenant`` made."""
-
-    api_key: str
-    namespace: str
-    topic: str
 
 
 class _Noise(msgspec.Struct):
@@ -140,7 +132,9 @@ async def measure(plan: Plan, base: Path) -> list[Row]:
 
 
 async def _run(plan: Plan, service: Service) -> _Outcome:
-    neighbour = _make_neighbour(service)
+    neighbour = second_tenant_of(
+        next(pid for name, pid in service.pids.items() if name.startswith("web")), TENANT, QUOTA
+    )
     seconds = (plan.warm_up_ms + plan.duration_ms) / 1_000
     web = [pid for name, pid in service.pids.items() if name.startswith("web")]
     before = sum(map(cpu_seconds, web))
@@ -227,7 +221,7 @@ async def _saturate(service: Service, seconds: float) -> int:
 
 
 async def _make_noise(
-    service: Service, neighbour: Neighbour, noise: _Noise, ended: asyncio.Event
+    service: Service, neighbour: SecondTenant, noise: _Noise, ended: asyncio.Event
 ) -> None:
     """Send at this connection's part of the rate, whatever the answers say."""
     http = await LeanHttp.connect(service.base_url, key=neighbour.api_key)
@@ -246,22 +240,6 @@ async def _make_noise(
             noise.others += status not in (201, 429)
     finally:
         http.close()
-
-
-def _make_neighbour(service: Service) -> Neighbour:
-    """Another tenant of the running service, with the service's own settings."""
-    web = next(pid for name, pid in service.pids.items() if name.startswith("web"))
-    pairs = Path(f"/proc/{web}/environ").read_bytes().split(b"\0")
-    settings = dict(os.fsdecode(pair).split("=", 1) for pair in pairs if b"=" in pair)
-    made = subprocess.run(
-        [sys.executable, "-m", "bench.second_tenant", TENANT, str(QUOTA)],
-        env={**os.environ, **settings, "MQ_PROCESS": "manage"},
-        capture_output=True,
-        check=False,
-    )
-    if made.returncode:
-        raise MeasureFailed(f"no second tenant: {made.stderr.decode()[-500:]}")
-    return msgspec.json.decode(made.stdout, type=Neighbour)
 
 
 def _cost_us() -> float:

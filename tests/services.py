@@ -36,6 +36,10 @@ class Service:
         assert facts is not None, "the service has written no facts"
         return facts
 
+    def is_back(self, name: str, pid: int) -> bool:
+        """Whether a process has taken the place of the one with this pid."""
+        return self.facts.pids.get(name) not in (None, pid)
+
     def stop(self) -> int:
         """Ordered stop. Returns the exit code."""
         self.process.send_signal(signal.SIGTERM)

@@ -15,7 +15,6 @@ from typing import Any  # decoded JSON
 import httpx
 import pytest
 
-from tests.acceptance.test_history import is_back
 from tests.services import Service, wait_until
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(600)]
@@ -88,7 +87,7 @@ def test_50_000_delayed_messages_survive_the_death_of_every_process(service: Ser
         for name in KILLS:
             pid = service.facts.pids[name]
             os.kill(pid, signal.SIGKILL)
-            wait_until(partial(is_back, service, name, pid), HEAL_WAIT_S, f"{name} is back")
+            wait_until(partial(service.is_back, name, pid), HEAL_WAIT_S, f"{name} is back")
             pause.wait(0.5)
         # PostgreSQL ends all its sessions and recovers when one of its processes is killed.
         os.kill(_a_child_of(service.facts.pids["postgres"]), signal.SIGKILL)

@@ -11,7 +11,9 @@ from typing import Final
 
 import msgspec
 
-from tests.acceptance.partitions.run import ALL
+from tests.acceptance.nemesis.run import ALL as ALL_FAULTS
+from tests.acceptance.nemesis.run import KILL_NOTHING
+from tests.acceptance.partitions.run import ALL as ALL_PARTITIONS
 from tests.torture.evidence import DETAILS_MAX, Step
 
 FAULTS: Final[dict[str, tuple[str, ...]]] = {
@@ -40,7 +42,9 @@ FAULTS: Final[dict[str, tuple[str, ...]]] = {
     ),
     "power_cuts": ("power cut of ext4",),
     "full_disks": ("put on a full disk",),
-    "partitions": tuple(str(partition) for partition in ALL),
+    "partitions": tuple(str(partition) for partition in ALL_PARTITIONS),
+    "system_faults": tuple(fault.name for fault in ALL_FAULTS),
+    "soak": tuple(fault.name for fault in KILL_NOTHING),
     "recovery_time": ("kill -9",),
 }
 NEVER_FIRED: Final = "fault-never-fired"

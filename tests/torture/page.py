@@ -24,6 +24,7 @@ from tests.torture.promises import (
     STORE,
 )
 from tests.torture.schedule_promises import SCHEDULE
+from tests.torture.service_promises import SERVICE
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 EVIDENCE: Final = ROOT / "evidence" / "storage_engine.json"
@@ -34,9 +35,9 @@ _HEAD: Final = """\
 
 <!-- Made by `python -m tests.torture page` from evidence/storage_engine.json. Do not edit. -->
 
-What the storage engine promises, which tests try to break each promise, and what a run of all of
-them at the size of a release has found. A promise holds for what was *acknowledged*: answered with
-success. A put has three outcomes:
+What the storage engine and the service promise, which tests try to break each promise, and what a
+run of all of them at the size of a release has found. A promise holds for what was *acknowledged*:
+answered with success. A put has three outcomes:
 
 | outcome | the client was told | the message |
 |---|---|---|
@@ -57,6 +58,8 @@ _TITLES: Final = {
     "power_cuts": "Power cuts",
     "full_disks": "Full disks",
     "partitions": "Partitions",
+    "system_faults": "Faults of the whole service",
+    "soak": "Soak",
     "delivery_model": "Model of delivery",
     "recovery_time": "Time of a recovery",
 }
@@ -90,6 +93,17 @@ _TEXTS: Final = {
     "it is asked, everything must work as before within a minute, and the history of the clients "
     "be without loss, invention, reordering or a repetition that has no cause. A cut that dropped "
     "no packet has not fired.",
+    "system_faults": "A whole service with two web processes, under load over REST and WebSocket. "
+    "Each of its processes is killed, or stands still for seconds, a backend of PostgreSQL is "
+    "killed, twenty clients subscribe, never read and vanish, a tenant sends far beyond its quota, "
+    "32 connections send as fast as they can. "
+    "What is not on the way of messages must not stop them; after each fault messages must flow to "
+    "every consumer, the control plane answer, workers and beat do their work and the service have "
+    "nothing to complain of within two minutes, without help; and the history of the clients be "
+    "without loss, invention, reordering or a repetition that has no cause.",
+    "soak": "The same load and those of these faults that kill nothing, for minutes. Memory that "
+    "no file stands behind and open files of each process are sampled every two seconds: the last "
+    "quarter of the time must not have over a tenth and 8 MiB, or 16 files, more than the second.",
     "delivery_model": "Random receives, settles, nacks, extensions, waits and restarts against a "
     "model of a few dicts.",
     "recovery_time": "An engine is killed, checkpoint, consume queues and index are deleted, and "
@@ -99,7 +113,7 @@ _REPEAT: Final = """
 ## Run it yourself
 
 ```sh
-make torture                                      # a release run: most of an hour on two cores
+make torture                                      # a release run: 75 minutes on two cores
 .venv/bin/python -m tests.torture run --quick     # two minutes, keeps no evidence
 .venv/bin/python -m tests.torture run --only kills --scale 4 --seed 1000
 .venv/bin/python -m tests.torture run --only planted_bugs --keep   # again, beside what is kept
@@ -122,6 +136,7 @@ def render(evidence: Evidence) -> str:
             _promises("Store and recovery", STORE),
             _promises("Scheduled messages", SCHEDULE),
             _promises("Requests that come again", ONCE),
+            _promises("Limits and liveness", SERVICE),
             "\n## Not promised, or not tested\n\n",
             *(f"* {text}\n" for text in NOT_PROMISED),
             _measured(evidence),

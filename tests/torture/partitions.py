@@ -11,7 +11,8 @@ from pathlib import Path
 
 from tests.acceptance.partitions.installation import running_installation
 from tests.acceptance.partitions.run import ALL, run_partitions
-from tests.torture.evidence import Anomaly, Part
+from tests.torture.evidence import Part
+from tests.torture.load_parts import part_of
 
 
 def partitions(cut_count: int, seed: int) -> Part:
@@ -22,14 +23,4 @@ def partitions(cut_count: int, seed: int) -> Part:
         running_installation(Path(directory)) as installation,
     ):
         done = run_partitions(installation, chosen, seed=seed, name="cuts")
-    return Part(
-        counts={
-            "cuts": len(chosen),
-            "packets_dropped": done.dropped_count,
-            "acked": done.verdict.accepted_count,
-            "deliveries": done.verdict.delivered_count,
-            **{f"again: {cause}": count for cause, count in done.verdict.explained.items()},
-        },
-        fired=dict(done.fired),
-        anomalies=[Anomaly(name, detail) for name, detail in done.anomalies],
-    )
+    return part_of(done, {"cuts": len(chosen)})

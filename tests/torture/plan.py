@@ -27,6 +27,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     async_cuts: int = 10
     full_disks: int = 6
     partitions: int = 48  # three of each kind
+    system_faults: int = 68  # four of each kind
+    soak_minutes: int = 12
     examples: int = 2_000
     recovered_messages: int = 1_000_000
 
@@ -56,6 +58,8 @@ QUICK: Final = Plan(
     async_cuts=1,
     full_disks=1,
     partitions=2,
+    system_faults=2,
+    soak_minutes=1,
     examples=30,
     recovered_messages=100_000,
 )

@@ -15,6 +15,7 @@ from tests.torture.order_promises import ORDER
 from tests.torture.promise import CRASH, KILLS, Promise
 from tests.torture.promise import engine_tests as _of
 from tests.torture.schedule_promises import SCHEDULE
+from tests.torture.service_promises import SERVICE
 
 _CRASH_IN_RECOVERY: Final = _of("crash_states", "a_power_cut_inside_recovery_keeps_every_promise")
 _PLANTED: Final = _of("planted_bugs", "a_planted_bug_is_caught")
@@ -337,7 +338,7 @@ STORE: Final = (
         _of("snapshots", "held_segments_stay_though_expired_and_go_after_the_release"),
     ),
 )
-PROMISES: Final = (*DURABILITY, *ORDER, *STORE, *SCHEDULE, *ONCE)
+PROMISES: Final = (*DURABILITY, *ORDER, *STORE, *SCHEDULE, *ONCE, *SERVICE)
 
 # What somebody who knows such lists would look for, and does not find above.
 NOT_PROMISED: Final = (

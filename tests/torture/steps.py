@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
+from tests.acceptance.nemesis.run import ALL as FAULTS
 from tests.acceptance.partitions.network import why_no_namespaces
 from tests.acceptance.partitions.run import ALL
 from tests.planted.catalogue import all_plants
@@ -18,6 +19,7 @@ from tests.torture import named_bugs, work
 from tests.torture.partitions import partitions
 from tests.torture.plan import Plan
 from tests.torture.running import Job
+from tests.torture.system import soak, system_faults
 
 # Each at several of its calls; what a start makes comes first, so these begin where work begins.
 _ERRORS: Final = (
@@ -55,6 +57,8 @@ def planned_steps(plan: Plan) -> list[PlannedStep]:
         _cuts(plan),
         _full_disks(plan),
         _partitions(plan),
+        _system_faults(plan),
+        _seeded(plan, "soak", [Job(soak, (plan.soak_minutes,))]),
         _models(plan),
         PlannedStep("recovery_time", 0, 0, [Job(work.recovery_time, (plan.recovered_messages,))]),
     ]
@@ -131,6 +135,12 @@ def _partitions(plan: Plan) -> PlannedStep:
     shares = [len(ALL)] * whole + [rest] * bool(rest)
     jobs = [Job(partitions, (share,)) for share in shares]
     return _seeded(plan, "partitions", jobs, why_no_namespaces())
+
+
+def _system_faults(plan: Plan) -> PlannedStep:
+    whole, rest = divmod(plan.system_faults, len(FAULTS))
+    shares = [len(FAULTS)] * whole + [rest] * bool(rest)
+    return _seeded(plan, "system_faults", [Job(system_faults, (share,)) for share in shares])
 
 
 def _models(plan: Plan) -> PlannedStep:

@@ -18,6 +18,14 @@ def make_topic_and_group(facts: Quickstart, name: str, group: dict[str, object])
             assert response.status_code == 201, response.text
 
 
+def make_topic(facts: Quickstart, name: str) -> None:
+    """Unless it is there."""
+    with httpx.Client(headers=_headers(facts), timeout=TIMEOUT_S) as api:
+        url = f"{facts.base_url}/v1/ns/{facts.namespace}/topics/{name}"
+        response = api.put(url, json={"queues": 4})
+        assert response.status_code in (200, 201), response.text
+
+
 def is_drained(facts: Quickstart, name: str) -> bool:
     """Whether the group has nothing before it; False too while the service does not answer."""
     path = f"{facts.base_url}/v1/ns/{facts.namespace}/groups/{name}/lag"

@@ -32,6 +32,7 @@ from mqservice.supervisor.processes import PYTHON, celery_specs
 from mqservice.supervisor.quickstart import Quickstart
 from mqservice.supervisor.secrets_file import Secrets, load_or_create_secrets
 from mqservice.supervisor.valkey import ValkeyServer
+from tests.acceptance.history.heartbeats import have_beaten_since
 from tests.acceptance.partitions.network import Link, Network
 from tests.planted.plugin import PLANT
 from tests.servers import POSTGRES_SETTINGS, VALKEY_SETTINGS
@@ -49,11 +50,6 @@ _VALKEY_PORT: Final = 6_379
 _START_S_MAX: Final = 120
 _STOP_S_MAX: Final = 30
 _ALL_HOSTS: Final = {"listen_addresses": "*", "max_connections": "60"}
-_BEATEN: Final = (
-    "SELECT count(*) FROM monitoring_heartbeat WHERE process IN ('worker', 'beat', 'tick')"
-    " AND beaten_at > to_timestamp(%s)"
-)
-_BEATING: Final = 3
 
 
 class Installation:
@@ -105,9 +101,7 @@ class Installation:
         """Whether workers, beat and the engine's tick have done something after an epoch. Only on
         PostgreSQL's host.
         """
-        with psycopg.connect(self._postgres.url) as connection:
-            row = connection.execute(_BEATEN, (moment_s,)).fetchone()
-        return row == (_BEATING,)
+        return have_beaten_since(self._postgres.url, moment_s)
 
     def close(self) -> None:
         """The service first, in the other order of its start."""

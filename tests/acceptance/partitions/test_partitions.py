@@ -48,7 +48,7 @@ def cut(installation: Installation, name: str, *partitions: Partition) -> None:
     assert done.verdict.accepted_count > 100
     verdict = done.verdict
     print(
-        f"seed {SEED}: {done.dropped_count} packets dropped, {verdict.accepted_count} accepted, "
+        f"seed {SEED}: {dict(done.counts)}, {verdict.accepted_count} accepted, "
         f"{verdict.delivered_count} deliveries, again because {dict(verdict.explained)}"
     )
 

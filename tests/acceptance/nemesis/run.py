@@ -1,0 +1,89 @@
+"""Fires faults at a running service one after the other, under load, and judges what clients saw.
+
+    faults ──▶ fire ─ until all is as before ──▶ … ──▶ drained ──▶ judge ──▶ LoadRun
+
+Two producers and a receiver over REST and two consumers over WebSocket work all the while; across
+all faults their history breaks no promise.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable
+from typing import Final, Protocol
+
+import msgspec
+
+from bench.second_tenant import environment_of
+from tests.acceptance.history.asking import is_drained, make_topic_and_group
+from tests.acceptance.history.clients import Producer, RestConsumer, SocketConsumer
+from tests.acceptance.history.control import ControlAsker
+from tests.acceptance.history.events import History
+from tests.acceptance.history.load import Load, LoadRun
+from tests.acceptance.nemesis.dead_readers import DeadReaders
+from tests.acceptance.nemesis.floods import NoisyNeighbour, Overload
+from tests.acceptance.nemesis.processes import Kill, KillBackend, Pause
+from tests.acceptance.nemesis.site import Site
+from tests.services import Service
+
+
+class Fault(Protocol):
+    """Fires, notes in the site's load what happened, and returns when all should be as before."""
+
+    @property
+    def name(self) -> str: ...
+
+    def fire(self, site: Site) -> None: ...
+
+
+KILL_NOTHING: Final[tuple[Fault, ...]] = (
+    *map(Pause, ("engine", "web-1", "worker", "clock", "beat", "valkey", "postgres")),
+    DeadReaders(),
+    NoisyNeighbour(),
+    Overload(),
+)
+ALL: Final[tuple[Fault, ...]] = (
+    *map(Kill, ("engine", "web-1", "web-2", "worker", "clock", "beat", "valkey")),
+    KillBackend(),
+    *KILL_NOTHING,
+)
+
+
+class PacedProducer(Producer):
+    """Small batches: requests meet a fault, messages only cost processor."""
+
+    pause_s = 0.05
+    batch_count = 10
+
+
+class PatientSocketConsumer(SocketConsumer):
+    """Frames do not say when a lease ends, and while processes start one may be read late."""
+
+    lease_ms = 5_000
+
+
+def run_faults(
+    service: Service, faults: Iterable[Fault], *, seed: int, name: str, is_ordered: bool = True
+) -> LoadRun:
+    """Each in turn; ``name`` of a topic and a group that are not there yet."""
+    run = LoadRun(History())
+    make_topic_and_group(service.facts, name, {"ordered": is_ordered})
+    facts = msgspec.structs.replace(service.facts, topic=name, group=name)
+    asker = ControlAsker("control", facts, run.history, seed)
+    load = Load(
+        run,
+        producers=[PacedProducer(f"p{n}", facts, run.history, seed) for n in range(2)],
+        consumers=[
+            RestConsumer("rest", facts, run.history, seed),
+            PatientSocketConsumer("socket-1", facts, run.history, seed),
+            PatientSocketConsumer("socket-2", facts, run.history, seed),
+        ],
+        others=[asker],
+    )
+    load.start()
+    database_url = environment_of(service.facts.pids["web-1"])["DATABASE_URL"]
+    site = Site(service, database_url, facts, load, asker, random.Random(seed))
+    for fault in faults:
+        fault.fire(site)
+    load.finish(lambda: is_drained(facts, name), is_ordered=is_ordered)
+    return run

@@ -1,0 +1,50 @@
+"""What the service as a whole promises while parts of it fail; see ``promises.py``."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tests.torture.promise import Promise
+
+_NEMESIS: Final = "tests/acceptance/nemesis/test_nemesis.py"
+_NETWORKS: Final = "tests/acceptance/partitions/test_partitions.py"
+_MISBEHAVED: Final = f"{_NEMESIS}::test_clients_that_misbehave_harm_nobody_else"
+SERVICE: Final = (
+    Promise(
+        "I2",
+        "A tenant beyond its quota is refused and does not stop the others.",
+        (_MISBEHAVED,),
+        ("system_faults", "soak"),
+    ),
+    Promise(
+        "B1",
+        "No process grows with clients that never read, vanish or send too much.",
+        (_MISBEHAVED, "tests/acceptance/nemesis/test_growth.py"),
+        ("soak",),
+    ),
+    Promise(
+        "B2",
+        "More than the service takes is answered all the same: stored, or refused with the time "
+        "after which to come again.",
+        (_MISBEHAVED,),
+        ("system_faults", "soak"),
+    ),
+    Promise(
+        "B3",
+        "What a process, a database, a network or a client suffers is over when it is over: "
+        "without help, messages are taken and delivered again, none that was acknowledged is lost, "
+        "and none comes twice without a cause. What is not on the way of messages never stops "
+        "them.",
+        (
+            f"{_NEMESIS}::test_kills_on_the_way_of_messages_break_no_promise",
+            f"{_NEMESIS}::test_messages_flow_while_other_processes_are_killed",
+            f"{_NEMESIS}::test_what_stands_still_goes_on_afterwards",
+            f"{_NETWORKS}::test_clients_that_are_cut_off_lose_nothing",
+            f"{_NETWORKS}::test_the_control_plane_answers_while_postgresql_is_cut_off",
+            f"{_NETWORKS}::test_messages_flow_while_valkey_is_cut_off",
+            f"{_NETWORKS}::test_workers_and_beat_go_on_after_they_were_cut_off",
+            "tests/acceptance/test_full_disk.py",
+        ),
+        ("system_faults", "partitions", "full_disks"),
+    ),
+)
