@@ -150,9 +150,8 @@ async def fill(
     deadline = time.perf_counter() + ms_max / 1000
     while flood.frames_done * FILL_BATCH < message_count and time.perf_counter() < deadline:
         await _sleep_unless_failed(20, flood)
-    stored = flood.frames_done * FILL_BATCH
-    flood.close()
-    return stored
+    await flood.end()
+    return flood.frames_done * FILL_BATCH
 
 
 async def _reads(plan: Plan, base: Path, kind: str) -> Row:

@@ -42,6 +42,8 @@ class PutFlood(asyncio.Protocol):
         self._bytes_seen = 0
         self._is_welcome = False
         self._transport: asyncio.Transport
+        self._sent = 0
+        self._all_answered: asyncio.Future[None] | None = None
         self.frames_done = 0
         self.failure: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
@@ -69,16 +71,31 @@ class PutFlood(asyncio.Protocol):
         if done > self.frames_done:
             fresh = done - self.frames_done
             self.frames_done = done
-            self._send(fresh)
+            if self._all_answered is None:
+                self._send(fresh)
+            elif self.frames_done == self._sent and not self._all_answered.done():
+                self._all_answered.set_result(None)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._fail(MeasureFailed(f"the engine's connection ended: {exc}"))
+
+    async def end(self) -> None:
+        """Sends no more, and returns when all that was sent is answered; then closes."""
+        self._all_answered = asyncio.get_running_loop().create_future()
+        if self.frames_done < self._sent:
+            await asyncio.wait(
+                {self._all_answered, self.failure}, return_when=asyncio.FIRST_COMPLETED
+            )
+            if self.failure.done():
+                self.failure.result()
+        self.close()
 
     def close(self) -> None:
         self.failure.cancel()
         self._transport.abort()
 
     def _send(self, count: int) -> None:
+        self._sent += count
         end = self._next + count
         frames = self._frames[self._next : end]
         if end >= len(self._frames):

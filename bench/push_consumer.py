@@ -51,7 +51,8 @@ async def _consume(
         content = frames.encode(frame, subprotocol)
         socket.send(content if isinstance(content, bytes) else content.encode(), opcode)
 
-    send(frames.Hello(id=1, client="bench"))
+    # A kept session would hold what it has not acked when it ends, and with it the next consumer.
+    send(frames.Hello(id=1, client="bench", resume_ttl_ms=0))
     credit = frames.Credit(credit_msgs, CREDIT_BYTES)
     send(frames.Subscribe(id=2, sid=SID, topic=service.topic, group=service.group, credit=credit))
     next_id = 3

@@ -34,11 +34,15 @@ class DeadReaders:
 
     def fire(self, site: Site) -> None:
         with ExitStack() as stack:
-            for _ in range(DEAD_READERS):
-                stack.callback(_vanish, self._subscribed(site))
-                site.load.run.fired[self.name] += 1
+            readers = [self._subscribed(site) for _ in range(DEAD_READERS)]
+            for reader in readers:
+                stack.callback(_vanish, reader)
             threading.Event().wait(DEAD_LEASE_MS / 1_000)  # so long they hold what they have got
             site.must_flow(self.name, "stopped")
+            fired_count = sum(map(_has_messages, readers))
+        site.load.run.fired[self.name] += fired_count
+        if not fired_count:
+            site.load.run.anomalies.append(("fault-never-fired", f"{self.name} were sent nothing"))
         site.must_heal(f"{self.name} are gone")
 
     def _subscribed(self, site: Site) -> socket.socket:
@@ -56,7 +60,7 @@ class DeadReaders:
         _send(made, protocol)
         while not protocol.events_received():
             protocol.receive_data(made.recv(4_096))
-        for frame in ({"op": "hello", "id": 1, "resume_ms": 0}, sub):
+        for frame in ({"op": "hello", "id": 1, "resume_ttl_ms": 0}, sub):
             protocol.send_text(json.dumps(frame).encode())
         _send(made, protocol)
         return made
@@ -65,6 +69,14 @@ class DeadReaders:
 def _send(made: socket.socket, protocol: ClientProtocol) -> None:
     for data in protocol.data_to_send():
         made.sendall(data)
+
+
+def _has_messages(reader: socket.socket) -> bool:
+    """Whether the service has sent any; what was sent stays unread."""
+    try:
+        return b'"op":"msgs"' in reader.recv(65_536, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+    except (BlockingIOError, ConnectionError):
+        return False
 
 
 def _vanish(each: socket.socket) -> None:
