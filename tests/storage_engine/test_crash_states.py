@@ -13,6 +13,7 @@ SEED: Final = 20_260
 STATES: Final = 1_170  # of each workload, but for those whose few steps allow no more
 FEWER_STATES: Final = {"crashes_one_after_the_other": 1_000, "async_with_checkpoints": 1_000}
 STATES_INSIDE_RECOVERY: Final = 195
+FEW_STATES: Final = 60
 
 pytestmark = pytest.mark.timeout(300)  # seconds on a core of its own
 
@@ -30,6 +31,13 @@ def test_a_power_cut_inside_recovery_keeps_every_promise(name: str) -> None:
     found = explored_recoveries(name, seed=SEED, state_max=STATES_INSIDE_RECOVERY)
     assert found.violations == []
     assert found.state_count >= STATES_INSIDE_RECOVERY
+
+
+def test_what_a_crash_left_of_a_put_without_a_clear_end_can_be_settled() -> None:
+    """In the story of this seed a failed sync leaves a message, which is received and acked."""
+    found = explored("anything_in_any_order", seed=3, state_max=FEW_STATES)
+    assert found.violations == []
+    assert found.state_count == FEW_STATES
 
 
 def test_enough_states_are_tried() -> None:
