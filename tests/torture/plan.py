@@ -27,7 +27,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     async_cuts: int = 10
     full_disks: int = 6
     partitions: int = 48  # three of each kind
-    system_faults: int = 68  # four of each kind
+    system_faults: int = 72  # four of each kind
     soak_minutes: int = 12
     examples: int = 2_000
     recovered_messages: int = 1_000_000
