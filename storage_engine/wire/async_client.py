@@ -34,7 +34,6 @@ from storage_engine.wire.client_connection import ClientConnection
 from storage_engine.wire.client_types import (
     ClientConfig,
     PutResult,
-    Received,
     put_bytes_max,
 )
 from storage_engine.wire.deliveries import ReceiveRequest, SettleRequest
@@ -55,7 +54,6 @@ from storage_engine.wire.told_calls import (
     ReceiveTold,
     SettleCall,
     SettleTold,
-    decode_received,
     release_of,
 )
 
@@ -88,6 +86,7 @@ class AsyncStoreClient(AsyncCalls):
         self._put_frame_count = 0  # sent and not answered
         self._is_sending = False  # ``_send_puts`` is scheduled
         self._unsent: list[bytes] = []  # written by ``_write``, which is scheduled
+        self._settle_count = 0  # of them, which are the first
         self._is_writing = False
         self._put_inflight_bytes = 0
         self._runner: asyncio.Task[None] | None = None
@@ -172,12 +171,6 @@ class AsyncStoreClient(AsyncCalls):
             self._is_sending = True
             self._loop.call_soon(self._send_puts)
 
-    async def receive(self, request: ReceiveRequest) -> Received:
-        """Lease messages, parked up to ``request.wait_ms``. Cancelling gives the place and leases
-        back.
-        """
-        return decode_received(await self._request(Op.RECEIVE, request, request.wait_ms))
-
     def receive_for(self, told: ReceiveTold, request: ReceiveRequest) -> ReceiveCall:
         """``receive`` for one who needs no task: ``told`` is told. Raises, and tells nobody, when
         nothing was sent: StoreUnavailable, StoreBusy, ShuttingDown.
@@ -215,7 +208,7 @@ class AsyncStoreClient(AsyncCalls):
         request_id, entry = self._register(op, call, extra_wait_ms)
         if isinstance(request, ReceiveRequest):
             entry.origin = request
-        self._send(encode_frame(op, request_id, encode_struct(request)))
+        self._send(op, encode_frame(op, request_id, encode_struct(request)))
         return request_id, entry
 
     def _register(self, op: Op, call: Call | None, extra_wait_ms: int = 0) -> tuple[int, InFlight]:
@@ -240,18 +233,24 @@ class AsyncStoreClient(AsyncCalls):
         """Send what nobody waits for, if there is a connection."""
         if self._transport is not None and not self._transport.is_closing():
             request_id, _ = self._register(op, None)
-            self._send(encode_frame(op, request_id, encode_struct(request)))
+            self._send(op, encode_frame(op, request_id, encode_struct(request)))
 
-    def _send(self, frame: bytes) -> None:
-        """Write with all frames of this turn of the loop: each write is a system call."""
-        self._unsent.append(frame)
+    def _send(self, op: Op, frame: bytes) -> None:
+        """Write with all frames of this turn of the loop: each write is a system call. Settles go
+        first: many of a kind cost the engine less, and no other frame must come before them.
+        """
+        if op is Op.SETTLE:
+            self._unsent.insert(self._settle_count, frame)
+            self._settle_count += 1
+        else:
+            self._unsent.append(frame)
         if not self._is_writing:
             self._is_writing = True
             self._loop.call_soon(self._write)
 
     def _write(self) -> None:
         self._is_writing = False
-        frames, self._unsent = self._unsent, []
+        frames, self._unsent, self._settle_count = self._unsent, [], 0
         # Who waits for what a lost connection did not send was told when it was lost.
         if frames and self._transport is not None and not self._transport.is_closing():
             self._transport.writelines(frames)
@@ -374,7 +373,7 @@ class AsyncStoreClient(AsyncCalls):
     def _lost(self, transport: asyncio.Transport) -> None:
         self._connected.clear()
         self._transport = None
-        self._unsent = []
+        self._unsent, self._settle_count = [], 0
         transport.abort()
         self._fail_inflight()
 
