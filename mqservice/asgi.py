@@ -49,6 +49,7 @@ from mqservice.delivery.http import (  # noqa: E402 as above
 )
 from mqservice.delivery.plane import DataPlane, find_match  # noqa: E402 as above
 from mqservice.delivery.produce_lane import ProduceLane  # noqa: E402 as above
+from mqservice.delivery.receive_lane import ReceiveLane  # noqa: E402 as above
 from mqservice.delivery.socket.consumer import DeliveryConsumer  # noqa: E402 as above
 from mqservice.lib.clock import SystemClock  # noqa: E402 as above
 from mqservice.lib.middleware import API_PREFIX, ASKED_FOR  # noqa: E402 as above
@@ -82,7 +83,7 @@ class Application:
         self._open_context = open_context
         self._context: DeliveryContext | None = None
         self._plane: DataPlane | None = None
-        self._lane: ProduceLane | None = None
+        self._lanes: tuple[ProduceLane, ReceiveLane] | None = None
         self._chores: list[asyncio.Task[None]] = []
         self._refusals = refusals or RefusalPaces(SystemClock())
         self._control_plane = control_plane or ControlPlane()
@@ -118,7 +119,10 @@ class Application:
 
     def take_whole(self, cycle: RequestResponseCycle, headers: dict[bytes, bytes]) -> bool:
         """Whether a request that came whole is answered without a task; see ``web_transport``."""
-        return self._lane is not None and self._lane.take(cycle, headers)
+        if self._lanes is None:
+            return False
+        produce, receive = self._lanes
+        return produce.take(cycle, headers) or receive.take(cycle, headers)
 
     async def drain(self) -> None:
         """Answer parked polls and end sessions; returns when they are gone, or after the grace."""
@@ -154,7 +158,7 @@ class Application:
     def _open_plane(self) -> DataPlane:
         context = self._open()
         self._plane = DataPlane(context)
-        self._lane = ProduceLane(context, self._plane)
+        self._lanes = ProduceLane(context, self._plane), ReceiveLane(context, self._plane)
         return self._plane
 
     async def _close(self) -> None:
@@ -165,7 +169,7 @@ class Application:
                 await chore
         self._control_plane.close()
         await close_store()
-        self._context = self._plane = self._lane = None
+        self._context = self._plane = self._lanes = None
         self._chores = []
 
     async def _live(self, receive: Receive, send: Send) -> None:

@@ -91,7 +91,9 @@ from storage_engine.client import (
     QueueStats,
     Received,
     ReceiveHead,
+    ReceiveHold,
     ReceiveRequest,
+    ReceiveTold,
     Record,
     RecordRefused,
     RedriveOutcome,
@@ -113,6 +115,7 @@ from storage_engine.client import (
     SettleFailure,
     SettleReply,
     SettleRequest,
+    SettleTold,
     ShuttingDown,
     SnapshotRelease,
     SnapshotRequest,
@@ -173,13 +176,14 @@ __all__ = [
     "OffsetOutOfRange", "OffsetResetReply", "OffsetResetRequest", "OffsetsChangedRequest",
     "OutcomeUnknown", "PullHead", "PullRequest", "PullStatus", "PurgeRequest", "PutCall",
     "PutOncePlace", "PutResult", "QueueNotFound", "QueueReset", "QueueStats",
-    "ReceiveHead", "ReceiveRequest", "Received", "Record", "RecordRefused", "RedriveOutcome",
-    "RedriveReply", "RedriveRequest",
-    "ResetTo", "RetryPolicy", "ScheduledCancelRequest", "ScheduledListHead", "ScheduledListRequest",
+    "ReceiveHead", "ReceiveHold", "ReceiveRequest", "ReceiveTold", "Received", "Record",
+    "RecordRefused", "RedriveOutcome", "RedriveReply", "RedriveRequest", "ResetTo", "RetryPolicy",
+    "ScheduledCancelRequest", "ScheduledListHead", "ScheduledListRequest",
     "ScheduledMoveRequest", "ScheduledOutcome", "ScheduledReply", "ScheduledSendRequest",
     "SessionAbsentRequest", "SessionKeepRequest", "SessionTakeReply", "SessionTakeRequest",
-    "SettleFailure", "SettleReply", "SettleRequest", "ShuttingDown", "SnapshotRelease",
-    "SnapshotRequest", "StartFrom", "StatsReply", "Store", "StoreBusy", "StoreClient", "StoreError",
+    "SettleFailure", "SettleReply", "SettleRequest", "SettleTold", "ShuttingDown",
+    "SnapshotRelease", "SnapshotRequest", "StartFrom", "StatsReply", "Store", "StoreBusy",
+    "StoreClient", "StoreError",
     "StoreMessage", "StoreUnavailable", "Strategy", "SubscribeReply", "SubscribeRequest",
     "SubscriptionConflict", "SyncFailed", "TopicConfig", "TopicMembers", "TopicNotFound",
     "TopicPurgeReply", "TopicPurgeRequest", "TopicRef", "TopicStats", "TraceHop", "TraceReply",
@@ -205,11 +209,15 @@ class Store(Protocol):
 
     async def receive(self, request: ReceiveRequest) -> Received: ...
 
+    def receive_for(self, told: ReceiveTold, request: ReceiveRequest) -> ReceiveHold: ...
+
     async def subscribe(self, request: SubscribeRequest) -> SubscribeReply: ...
 
     async def leave(self, request: LeaveRequest) -> None: ...
 
     async def settle(self, request: SettleRequest) -> SettleReply: ...
+
+    def settle_for(self, told: SettleTold, request: SettleRequest) -> None: ...
 
     async def pull(self, request: PullRequest) -> tuple[PullHead, list[Record]]: ...
 

@@ -145,6 +145,7 @@ from storage_engine.wire.snapshots import (
     SnapshotRequest,
 )
 from storage_engine.wire.sync_client import StoreClient
+from storage_engine.wire.told_calls import ReceiveHold, ReceiveTold, SettleTold
 from storage_engine.wire.topics import (
     Durability,
     QueuePurge,
@@ -247,7 +248,9 @@ __all__ = [
     "QueueReset",
     "QueueStats",
     "ReceiveHead",
+    "ReceiveHold",
     "ReceiveRequest",
+    "ReceiveTold",
     "Received",
     "Record",
     "RecordRefused",
@@ -270,6 +273,7 @@ __all__ = [
     "SettleFailure",
     "SettleReply",
     "SettleRequest",
+    "SettleTold",
     "ShuttingDown",
     "SnapshotRelease",
     "SnapshotReleaseReply",

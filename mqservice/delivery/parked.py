@@ -1,81 +1,154 @@
-"""A receive that waits in the engine, and all that can end it before a message comes.
+"""A receive that is under way in the engine, and all that can end it before a message comes.
 
-    poll_engine ──▶ store.receive (parked) ──▶ records under a lease
+    Poll.begin ──▶ what it settles ──┐
+               ──▶ store.receive_for ┴─▶ one write ──▶ engine (parked)
         ├── client gone ────────▶ ClientGone
         ├── process ends ───────▶ nothing, at once
-        └── key may no longer ──▶ 401 or 403
+        ├── key may no longer ──▶ 401 or 403
+        └── settlement failed ──▶ its error
+    Ended.ended ◀── records under a lease, or why there are none
 
-Whatever was leased by then is given back at once.
+Whatever was leased by then is given back at once. What is settled along is not: it is sent whatever
+has ended the receive before. No task waits for anything here.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
+from typing import Final
 
 from mqservice.accounts.access import Principal, unauthenticated
 from mqservice.accounts.scopes import Kind, Scope
 from mqservice.delivery.context import DeliveryContext
 from mqservice.delivery.http import ClientGone, Request
+from mqservice.delivery.settling import Settling
 from mqservice.lib.client_gone import when_gone
 from mqservice.lib.problem import Problem
-from mqservice.store import Received, ReceiveHead, ReceiveRequest
+from mqservice.store import Received, ReceiveHead, ReceiveHold, ReceiveRequest, StoreError
+
+Ended = Callable[[Received | Exception], None]
+
+_NOTHING: Final = Received(ReceiveHead(lease_generation=0, lease_until_ms=0, attempts=[]), [])
 
 
 async def poll_engine(
-    context: DeliveryContext, request: Request, order: ReceiveRequest
+    context: DeliveryContext,
+    request: Request,
+    order: ReceiveRequest,
+    settling: Settling | None = None,
 ) -> Received:
-    """What the engine leases, unless client, process or key end before.
+    """What the engine leases, unless something ends the receive before.
 
-    Raises ClientGone, or Problem when the key may not receive this any more.
+    Raises ClientGone, StoreError, or Problem when the key may not receive this any more.
     """
-    ended = _Ended(request)
-    keys, authorization = context.caches.keys.watch, request.headers[b"authorization"]
-    context.drain.join(ended)
-    if order.wait_ms:
-        keys.join(authorization, request.principal.key_id, ended.key_changed)
-    unwatch = when_gone(request.send, ended.client_gone)
-    if unwatch is None:
-        unwatch = asyncio.ensure_future(_until_gone(request, ended)).cancel
+    future: asyncio.Future[Received | Exception] = asyncio.get_running_loop().create_future()
+
+    def ended(outcome: Received | Exception) -> None:
+        if not future.done():  # by the end of the task
+            future.set_result(outcome)
+
+    poll = Poll(context, request, order, settling, ended)
+    poll.begin()
     try:
-        if not ended.has_ended:
-            ended.is_waiting = True
-            # Cancelled, it frees its place in the engine and gives back what it may have leased.
-            return await context.store.receive(order)
+        outcome = await future
     except asyncio.CancelledError:
-        if not ended.has_cancelled():
-            raise
-    finally:
-        ended.is_waiting = False
-        context.drain.leave(ended)
-        if order.wait_ms:
-            keys.leave(authorization, request.principal.key_id, ended.key_changed)
-        unwatch()
-    if ended.why is not None:
-        raise ended.why
-    return Received(ReceiveHead(lease_generation=0, lease_until_ms=0, attempts=[]), [])
+        poll.cancel()
+        raise
+    if isinstance(outcome, Exception):
+        raise outcome
+    return outcome
 
 
-class _Ended:
-    """Cancels what the task that made it waits for, once, and knows why; as ``asyncio.timeout``
-    does, and without a task for each thing that may happen. ``why`` None: the process ends.
-
-    Hashable, unlike a closure it can be left again.
+class Poll:
+    """See the module's docstring. ``ended`` is called once, perhaps within ``begin``, and must not
+    raise. Hashable and told as ``ReceiveTold``; calling it says that the process ends.
     """
 
-    __slots__ = ("_cancelling", "_request", "_task", "has_ended", "is_waiting", "why")
+    __slots__ = (
+        "_authorization",
+        "_context",
+        "_ended",
+        "_has_begun",
+        "_hold",
+        "_order",
+        "_outcome",
+        "_request",
+        "_settling",
+        "_unwatch",
+    )
 
-    def __init__(self, request: Request) -> None:
-        task = asyncio.current_task()
-        assert task is not None, "requests are answered by tasks"
-        self._task = task
-        self._cancelling = task.cancelling()
+    def __init__(
+        self,
+        context: DeliveryContext,
+        request: Request,
+        order: ReceiveRequest,
+        settling: Settling | None,
+        ended: Ended,
+    ) -> None:
+        self._context = context
         self._request = request
-        self.is_waiting = False
-        self.has_ended = False
-        self.why: Exception | None = None
+        self._order = order
+        self._settling = settling
+        self._ended: Ended | None = ended
+        self._authorization = request.headers[b"authorization"]
+        self._has_begun = False
+        self._hold: ReceiveHold | None = None
+        self._outcome: Received | Exception | None = None  # that waits for the settlement's
+        self._unwatch: Callable[[], object]
+
+    def begin(self) -> None:
+        """Send it."""
+        context = self._context
+        context.drain.join(self)
+        if self._order.wait_ms:
+            key_id = self._request.principal.key_id
+            context.caches.keys.watch.join(self._authorization, key_id, self.key_changed)
+        unwatch = when_gone(self._request.send, self.client_gone)
+        if unwatch is None:
+            unwatch = asyncio.ensure_future(self._until_gone()).cancel
+        self._unwatch = unwatch
+        try:
+            if self._settling is not None:
+                self._settling.begin(context.store, self)
+            if self._outcome is None:
+                self._hold = context.store.receive_for(self, self._order)
+        except StoreError as error:
+            self._outcome = error
+        self._has_begun = True
+        self._conclude()
+
+    def cancel(self) -> None:
+        """Nobody is to be told any more, whether that has been or not; what was leased goes back.
+
+        A settlement that was sent stays sent.
+        """
+        if self._hold is not None:
+            self._hold.cancel()
+        self._leave()
+
+    # What comes from the engine -----------------------------------------------------------------
+
+    def received(self, received: Received) -> None:
+        self._outcome = received
+        self._conclude()
+
+    def receive_failed(self, error: StoreError) -> None:
+        self._outcome = error
+        self._conclude()
+
+    def settled(self) -> None:
+        self._conclude()
+
+    def settle_failed(self, error: StoreError) -> None:
+        if self._outcome is None or isinstance(self._outcome, Received):
+            self._end(error)
+
+    # What ends it before ------------------------------------------------------------------------
 
     def __call__(self) -> None:
-        self._end(None)
+        if self._outcome is None:
+            self._end(_NOTHING)
 
     def client_gone(self) -> None:
         self._end(ClientGone())
@@ -90,21 +163,41 @@ class _Ended:
         except Problem as problem:
             self._end(problem)
 
-    def has_cancelled(self) -> bool:
-        """Whether the task was cancelled by this and by nobody else."""
-        return self.has_ended and self._task.uncancel() <= self._cancelling
+    def _end(self, outcome: Received | Exception) -> None:
+        """Whatever the engine leases, or has leased, goes back."""
+        if self._ended is None:
+            return
+        if self._hold is not None:
+            self._hold.cancel()
+        self._outcome = outcome
+        self._conclude()
 
-    def _end(self, why: Exception | None) -> None:
-        if not self.has_ended:
-            self.has_ended, self.why = True, why
-            if self.is_waiting:
-                self._task.cancel()
+    def _conclude(self) -> None:
+        """Tell what is known, once what was settled is known too; a failure waits for nothing."""
+        outcome, ended = self._outcome, self._ended
+        if outcome is None or ended is None or not self._has_begun:
+            return
+        settling = self._settling
+        if settling is None or settling.is_told or isinstance(outcome, Exception):
+            self._leave()
+            ended(outcome)
 
+    def _leave(self) -> None:
+        if self._ended is None:
+            return
+        self._ended = self._settling = None  # which know this in turn
+        context = self._context
+        context.drain.leave(self)
+        if self._order.wait_ms:
+            key_id = self._request.principal.key_id
+            context.caches.keys.watch.leave(self._authorization, key_id, self.key_changed)
+        self._unwatch()
+        del self._unwatch
 
-async def _until_gone(request: Request, ended: _Ended) -> None:
-    while (await request.receive())["type"] != "http.disconnect":
-        pass
-    ended.client_gone()
+    async def _until_gone(self) -> None:
+        while (await self._request.receive())["type"] != "http.disconnect":
+            pass
+        self.client_gone()
 
 
 def require_consume(principal: Principal, request: Request) -> None:

@@ -3,25 +3,20 @@
     web_transport ── a request that is whole ──▶ [ProduceLane.take] ── record ──▶ store
                       False: the data plane does it           answer ◀── done ─────┘
 
-It does what ``DataPlane`` and ``produce_one`` do, by the same parts and in the same order, for a
-request whose key, meter and topic are known and which has no key to be stored once by. All other
-requests are left to them, and so is telling why one is refused. Nothing here waits, so nothing here
-needs a task, a coroutine for each layer, or a turn of the event loop between them: that was a third
-of what a message cost.
+It takes requests whose key, meter and topic are known and which have no key to be stored once by.
+See ``lane``.
 """
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Coroutine
 from typing import Any, Final
 
 from mqservice.accounts.scopes import Kind, Scope
-from mqservice.delivery.context import DeliveryContext
 from mqservice.delivery.http import Request, answer, answer_now, request_id_of
+from mqservice.delivery.lane import Lane
 from mqservice.delivery.messages import check_offer
 from mqservice.delivery.one_put import OnePut
-from mqservice.delivery.plane import MESSAGES, DataPlane, known_match
+from mqservice.delivery.plane import MESSAGES, known_match
 from mqservice.delivery.produce import body_bytes_max, offer_of
 from mqservice.store import PutResult, StoreError
 from mqservice.usage.counts import usage_counts
@@ -48,13 +43,8 @@ class _Waiting:
         self._lane.refuse(self._request, error)
 
 
-class ProduceLane:
+class ProduceLane(Lane):
     """See the module's docstring. One per process."""
-
-    def __init__(self, context: DeliveryContext, plane: DataPlane) -> None:
-        self._context = context
-        self._plane = plane
-        self._answers: set[asyncio.Task[None]] = set()  # the loop holds tasks only weakly
 
     def take(self, cycle: Any, headers: dict[bytes, bytes]) -> bool:
         """Whether the request of ``cycle`` is answered here, now or later. False: nothing was done.
@@ -103,13 +93,3 @@ class ProduceLane:
         usage_counts.stored_by_call(put.topic, len(put.record))
         if not is_sent:  # the client reads slowly
             self._start(answer(request, 201, told))
-
-    def refuse(self, request: Request, exc: Exception) -> None:
-        """Tell the client why nothing was stored, or that nothing is known."""
-        usage_counts.called(request.principal.tenant_id)
-        self._start(self._plane.refuse(request, exc))
-
-    def _start(self, work: Coroutine[Any, Any, None]) -> None:  # Any: what nobody sends or gets
-        task = asyncio.get_running_loop().create_task(work)
-        self._answers.add(task)
-        task.add_done_callback(self._answers.discard)

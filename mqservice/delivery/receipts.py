@@ -20,7 +20,9 @@ from __future__ import annotations
 import binascii
 import struct
 from collections.abc import Callable
-from typing import Final, NamedTuple
+from typing import Final
+
+import msgspec
 
 from mqservice.delivery.limits import RECEIPT_LIFE_MS
 from mqservice.lib.signing import MAC_BYTES, Signer
@@ -29,12 +31,15 @@ VERSION: Final = 1
 CLIENT_VERSION: Final = 2
 HEAD: Final = struct.Struct(">BIqqq")
 assert HEAD.size == 29
+_HEAD_BYTES: Final = HEAD.size
+_VERSIONS: Final = frozenset((VERSION, CLIENT_VERSION))
 TEXT_CHARS_MAX: Final = 512
+_PADDINGS: Final = b"", b"===", b"==", b"="  # by how many characters the last four have
 _URL_SAFE: Final = bytes.maketrans(b"+/", b"-_")
 _STANDARD: Final = bytes.maketrans(b"-_+/=", b"+/!!!")  # what is not URL-safe becomes no base64
 
 
-class Receipt(NamedTuple):
+class Receipt(msgspec.Struct, frozen=True, gc=False):
     """One delivery of one message; ``client_id`` is empty unless the group broadcasts."""
 
     topic: str
@@ -75,6 +80,8 @@ class Receipts:
         or is too old.
         """
         is_valid = self._signer.checking(_claim(group))
+        expires_ms_min = now_ms - RECEIPT_LIFE_MS
+        unpack, decode = HEAD.unpack_from, binascii.a2b_base64
 
         def read(text: str) -> Receipt | None:
             if len(text) > TEXT_CHARS_MAX:
@@ -82,24 +89,23 @@ class Receipts:
             try:
                 # Without a strict check a receipt would have many spellings.
                 encoded = text.encode("ascii").translate(_STANDARD)
-                padding = b"=" * (-len(encoded) % 4)
-                signed = binascii.a2b_base64(encoded + padding, strict_mode=True)
+                signed = decode(encoded + _PADDINGS[len(encoded) % 4], strict_mode=True)
             except ValueError:  # binascii.Error is one
                 return None
             payload, mac = signed[:-MAC_BYTES], signed[-MAC_BYTES:]
-            if len(payload) <= HEAD.size or payload[0] not in (VERSION, CLIENT_VERSION):
+            if len(payload) <= _HEAD_BYTES or payload[0] not in _VERSIONS:
                 return None
             if not is_valid(payload, mac):
                 return None
-            version, queue_id, queue_offset, generation, expires_ms = HEAD.unpack_from(payload)
-            if now_ms > expires_ms + RECEIPT_LIFE_MS:
+            version, queue_id, queue_offset, generation, expires_ms = unpack(payload)
+            if expires_ms < expires_ms_min:
                 return None
-            topic_at = HEAD.size
+            topic_at = _HEAD_BYTES
             client_id = ""
             if version == CLIENT_VERSION:
-                topic_at += 1 + payload[HEAD.size]
-                client_id = payload[HEAD.size + 1 : topic_at].decode("ascii")
-            topic = payload[topic_at:].decode()
+                topic_at += 1 + payload[topic_at]
+                client_id = payload[_HEAD_BYTES + 1 : topic_at].decode("ascii")
+            topic = str(payload[topic_at:], "utf-8")
             return Receipt(topic, queue_id, queue_offset, generation, expires_ms, client_id)
 
         return read

@@ -1,15 +1,19 @@
 """Receive over REST: a long poll on the engine whose answer is leased messages with receipts.
 
-    POST :receive ──▶ settle, if asked ──▶ store.receive (parked) ──▶ 200 {"messages": [...]}
-       │ client closes                          │ process ends
-       └──▶ the place is freed                  └──▶ 200 {"messages": []}
+    POST :receive ──▶ settle, if asked, and receive (parked) ──▶ 200 {"messages": [...]}
+       │ client closes                     │ process ends
+       └──▶ the place is freed             └──▶ 200 {"messages": []}
 
 The answer is always 200; nothing there is not an error. What was leased for a client that is gone
 by the time the answer is ready is given back at once.
 
 A receive may bring along what becomes of messages received before: half the requests of a consumer
 that works through one answer after the other. All of the request is read before anything is done;
-what is settled then stays settled, whatever becomes of the receive.
+what is settled then stays settled, whatever becomes of the receive. Both go to the engine together,
+unless there is room for what is received only once something is settled; a settlement that fails
+ends the receive, and what that has leased goes back.
+
+``receive_lane`` does the same for most requests, without a task.
 """
 
 from __future__ import annotations
@@ -42,14 +46,17 @@ from mqservice.delivery.parked import poll_engine, require_consume
 from mqservice.delivery.path_routes import group_route, topic_route
 from mqservice.delivery.replies import answer_struct, takes_msgpack
 from mqservice.delivery.settlement import Plan, SettleAnswer, Settlement, settle_plan
+from mqservice.delivery.settling import Settling
 from mqservice.groups.routes import GroupRoute
 from mqservice.lib.durations import pick_duration_ms
 from mqservice.lib.timestamps import rfc3339
+from mqservice.quotas.meter import TenantMeter
 from mqservice.store import (
     Received,
     ReceiveRequest,
     shown_record,
 )
+from mqservice.topics.routes import TopicRoute
 
 
 class ReceiveOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -121,10 +128,33 @@ async def receive_messages(context: DeliveryContext, request: Request) -> None:
     topic = await topic_route(context, request)
     group = await group_route(context, request)
     body = await read_body(request, SMALL_REQUEST_BYTES_MAX)
+    order, plan = wanted_of(context, request, topic, group, body)
+    meter = request.meter
+    assert meter is not None, "the data plane has one for each request"
+    settled: SettleAnswer | msgspec.UnsetType = msgspec.UNSET
+    settling = None
+    meter.admit_poll()
+    try:
+        if plan is not None:
+            if makes_room(meter, order):
+                settled = await settle_plan(request, plan)
+            else:
+                settling = Settling(plan, meter)
+        received = await poll_engine(context, request, within_room(meter, order), settling)
+    finally:
+        meter.dismiss_poll()
+    if settling is not None:
+        settled = settling.answer()
+    await answer_struct(request, answer_of(context, request, group, order, received, settled))
+
+
+def wanted_of(
+    context: DeliveryContext, request: Request, topic: TopicRoute, group: GroupRoute, body: bytes
+) -> tuple[ReceiveRequest, Plan | None]:
+    """What is to be received, and what is to be settled. Raises Fault unless all of it is right."""
     options = decode(_decode_options, body) if body else _DEFAULTS
     wanted = filter_of("/filter", options.filter)
     lease_ms = lease_ms_of("/lease", options.lease, options.lease_ms, group.lease_ms)
-    client_id = client_id_of(group, options.client_id)
     order = ReceiveRequest(
         group=group.engine_name,
         topic=topic.engine_name,
@@ -138,31 +168,46 @@ async def receive_messages(context: DeliveryContext, request: Request) -> None:
         attempt_id=options.attempt_id or "",
         auto_extend_ms=_auto_extend_ms_of(options, lease_ms),
         zone=zone_of(options.consumer_zone),
-        client_id=client_id,
+        client_id=client_id_of(group, options.client_id),
     )
-    plan = None
-    if options.settle is not None:  # the receive itself lets the engine hear of its consumer
-        plan = Plan(context, group, options.settle, member_id="", heard=[], pointer="/settle")
+    if options.settle is None:
+        return order, None
+    # The receive itself lets the engine hear of its consumer.
+    plan = Plan(context, group, options.settle, member_id="", heard=[], pointer="/settle")
+    return order, plan
+
+
+def makes_room(meter: TenantMeter, order: ReceiveRequest) -> bool:
+    """Whether how much may be received depends on what is settled with it."""
+    return meter.lease_room < order.messages_max
+
+
+def within_room(meter: TenantMeter, order: ReceiveRequest) -> ReceiveRequest:
+    """No more than the tenant may have in flight. Raises Problem when that is nothing."""
+    room = meter.require_lease_room()
+    if room < order.messages_max:
+        return msgspec.structs.replace(order, messages_max=room)
+    return order
+
+
+def answer_of(
+    context: DeliveryContext,
+    request: Request,
+    group: GroupRoute,
+    order: ReceiveRequest,
+    received: Received,
+    settled: SettleAnswer | msgspec.UnsetType,
+) -> ReceiveAnswer:
+    """The answer, whose messages are counted as leased and as read."""
     meter = request.meter
     assert meter is not None, "the data plane has one for each request"
-    settled: SettleAnswer | msgspec.UnsetType = msgspec.UNSET
-    meter.admit_poll()
-    try:
-        if plan is not None:
-            settled = await settle_plan(request, plan)
-        room = meter.require_lease_room()
-        if room < order.messages_max:
-            order = msgspec.structs.replace(order, messages_max=room)
-        received = await poll_engine(context, request, order)
-    finally:
-        meter.dismiss_poll()
     request.read_count = len(received.records)
     request.message_count = max(1, request.read_count)
     meter.lease(request.read_count)
     messages = messages_of(
-        context, received, group=group, client_id=client_id, as_bytes=takes_msgpack(request)
+        context, received, group=group, client_id=order.client_id, as_bytes=takes_msgpack(request)
     )
-    await answer_struct(request, ReceiveAnswer(messages, settled=settled))
+    return ReceiveAnswer(messages, settled=settled)
 
 
 def _member_id_of(options: ReceiveOptions, request: Request, group: GroupRoute) -> str:

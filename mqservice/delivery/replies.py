@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from mqservice.delivery.http import MSGPACK_TYPE, Request, answer
+from mqservice.delivery.http import JSON_TYPE, MSGPACK_TYPE, Request, answer
 
 _encode_json = msgspec.json.Encoder().encode
 _encode_msgpack = msgspec.msgpack.Encoder().encode
@@ -15,9 +15,13 @@ def takes_msgpack(request: Request) -> bool:
     return MSGPACK_TYPE in request.headers.get(b"accept", b"")
 
 
+def encoded(request: Request, reply: msgspec.Struct) -> tuple[bytes, bytes]:
+    """``reply`` and its media type."""
+    if takes_msgpack(request):
+        return _encode_msgpack(reply), MSGPACK_TYPE
+    return _encode_json(reply), JSON_TYPE
+
+
 async def answer_struct(request: Request, reply: msgspec.Struct) -> None:
     """Send ``reply`` with status 200."""
-    if takes_msgpack(request):
-        await answer(request, 200, _encode_msgpack(reply), MSGPACK_TYPE)
-    else:
-        await answer(request, 200, _encode_json(reply))
+    await answer(request, 200, *encoded(request, reply))

@@ -40,6 +40,7 @@ from mqservice.store import (
     LeaseRef,
     Nack,
     SettleFailure,
+    SettleReply,
     SettleRequest,
     error_from_code,
 )
@@ -205,16 +206,24 @@ class Plan:
                 )
 
     async def settle(self) -> SettleAnswer:
-        """One request to the engine for each client of a broadcast group, one for any other; none
-        if no receipt is valid and no consumer is named.
+        """Send one request after the other, and say what became of them."""
+        store = self._context.store
+        return self.answer([(each, await store.settle(each)) for each in self.requests()])
+
+    def requests(self) -> list[SettleRequest]:
+        """One to the engine for each client of a broadcast group, one for any other; none if no
+        receipt is valid and no consumer is named.
         """
+        client_ids = dict.fromkeys((*self._client_ids.values(), *self._heard))
+        return [self._request(client_id) for client_id in client_ids]
+
+    def answer(self, replies: list[tuple[SettleRequest, SettleReply]]) -> SettleAnswer:
+        """What became of it all, once, by what the engine has said to each request."""
         answer = SettleAnswer(0, 0, [], 0, self._failed)
-        for client_id in dict.fromkeys((*self._client_ids.values(), *self._heard)):
-            request = self._request(client_id)
-            reply = await self._context.store.settle(request)
+        for request, reply in replies:
             for failure in reply.failures:
                 problem = problem_from_store(error_from_code(failure.code, "refused by the engine"))
-                text = self._text_of(failure, client_id)
+                text = self._text_of(failure, request.client_id)
                 self._failed.append(Failed(text, problem.code, problem.detail, problem.retryable))
             extended = [
                 Extended(

@@ -2,7 +2,7 @@
 
     caller ── struct ──▶ [AsyncCalls] ── op, struct ──▶ AsyncStoreClient ──▶ engine
 
-Receiving and putting have more to them and are the client's own.
+What takes more than that is the client's own: putting, and receiving without a task.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import TypeVar
 
 from storage_engine.records.record import Record
 from storage_engine.records.record_run import decode_records
+from storage_engine.wire.client_types import Received
 from storage_engine.wire.dead_letters import (
     DeadLettersReply,
     DeadLettersRequest,
@@ -22,6 +23,7 @@ from storage_engine.wire.dead_letters import (
 )
 from storage_engine.wire.deliveries import (
     LeaveRequest,
+    ReceiveRequest,
     SettleReply,
     SettleRequest,
     SubscribeReply,
@@ -80,6 +82,7 @@ from storage_engine.wire.snapshots import (
     SnapshotRequest,
 )
 from storage_engine.wire.struct import Wire
+from storage_engine.wire.told_calls import decode_received
 from storage_engine.wire.topics import (
     TopicConfig,
     TopicList,
@@ -125,6 +128,12 @@ class AsyncCalls(abc.ABC):
     async def subscribe(self, request: SubscribeRequest) -> SubscribeReply:
         """Raises ``FilterInvalid``, ``SubscriptionConflict`` as the receives would."""
         return await self._ask(Op.SUBSCRIBE, request, SubscribeReply)
+
+    async def receive(self, request: ReceiveRequest) -> Received:
+        """Lease messages, parked up to ``request.wait_ms``. Cancelling gives the place and leases
+        back.
+        """
+        return decode_received(await self._request(Op.RECEIVE, request, request.wait_ms))
 
     async def settle(self, request: SettleRequest) -> SettleReply:
         return await self._ask(Op.SETTLE, request, SettleReply)

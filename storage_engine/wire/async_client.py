@@ -29,29 +29,33 @@ from storage_engine.errors import (
     StoreError,
     StoreUnavailable,
 )
-from storage_engine.records.record_run import decode_records
 from storage_engine.wire.async_calls import AsyncCalls
 from storage_engine.wire.client_connection import ClientConnection
 from storage_engine.wire.client_types import (
     ClientConfig,
     PutResult,
-    Received,
     put_bytes_max,
 )
-from storage_engine.wire.deliveries import Nack, ReceiveRequest, SettleRequest
+from storage_engine.wire.deliveries import ReceiveRequest, SettleRequest
 from storage_engine.wire.frames import (
     decode_error,
-    decode_receive_reply,
     decode_reply,
     encode_frame,
     encode_frame_head,
     encode_struct,
 )
-from storage_engine.wire.inflight import InFlight, fail_entry
+from storage_engine.wire.inflight import Call, InFlight, fail_entry
 from storage_engine.wire.notices import Notice
 from storage_engine.wire.protocol import CancelRequest, HelloReply, HelloRequest, Op
 from storage_engine.wire.put_coalescer import PutCall, PutCoalescer, answer_puts, fail_puts
 from storage_engine.wire.struct import Wire
+from storage_engine.wire.told_calls import (
+    ReceiveCall,
+    ReceiveTold,
+    SettleCall,
+    SettleTold,
+    release_of,
+)
 
 log = logging.getLogger(__name__)
 
@@ -82,6 +86,7 @@ class AsyncStoreClient(AsyncCalls):
         self._put_frame_count = 0  # sent and not answered
         self._is_sending = False  # ``_send_puts`` is scheduled
         self._unsent: list[bytes] = []  # written by ``_write``, which is scheduled
+        self._settle_count = 0  # of them, which are the first
         self._is_writing = False
         self._put_inflight_bytes = 0
         self._runner: asyncio.Task[None] | None = None
@@ -116,10 +121,8 @@ class AsyncStoreClient(AsyncCalls):
         without a connection are missed.
         """
         self._heard = heard
-        if self.is_connected and self._transport is not None:
-            request_id, _ = self._register(Op.HELLO, None)
-            payload = encode_struct(HelloRequest(client=self._client_name, is_listening=True))
-            self._send(encode_frame(Op.HELLO, request_id, payload))
+        if self.is_connected:
+            self._tell(Op.HELLO, HelloRequest(client=self._client_name, is_listening=True))
 
     async def aclose(self) -> None:
         """Close the connection; requests in flight fail with ``OutcomeUnknown``."""
@@ -168,79 +171,86 @@ class AsyncStoreClient(AsyncCalls):
             self._is_sending = True
             self._loop.call_soon(self._send_puts)
 
-    async def receive(self, request: ReceiveRequest) -> Received:
-        """Lease messages, parked up to ``request.wait_ms``. Cancelling gives the place and leases
-        back.
+    def receive_for(self, told: ReceiveTold, request: ReceiveRequest) -> ReceiveCall:
+        """``receive`` for one who needs no task: ``told`` is told. Raises, and tells nobody, when
+        nothing was sent: StoreUnavailable, StoreBusy, ShuttingDown.
         """
-        payload = await self._request(Op.RECEIVE, request, extra_wait_ms=request.wait_ms)
-        head, at = decode_receive_reply(payload)
-        return Received(head, decode_records(payload, at))
+        call = ReceiveCall(self, request, told)
+        call.request_id, _ = self._begin(Op.RECEIVE, request, call, request.wait_ms)
+        return call
+
+    def settle_for(self, told: SettleTold, request: SettleRequest) -> None:
+        """``settle`` for one who needs no task; as ``receive_for``."""
+        self._begin(Op.SETTLE, request, SettleCall(told))
 
     async def _request(self, op: Op, request: Wire, extra_wait_ms: int = 0) -> bytes:
-        if self._transport is None or self._transport.is_closing():
-            raise self._unavailable()
-        if len(self._inflight) >= self._config.inflight_count_max:
-            raise StoreBusy(f"{len(self._inflight)} requests are in flight already")
-        future: asyncio.Future[bytes] = self._loop.create_future()
-        request_id, entry = self._register(op, future, extra_wait_ms)
-        if isinstance(request, ReceiveRequest):
-            entry.origin = request
-        self._send(encode_frame(op, request_id, encode_struct(request)))
+        loop = asyncio.get_running_loop() if self._transport is None else self._loop
+        future: asyncio.Future[bytes] = loop.create_future()
+        request_id, entry = self._begin(op, request, future, extra_wait_ms)
         try:
             return await future
         except asyncio.CancelledError:
             if entry.origin is not None:
                 if request_id in self._inflight:
-                    self._cancel(request_id)
+                    self.cancel(request_id)
                 elif not future.cancelled() and future.exception() is None:
                     # The reply came in the same tick as the cancellation: nobody will see it.
-                    self._give_back(entry.origin, future.result())
+                    self.give_back(entry.origin, future.result())
             raise
 
-    def _register(
-        self, op: Op, future: asyncio.Future[bytes] | None, extra_wait_ms: int = 0
+    def _begin(
+        self, op: Op, request: Wire, call: Call, extra_wait_ms: int = 0
     ) -> tuple[int, InFlight]:
+        if self._transport is None or self._transport.is_closing():
+            raise self._unavailable()
+        if len(self._inflight) >= self._config.inflight_count_max:
+            raise StoreBusy(f"{len(self._inflight)} requests are in flight already")
+        request_id, entry = self._register(op, call, extra_wait_ms)
+        if isinstance(request, ReceiveRequest):
+            entry.origin = request
+        self._send(op, encode_frame(op, request_id, encode_struct(request)))
+        return request_id, entry
+
+    def _register(self, op: Op, call: Call | None, extra_wait_ms: int = 0) -> tuple[int, InFlight]:
         request_id = self._next_request_id
         self._next_request_id = request_id % 0xFFFF_FFFF + 1
         deadline_ms = self._clock.monotonic_ms() + self._config.request_timeout_ms + extra_wait_ms
-        entry = self._inflight[request_id] = InFlight(op, future, deadline_ms)
+        entry = self._inflight[request_id] = InFlight(op, call, deadline_ms)
         return request_id, entry
 
-    def _cancel(self, request_id: int) -> None:
-        """The reply still comes, and what it leased is given back in ``_give_back``."""
+    def cancel(self, request_id: int) -> None:
+        """End a receive: the reply still comes, and what it leased is given back."""
+        if request_id in self._inflight:
+            self._tell(Op.CANCEL, CancelRequest(request_id=request_id))
+
+    def give_back(self, origin: ReceiveRequest, payload: bytes) -> None:
+        """Release what a reply leased, which nobody has seen."""
+        request = release_of(origin, payload)
+        if request is not None:
+            self._tell(Op.SETTLE, request)
+
+    def _tell(self, op: Op, request: Wire) -> None:
+        """Send what nobody waits for, if there is a connection."""
         if self._transport is not None and not self._transport.is_closing():
-            cancel_id, _ = self._register(Op.CANCEL, None)
-            payload = encode_struct(CancelRequest(request_id=request_id))
-            self._send(encode_frame(Op.CANCEL, cancel_id, payload))
+            request_id, _ = self._register(op, None)
+            self._send(op, encode_frame(op, request_id, encode_struct(request)))
 
-    def _give_back(self, origin: ReceiveRequest, payload: bytes) -> None:
-        head, at = decode_receive_reply(payload)
-        nacks = [
-            Nack(
-                topic=record.topic,
-                queue_id=record.queue_id,
-                lease_generation=head.lease_generation,
-                queue_offset=record.queue_offset,
-                reason="receiver gone",
-                is_release=True,
-            )
-            for record in decode_records(payload, at)
-        ]
-        if nacks and self._transport is not None and not self._transport.is_closing():
-            request = SettleRequest(group=origin.group, nacks=nacks, client_id=origin.client_id)
-            request_id, _ = self._register(Op.SETTLE, None)
-            self._send(encode_frame(Op.SETTLE, request_id, encode_struct(request)))
-
-    def _send(self, frame: bytes) -> None:
-        """Write with all frames of this turn of the loop: each write is a system call."""
-        self._unsent.append(frame)
+    def _send(self, op: Op, frame: bytes) -> None:
+        """Write with all frames of this turn of the loop: each write is a system call. Settles go
+        first: many of a kind cost the engine less, and no other frame must come before them.
+        """
+        if op is Op.SETTLE:
+            self._unsent.insert(self._settle_count, frame)
+            self._settle_count += 1
+        else:
+            self._unsent.append(frame)
         if not self._is_writing:
             self._is_writing = True
             self._loop.call_soon(self._write)
 
     def _write(self) -> None:
         self._is_writing = False
-        frames, self._unsent = self._unsent, []
+        frames, self._unsent, self._settle_count = self._unsent, [], 0
         # Who waits for what a lost connection did not send was told when it was lost.
         if frames and self._transport is not None and not self._transport.is_closing():
             self._transport.writelines(frames)
@@ -295,16 +305,16 @@ class AsyncStoreClient(AsyncCalls):
             else:
                 answer_puts(entry.puts, payload)
             return
-        future = entry.future
-        if future is None:
+        call = entry.call
+        if call is None:
             return
-        if future.done():
+        if call.done():
             if entry.origin is not None and status == 0:
-                self._give_back(entry.origin, payload)
+                self.give_back(entry.origin, payload)
         elif status:
-            future.set_exception(decode_error(status, payload))
+            call.set_exception(decode_error(status, payload))
         else:
-            future.set_result(payload)
+            call.set_result(payload)
 
     async def _keep_connected(self) -> None:
         delay_ms = self._config.reconnect_min_ms
@@ -363,7 +373,7 @@ class AsyncStoreClient(AsyncCalls):
     def _lost(self, transport: asyncio.Transport) -> None:
         self._connected.clear()
         self._transport = None
-        self._unsent = []
+        self._unsent, self._settle_count = [], 0
         transport.abort()
         self._fail_inflight()
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
+from typing import Protocol
 
 from storage_engine.errors import StoreError
 from storage_engine.wire.deliveries import ReceiveRequest
@@ -10,14 +10,24 @@ from storage_engine.wire.protocol import Op
 from storage_engine.wire.put_coalescer import PutWaiter, fail_puts
 
 
+class Call(Protocol):
+    """Who waits for a reply: an ``asyncio.Future`` of its payload, or what does as one."""
+
+    def done(self) -> bool: ...
+
+    def set_result(self, payload: bytes, /) -> None: ...
+
+    def set_exception(self, error: StoreError, /) -> None: ...
+
+
 class InFlight:
-    """``future`` is None when nobody waits; a PUT frame has ``puts`` instead."""
+    """``call`` is None when nobody waits; a PUT frame has ``puts`` instead."""
 
-    __slots__ = ("deadline_ms", "future", "op", "origin", "put_bytes", "puts")
+    __slots__ = ("call", "deadline_ms", "op", "origin", "put_bytes", "puts")
 
-    def __init__(self, op: Op, future: asyncio.Future[bytes] | None, deadline_ms: int) -> None:
+    def __init__(self, op: Op, call: Call | None, deadline_ms: int) -> None:
         self.op = op
-        self.future = future
+        self.call = call
         self.deadline_ms = deadline_ms
         self.origin: ReceiveRequest | None = None
         self.puts: list[PutWaiter] = []
@@ -26,6 +36,6 @@ class InFlight:
 
 def fail_entry(entry: InFlight, error: StoreError) -> None:
     """Tell whoever waits for this request that it failed."""
-    if entry.future is not None and not entry.future.done():
-        entry.future.set_exception(error)
+    if entry.call is not None and not entry.call.done():
+        entry.call.set_exception(error)
     fail_puts(entry.puts, error)

@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from mqservice.delivery.produce_answers import RefusedResult, StoredResult
-from mqservice.delivery.settlement import SettleAnswer
 from mqservice.lib.problem import Problem
-from mqservice.store import OutcomeUnknown
+from mqservice.store import OutcomeUnknown, SettleReply
 from tests.planted.plant import Plant, Real, Thing, planting
 
 PLANTS: Final[list[Plant]] = []
@@ -59,11 +58,36 @@ async def failed_receipts_left_out_of_the_answer(real: Real, plan: Thing) -> Thi
 
 
 @planted(
-    "mqservice.delivery.receive:settle_plan",
-    f"{_TESTS}/delivery/test_receive_settles.py::test_one_request_settles_what_came_and_gets_what_comes_next",
+    "mqservice.delivery.settling:Settling.begin",
+    f"{_TESTS}/delivery/test_settle_and_receive.py::test_what_a_waiting_receive_settles_is_settled_at_once",
 )
-async def receipts_of_a_receive_left_alone(real: Real, request: Thing, plan: Thing) -> Thing:
-    return SettleAnswer(len(plan._receipts), 0, [], 0, [])
+def receipts_of_a_receive_left_alone(
+    real: Real, settling: Thing, store: Thing, waiting: Thing
+) -> None:
+    settling._waiting = waiting
+    for request in settling._requests:
+        counts = {"nacked_count": 0, "dead_lettered_count": 0, "acked_count": len(request.acks)}
+        settling.settled(SettleReply(extended_until_ms=[], failures=[], **counts))
+
+
+@planted(
+    "mqservice.delivery.settling:Settling.settled",
+    f"{_TESTS}/delivery/test_settle_and_receive.py::test_the_quota_has_what_is_leased_and_not_what_is_settled",
+)
+def room_of_what_is_settled_on_the_way_not_given_back(
+    real: Real, settling: Thing, reply: Thing
+) -> None:
+    counted = settling._meter.inflight_count
+    real(settling, reply)
+    settling._meter.inflight_count = counted
+
+
+@planted(
+    "storage_engine.wire.told_calls:ReceiveCall.cancel",
+    f"{_TESTS}/delivery/test_settle_and_receive.py::test_a_settlement_that_fails_ends_a_receive_that_would_wait",
+)
+def leases_kept_when_the_settlement_beside_them_fails(real: Real, call: Thing) -> None:
+    pass
 
 
 @planted(

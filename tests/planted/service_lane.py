@@ -1,13 +1,14 @@
-"""Bugs on the short way of a produce, which a second way of doing a thing invites."""
+"""Bugs on the short ways of a produce and a receive: a second way of doing a thing invites them."""
 
 from __future__ import annotations
 
 from typing import Final
 
+from mqservice.delivery.lane import Lane
 from tests.planted.plant import Plant, Real, Thing, planting
 
 PLANTS: Final[list[Plant]] = []
-planted: Final = planting("The short way of a produce", PLANTS)
+planted: Final = planting("The short ways of a produce and of a receive", PLANTS)
 
 _TESTS: Final = "tests/mqservice/delivery/test_produce_lane.py"
 
@@ -67,3 +68,13 @@ def request_in_two_reads_forgotten(real: Real, protocol: Thing) -> None:
 )
 def proxy_taken_for_its_client(real: Real, proxies: Thing, cycle: Thing) -> None:
     pass
+
+
+@planted(
+    "mqservice.delivery.receive_lane:ReceiveLane.refuse",
+    "tests/mqservice/delivery/test_receive_lane.py::test_it_answers_as_the_data_plane_does",
+)
+def refused_receive_that_is_not_charged(
+    real: Real, lane: Thing, request: Thing, exc: Thing
+) -> None:
+    Lane.refuse(lane, request, exc)

@@ -15,10 +15,12 @@ _numbers = itertools.count()
 
 
 @contextlib.contextmanager
-def serving_engine(socket_path: str, *, quotas: QuotaLimits = DEFAULTS) -> Iterator[Server]:
-    """A server whose store is the engine at ``socket_path``."""
+def serving_engine(
+    socket_path: str, *, quotas: QuotaLimits = DEFAULTS, fresh_ms: int = 100
+) -> Iterator[Server]:
+    """A server whose store is the engine at ``socket_path``. ``fresh_ms``: as ``serving``."""
     store = AsyncStoreClient(socket_path, client_name="test")
-    with serving(store, quotas=quotas) as server:
+    with serving(store, quotas=quotas, fresh_ms=fresh_ms) as server:
         server.call(store.start)
         wait_until(lambda: store.is_connected)
         yield server

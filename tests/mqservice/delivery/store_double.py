@@ -32,7 +32,9 @@ from mqservice.store import (
     QueueStats,
     Received,
     ReceiveHead,
+    ReceiveHold,
     ReceiveRequest,
+    ReceiveTold,
     Record,
     ScheduledCancelRequest,
     ScheduledListHead,
@@ -47,6 +49,7 @@ from mqservice.store import (
     SettleFailure,
     SettleReply,
     SettleRequest,
+    SettleTold,
     StoreBusy,
     StoreError,
     StoreUnavailable,
@@ -58,6 +61,7 @@ from mqservice.store import (
     UseRequest,
 )
 from storage_engine.records.record import decode_record
+from tests.mqservice.delivery.told_double import HoldDouble, tell_settled
 
 POLL_SECONDS = 0.02
 T = TypeVar("T")
@@ -89,6 +93,7 @@ class StoreDouble:
         self.settles: list[SettleRequest] = []
         self.is_settle_held = False
         self.held_settle_count = 0
+        self._settle_under_way: asyncio.Task[None] | None = None
         self.is_index_complete = True
         self._generation = 0
         self._physical_offset = 0
@@ -166,6 +171,17 @@ class StoreDouble:
         finally:
             self.parked_count -= 1
 
+    def receive_for(self, told: ReceiveTold, request: ReceiveRequest) -> ReceiveHold:
+        if not self.is_connected:
+            raise StoreUnavailable("no engine answers at /a/secret/path")
+        return HoldDouble(self.receive, self._release, told, request, self._settle_under_way)
+
+    def _release(self, request: ReceiveRequest, received: Received) -> None:
+        for record in received.records:
+            progress = self._progress(request.group, record.topic, record.queue_id)
+            del progress.leases[record.queue_offset]
+            progress.ready.append(record.queue_offset)
+
     def _lease(self, request: ReceiveRequest) -> Received:
         self._generation += 1
         until_ms = self._clock.now_ms() + request.lease_ms
@@ -224,6 +240,11 @@ class StoreDouble:
 
     async def leave(self, request: LeaveRequest) -> None:
         """This double knows no members."""
+
+    def settle_for(self, told: SettleTold, request: SettleRequest) -> None:
+        if not self.is_connected:
+            raise StoreUnavailable("no engine answers at /a/secret/path")
+        self._settle_under_way = asyncio.ensure_future(tell_settled(self.settle(request), told))
 
     async def settle(self, request: SettleRequest) -> SettleReply:
         self.held_settle_count += 1

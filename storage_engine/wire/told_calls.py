@@ -1,0 +1,144 @@
+"""Settles and receives whose caller is told by a call: no future and no task has to wait for them.
+
+    caller ── settle_for, receive_for ──▶ AsyncStoreClient ── one frame each ──▶ engine
+    caller ◀── settled, received ──────── [here] ◀── reply, or what became of the connection
+
+Who is told must not raise: on the same turn of the loop others are told what they wait for. The
+engine answers a settle before a receive that was sent after it. One event loop uses these.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from storage_engine.errors import BadFrame, StoreError
+from storage_engine.records.record_run import decode_records
+from storage_engine.wire.client_types import Received
+from storage_engine.wire.deliveries import Nack, ReceiveRequest, SettleReply, SettleRequest
+from storage_engine.wire.frames import decode_receive_reply, decode_reply
+from storage_engine.wire.protocol import Op
+
+
+class SettleTold(Protocol):
+    """Who has settled something; one of the two is called, once."""
+
+    def settled(self, reply: SettleReply) -> None: ...
+
+    def settle_failed(self, error: StoreError) -> None: ...
+
+
+class ReceiveTold(Protocol):
+    """Who receives; one of the two is called, once, unless the receive is cancelled before."""
+
+    def received(self, received: Received) -> None: ...
+
+    def receive_failed(self, error: StoreError) -> None: ...
+
+
+class ReceiveHold(Protocol):
+    """A caller's hold on a receive that is under way."""
+
+    def cancel(self) -> None:
+        """Give the place in the engine back, and what was leased; also after it was told."""
+
+
+class Receiver(Protocol):
+    """The client, as far as a receive under way asks something of it."""
+
+    def cancel(self, request_id: int) -> None:
+        """The reply still comes, and what it leased is given back."""
+
+    def give_back(self, origin: ReceiveRequest, payload: bytes) -> None:
+        """What a reply leased was not seen by anybody."""
+
+
+class SettleCall:
+    """In the place of a future of a SETTLE reply."""
+
+    __slots__ = ("_told",)
+
+    def __init__(self, told: SettleTold) -> None:
+        self._told = told
+
+    def done(self) -> bool:
+        return False
+
+    def set_result(self, payload: bytes) -> None:
+        try:
+            reply = decode_reply(Op.SETTLE, payload)
+        except BadFrame as error:
+            self._told.settle_failed(error)
+            return
+        assert isinstance(reply, SettleReply)
+        self._told.settled(reply)
+
+    def set_exception(self, error: StoreError) -> None:
+        self._told.settle_failed(error)
+
+
+class ReceiveCall:
+    """In the place of a future of a RECEIVE reply; a ``ReceiveHold``."""
+
+    __slots__ = ("_client", "_is_cancelled", "_payload", "_request", "_told", "request_id")
+
+    def __init__(self, client: Receiver, request: ReceiveRequest, told: ReceiveTold) -> None:
+        self._client = client
+        self._request = request
+        self._told: ReceiveTold | None = told  # until it is, since it holds this in turn
+        self._payload: bytes | None = None
+        self._is_cancelled = False
+        self.request_id = 0
+
+    def done(self) -> bool:
+        return self._is_cancelled
+
+    def set_result(self, payload: bytes) -> None:
+        told, self._told = self._told, None
+        assert told is not None, "a request has one reply"
+        try:
+            received = decode_received(payload)
+        except Exception as exc:  # the connection, which others share, is as good as before
+            told.receive_failed(BadFrame(f"RECEIVE reply: {exc}"))
+            return
+        self._payload = payload
+        told.received(received)
+
+    def set_exception(self, error: StoreError) -> None:
+        told, self._told = self._told, None
+        assert told is not None, "a request has one reply"
+        told.receive_failed(error)
+
+    def cancel(self) -> None:
+        """See ``ReceiveHold``."""
+        if self._is_cancelled:
+            return
+        self._is_cancelled, self._told = True, None
+        if self._payload is None:
+            self._client.cancel(self.request_id)
+        else:
+            self._client.give_back(self._request, self._payload)
+
+
+def decode_received(payload: bytes) -> Received:
+    """What a RECEIVE reply says."""
+    head, at = decode_receive_reply(payload)
+    return Received(head, decode_records(payload, at))
+
+
+def release_of(origin: ReceiveRequest, payload: bytes) -> SettleRequest | None:
+    """What gives back all that a RECEIVE reply leased; None if that was nothing."""
+    received = decode_received(payload)
+    if not received.records:
+        return None
+    nacks = [
+        Nack(
+            topic=record.topic,
+            queue_id=record.queue_id,
+            lease_generation=received.head.lease_generation,
+            queue_offset=record.queue_offset,
+            reason="receiver gone",
+            is_release=True,
+        )
+        for record in received.records
+    ]
+    return SettleRequest(group=origin.group, nacks=nacks, client_id=origin.client_id)

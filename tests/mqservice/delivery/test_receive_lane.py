@@ -1,0 +1,212 @@
+"""What is received without a task is answered, charged and counted as by the data plane."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+import socket
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from mqservice.accounts.scopes import Scope
+from mqservice.delivery import receive_lane
+from mqservice.delivery.receive_lane import ReceiveLane
+from mqservice.quotas.limits import DEFAULTS, QuotaLimits
+from tests.mqservice.delivery.serving import HOUR_MS, Server, serving
+from tests.mqservice.delivery.store_double import StoreDouble
+from tests.mqservice.delivery.test_produce_lane import answer_of, count_of, rest_of
+from tests.mqservice.delivery.waiting import wait_until
+
+PATH = "/v1/ns/acme/topics/orders/groups/billing:receive"
+OTHER = "/v1/ns/acme/topics/orders/groups/other:receive"
+# After this the server closes the connection.
+ENDS = ("HTTP/1.0",)
+CHANGES = re.compile(rb"(?<=\"receipt\":\")[^\"]+|(?<=_until\":\")[^\"]+")
+LAST = "connection: close"
+
+
+def post(key: str, body: str, *lines: str, path: str = PATH, version: str = "1.1") -> str:
+    head = (f"POST {path} HTTP/{version}", "host: here", f"authorization: {key}", *lines)
+    return "\r\n".join((*head, f"content-length: {len(body)}", "", body))
+
+
+def take(key: str, *lines: str, **options: object) -> str:
+    return post(key, json.dumps({"wait": "0s", **options}), *lines)
+
+
+# What is sent after a first receive, and whether the lane takes it.
+EXCHANGES: dict[str, tuple[Callable[[str], str], bool]] = {
+    "one": (lambda key: take(key, max=1), True),
+    "all": (lambda key: take(key), True),
+    "no body": (lambda key: post(key, ""), True),
+    "three in one read": (lambda key: take(key, max=1) * 3, True),
+    "HTTP/1.0": (lambda key: post(key, '{"wait": "0s"}', version="1.0"), True),
+    "MessagePack": (lambda key: take(key, "accept: application/msgpack", max=0), True),
+    "a request id": (lambda key: take(key, "x-request-id: of-the-client"), True),
+    "receipts that are none": (lambda key: take(key, settle={"ack": ["r1"]}), True),
+    "nothing to settle": (lambda key: take(key, settle={}), True),
+    "no JSON": (lambda key: post(key, "{"), True),
+    "an unknown field": (lambda key: take(key, maxx=1), True),
+    "too many": (lambda key: take(key, max=1_000_000), True),
+    "a lease that is too short": (lambda key: take(key, lease="1ms"), True),
+    "a wrong settlement": (lambda key: take(key, settle={"ack": [1]}), True),
+    "an encoded body": (lambda key: take(key, "content-encoding: gzip"), False),
+    "another group": (lambda key: post(key, '{"wait": "0s"}', path=OTHER), False),
+    "another key": (lambda key: take(key + "x"), False),
+    "no key": (lambda key: take(key).replace("authorization", "authorisation"), False),
+    "another method": (lambda key: take(key).replace("POST", "PUT"), False),
+}
+
+
+@pytest.fixture
+def taken(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """What the lane said of each request, in order."""
+    found: list[bool] = []
+    take_it = ReceiveLane.take
+
+    def observed(lane: ReceiveLane, *given: Any) -> bool:  # Any: as the real
+        found.append(take_it(lane, *given))
+        return found[-1]
+
+    monkeypatch.setattr(ReceiveLane, "take", observed)
+    return found
+
+
+@contextlib.contextmanager
+def warm(
+    store: StoreDouble | None = None, quotas: QuotaLimits = DEFAULTS
+) -> Iterator[tuple[Server, str, socket.socket]]:
+    """A server that knows key, topic and group, with four messages, and a connection to it."""
+    with serving(store or StoreDouble(), quotas=quotas, fresh_ms=HOUR_MS) as server:
+        server.topic("orders", queue_count=1)
+        server.group("billing")
+        key = server.key()
+        with socket.create_connection(("127.0.0.1", server.port), timeout=60) as peer:
+            peer.sendall(take(key).encode())
+            assert b" 200 " in answer_of(peer)
+            offers = json.dumps([{"body": f"m{number}"} for number in range(4)])
+            path = "/v1/ns/acme/topics/orders/messages:batch"
+            peer.sendall(post(key, offers, "content-type: application/json", path=path).encode())
+            assert b" 201 " in answer_of(peer)
+            yield server, key, peer
+
+
+@pytest.mark.parametrize("name", EXCHANGES)
+def test_it_answers_as_the_data_plane_does(
+    name: str, taken: list[bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent, is_for_lane = EXCHANGES[name]
+    found = []
+    for is_on in (True, False):
+        if not is_on:
+            monkeypatch.setattr(ReceiveLane, "take", lambda *given: False)
+        with warm() as (server, key, peer):
+            meter = server.context.meters.known[1]
+            count_of(server)
+            server.call(meter.take_demand)
+            taken.clear()
+            last = "" if name in ENDS else take(key, LAST)
+            peer.sendall((sent(key) + last).encode())
+            said = CHANGES.sub(b"#", rest_of(peer))
+            wait_until(lambda m=meter: m.poll_count == 0)  # type: ignore[misc] # a loop's meter
+            demand, inflight = server.call(meter.take_demand), meter.inflight_count
+            found.append((said, count_of(server), demand, inflight))
+            if is_on:
+                assert any(taken[:1]) == is_for_lane, taken
+    assert found[0] == found[1]
+    assert found[0][0]
+
+
+def test_who_waits_is_counted_and_gets_what_comes(taken: list[bool]) -> None:
+    with warm() as (server, key, peer):
+        peer.sendall(take(key).encode())
+        assert answer_of(peer).count(b'"receipt"') == 4
+        meter = server.context.meters.known[1]
+        peer.sendall(take(key, wait="30s").encode())
+        wait_until(lambda: meter.poll_count == 1)
+        assert taken[-1]
+        with socket.create_connection(("127.0.0.1", server.port), timeout=60) as other:
+            path = "/v1/ns/acme/topics/orders/messages"
+            other.sendall(post(key, "late", "content-type: text/plain", path=path).encode())
+            assert b" 201 " in answer_of(other)
+        assert b'"late"' in answer_of(peer)
+        assert meter.poll_count == 0
+        assert server.context.drain.listener_count == 0
+
+
+def test_as_many_as_may_wait_and_no_more(taken: list[bool]) -> None:
+    with warm(quotas=QuotaLimits(parked_poll_count_max=1)) as (server, key, peer):
+        peer.sendall(take(key).encode())
+        answer_of(peer)
+        meter = server.context.meters.known[1]
+        peer.sendall(take(key, wait="30s").encode())
+        wait_until(lambda: meter.poll_count == 1)
+        with socket.create_connection(("127.0.0.1", server.port), timeout=60) as other:
+            other.sendall(take(key, wait="30s").encode())
+            assert b" 429 " in answer_of(other)
+        assert taken[-2:] == [True, True]
+        peer.close()
+        wait_until(lambda: meter.poll_count == 0)
+
+
+def test_a_rate_that_is_used_up_is_asked_for_once_a_request(taken: list[bool]) -> None:
+    with warm() as (server, key, peer):
+        meter = server.context.meters.known[1]
+        server.call(meter.take_demand)
+        server.call(lambda: meter.buckets[2].take(1 << 40))
+        peer.sendall(take(key).encode())
+        assert b" 429 " in answer_of(peer)
+        assert taken[-1]
+        assert server.call(meter.take_demand)[2] == 1
+
+
+def test_what_has_no_room_in_flight_is_refused(taken: list[bool]) -> None:
+    with warm(quotas=QuotaLimits(inflight_count_max=3)) as (server, key, peer):
+        peer.sendall(take(key).encode())
+        assert answer_of(peer).count(b'"receipt"') == 3
+        peer.sendall(take(key).encode())
+        assert b" 429 " in answer_of(peer)
+        assert taken[-2:] == [True, True]
+        assert server.context.meters.known[1].poll_count == 0
+        peer.sendall(take(key, settle={"ack": ["r1"]}).encode())
+        assert b" 429 " in answer_of(peer)
+        assert not taken[-1], "its room depends on what it settles"
+
+
+def test_a_key_without_the_scope_is_refused(taken: list[bool]) -> None:
+    with warm() as (server, _, peer):
+        key = server.key(scopes=frozenset({Scope.PRODUCE}))
+        for _ in range(2):
+            peer.sendall(take(key).encode())
+            assert b" 403 " in answer_of(peer)
+        assert taken[-1]
+
+
+def test_who_reads_slowly_is_waited_for(taken: list[bool], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(receive_lane, "answer_now", lambda *given: False)
+    with warm() as (server, key, peer):
+        count_of(server)
+        peer.sendall(take(key).encode())
+        assert answer_of(peer).count(b'"receipt"') == 4
+        assert taken[-1]
+        assert count_of(server)[2] == 4
+
+
+def test_a_fault_of_ours_is_told_and_the_engine_stays_connected(
+    taken: list[bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*given: object) -> bool:
+        raise ZeroDivisionError
+
+    with warm() as (server, key, peer):
+        with monkeypatch.context() as patch:
+            patch.setattr(receive_lane, "answer_now", fail)
+            peer.sendall(take(key, max=1).encode())
+            assert b" 500 " in answer_of(peer)
+        peer.sendall(take(key, max=1).encode())
+        assert b" 200 " in answer_of(peer)
+        assert taken[-2:] == [True, True]
+        assert server.context.meters.known[1].poll_count == 0
