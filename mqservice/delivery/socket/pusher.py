@@ -112,7 +112,8 @@ class Pusher:
                     await asyncio.sleep(0)
                     await asyncio.sleep(0)
                 tags = range(first_tag, first_tag + len(received.records))
-                shown = [shown_record(record) for record in received.records]
+                records = received.records
+                shown = [shown_record(each) if each.properties else each for each in records]
                 await self._send(tags, shown, received.head.attempts)
                 self._renew_if_late(tags, fetch.received_ms)
                 for notice in fetch.missed:
