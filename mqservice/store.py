@@ -93,6 +93,7 @@ from storage_engine.client import (
     ReceiveHead,
     ReceiveRequest,
     Record,
+    RecordColumns,
     RecordRefused,
     RedriveOutcome,
     RedriveReply,
@@ -151,6 +152,7 @@ from storage_engine.client import (
     encode_record,
     error_from_code,
     find_dead_letter,
+    is_shown_as_it_is,
     known_filter,
     new_message_id,
     retry_topic_of,
@@ -173,8 +175,8 @@ __all__ = [
     "OffsetOutOfRange", "OffsetResetReply", "OffsetResetRequest", "OffsetsChangedRequest",
     "OutcomeUnknown", "PullHead", "PullRequest", "PullStatus", "PurgeRequest", "PutCall",
     "PutOncePlace", "PutResult", "QueueNotFound", "QueueReset", "QueueStats",
-    "ReceiveHead", "ReceiveRequest", "Received", "Record", "RecordRefused", "RedriveOutcome",
-    "RedriveReply", "RedriveRequest",
+    "ReceiveHead", "ReceiveRequest", "Received", "Record", "RecordColumns", "RecordRefused",
+    "RedriveOutcome", "RedriveReply", "RedriveRequest",
     "ResetTo", "RetryPolicy", "ScheduledCancelRequest", "ScheduledListHead", "ScheduledListRequest",
     "ScheduledMoveRequest", "ScheduledOutcome", "ScheduledReply", "ScheduledSendRequest",
     "SessionAbsentRequest", "SessionKeepRequest", "SessionTakeReply", "SessionTakeRequest",
@@ -186,8 +188,8 @@ __all__ = [
     "TraceRequest", "TraceState", "TracedGroup", "UseReply", "UseRequest", "Wait",
     "blocking_client", "cause_of", "client_id_fault", "close_store", "dedup_value", "dlq_topic_of",
     "encode_plain", "encode_record", "error_from_code", "find_dead_letter", "get_store",
-    "is_store_connected", "keep_client", "known_filter", "new_message_id", "retry_topic_of",
-    "scheduled", "shown_record", "use_store",
+    "is_shown_as_it_is", "is_store_connected", "keep_client", "known_filter", "new_message_id",
+    "retry_topic_of", "scheduled", "shown_record", "use_store",
 ]  # fmt: skip
 
 

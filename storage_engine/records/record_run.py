@@ -45,7 +45,7 @@ def decode_records(buffer: bytes, at: int = 0) -> list[Record]:
     stands_at, find = buffer.startswith, buffer.find
     topic_bytes, topic = b"", ""
     # What stands before the id, once it was read: topic, length of the properties, properties.
-    before_id, before_id_bytes = b"", 0
+    common, common_bytes = b"", 0
     said: tuple[str, str | None, dict[str, str]] = "", None, {}
     end = len(buffer)
     while at < end:
@@ -68,9 +68,9 @@ def decode_records(buffer: bytes, at: int = 0) -> list[Record]:
         body_at = at + _HEAD_BYTES
         topic_at = body_at + body_bytes
         at += record_bytes
-        id_at = topic_at + before_id_bytes
+        id_at = topic_at + common_bytes
         id_end = at - _AFTER_ID_BYTES
-        if before_id and stands_at(before_id, topic_at) and find(_END, id_at, at) == id_end:
+        if common and stands_at(common, topic_at) and find(_END, id_at, at) == id_end:
             name, tag, properties = said
             append(
                 Record(
@@ -115,10 +115,19 @@ def decode_records(buffer: bytes, at: int = 0) -> list[Record]:
         )
         if keys or group is not None:
             continue  # which mostly are others in the next message
-        name_at = buffer.rfind(_ID_NAME, topic_end + 2, at)
-        is_property = name_at == topic_end + 2 or stands_at(_END, name_at - 1)
-        if name_at > 0 and is_property and find(_END, name_at, at) == id_end:
-            before_id_bytes = name_at + len(_ID_NAME) - topic_at
-            before_id = buffer[topic_at : topic_at + before_id_bytes]
+        found = before_id(buffer, topic_at, topic_end + 2, at)
+        if found:
+            common, common_bytes = found, len(found)
             said = topic, tag, properties.copy()
     return records
+
+
+def before_id(buffer: bytes, topic_at: int, properties_at: int, end: int) -> bytes:
+    """What stands before the id of a record that ends there, from its topic on; empty where the id
+    is not the last of the properties.
+    """
+    name_at = buffer.rfind(_ID_NAME, properties_at, end)
+    is_property = name_at == properties_at or buffer.startswith(_END, name_at - 1)
+    if name_at < 0 or not is_property or buffer.find(_END, name_at, end) != end - _AFTER_ID_BYTES:
+        return b""
+    return buffer[topic_at : name_at + len(_ID_NAME)]

@@ -174,7 +174,7 @@ class AsyncStoreClient(AsyncCalls):
         """
         payload = await self._request(Op.RECEIVE, request, extra_wait_ms=request.wait_ms)
         head, at = decode_receive_reply(payload)
-        return Received(head, decode_records(payload, at))
+        return Received(head, content=payload, at=at)
 
     async def _request(self, op: Op, request: Wire, extra_wait_ms: int = 0) -> bytes:
         if self._transport is None or self._transport.is_closing():

@@ -104,7 +104,7 @@ class Fetches:
         )
         fetch = next(each for each in self._under_way if each.task.done())
         self._under_way.remove(fetch)
-        count = len(fetch.result().records) if fetch.is_good else 0
+        count = fetch.result().count if fetch.is_good else 0
         if count and fetch.is_full_of_bytes(count):
             self._is_flowing, self._seen_msgs = True, min(2 * count, FRAME_MESSAGES_MAX)
         else:
@@ -172,11 +172,12 @@ class Fetches:
             await asyncio.sleep(_ROOM_MS / 1_000)
         self._credits.is_at_inflight_limit = False
         received = await context.store.receive(request)
-        if received.records:
-            meter.lease(len(received.records))
-            byte_count = sum([len(record.body) for record in received.records])
-            meter.charge_out(len(received.records), byte_count)
-            usage_counts.sent(request.topic, len(received.records), byte_count)
+        count = received.count
+        if count:
+            meter.lease(count)
+            byte_count = sum(received.body_sizes)
+            meter.charge_out(count, byte_count)
+            usage_counts.sent(request.topic, count, byte_count)
             fetch.body_bytes = byte_count
         fetch.received_ms = context.clock.monotonic_ms()
         return received
