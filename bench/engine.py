@@ -237,7 +237,8 @@ async def _receive_for_ever(client: AsyncStoreClient, topic: str, counts: list[i
         lease_ms=LEASE_MS,
     )
     while True:
-        head, records = await client.receive(request)
+        received = await client.receive(request)
+        head, records = received.head, received.records
         by_queue: dict[int, list[int]] = {}
         for record in records:
             by_queue.setdefault(record.queue_id, []).append(record.queue_offset)

@@ -95,6 +95,7 @@ from storage_engine.client import (
     ReceiveRequest,
     ReceiveTold,
     Record,
+    RecordColumns,
     RecordRefused,
     RedriveOutcome,
     RedriveReply,
@@ -154,6 +155,7 @@ from storage_engine.client import (
     encode_record,
     error_from_code,
     find_dead_letter,
+    is_shown_as_it_is,
     known_filter,
     new_message_id,
     retry_topic_of,
@@ -177,8 +179,8 @@ __all__ = [
     "OutcomeUnknown", "PullHead", "PullRequest", "PullStatus", "PurgeRequest", "PutCall",
     "PutOncePlace", "PutResult", "QueueNotFound", "QueueReset", "QueueStats",
     "ReceiveHead", "ReceiveHold", "ReceiveRequest", "ReceiveTold", "Received", "Record",
-    "RecordRefused", "RedriveOutcome", "RedriveReply", "RedriveRequest", "ResetTo", "RetryPolicy",
-    "ScheduledCancelRequest", "ScheduledListHead", "ScheduledListRequest",
+    "RecordColumns", "RecordRefused", "RedriveOutcome", "RedriveReply", "RedriveRequest",
+    "ResetTo", "RetryPolicy", "ScheduledCancelRequest", "ScheduledListHead", "ScheduledListRequest",
     "ScheduledMoveRequest", "ScheduledOutcome", "ScheduledReply", "ScheduledSendRequest",
     "SessionAbsentRequest", "SessionKeepRequest", "SessionTakeReply", "SessionTakeRequest",
     "SettleFailure", "SettleReply", "SettleRequest", "SettleTold", "ShuttingDown",
@@ -190,8 +192,8 @@ __all__ = [
     "TraceRequest", "TraceState", "TracedGroup", "UseReply", "UseRequest", "Wait",
     "blocking_client", "cause_of", "client_id_fault", "close_store", "dedup_value", "dlq_topic_of",
     "encode_plain", "encode_record", "error_from_code", "find_dead_letter", "get_store",
-    "is_store_connected", "keep_client", "known_filter", "new_message_id", "retry_topic_of",
-    "scheduled", "shown_record", "use_store",
+    "is_shown_as_it_is", "is_store_connected", "keep_client", "known_filter", "new_message_id",
+    "retry_topic_of", "scheduled", "shown_record", "use_store",
 ]  # fmt: skip
 
 

@@ -43,13 +43,19 @@ from storage_engine.groups.retry_policy import (
     ListDelays,
     RetryPolicy,
 )
-from storage_engine.groups.retry_record import DeadLetter, find_dead_letter, shown_record
+from storage_engine.groups.retry_record import (
+    DeadLetter,
+    find_dead_letter,
+    is_shown_as_it_is,
+    shown_record,
+)
 from storage_engine.records.causes import CAUSE_CHARS_MAX, cause_of
 from storage_engine.records.dedup_mark import PROPERTY_DEDUP, dedup_value
 from storage_engine.records.delay_levels import DELAY_MS_MAX
 from storage_engine.records.message_id import new_message_id
 from storage_engine.records.plain_record import encode_plain
 from storage_engine.records.record import Record, StoreMessage, encode_record
+from storage_engine.records.record_columns import RecordColumns
 from storage_engine.records.schedule_topic import SCHEDULE_TOPIC
 from storage_engine.records.scheduled_message import Wait, scheduled
 from storage_engine.system_properties import SYSTEM_PROPERTIES
@@ -253,6 +259,7 @@ __all__ = [
     "ReceiveTold",
     "Received",
     "Record",
+    "RecordColumns",
     "RecordRefused",
     "RedriveOutcome",
     "RedriveReply",
@@ -316,6 +323,7 @@ __all__ = [
     "encode_record",
     "error_from_code",
     "find_dead_letter",
+    "is_shown_as_it_is",
     "known_filter",
     "new_message_id",
     "retry_topic_of",

@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import socket
 from collections import deque
 from functools import partial
 from pathlib import Path
@@ -60,6 +61,9 @@ log = logging.getLogger(__name__)
 
 _BACKLOG_COUNT: Final = 1_024  # clients that come back all at once after a restart
 _JOINED_BYTES_MAX: Final = 16 * 1024  # of replies: copying them costs less than a list of them
+# The kernel's own 208 KiB take no whole frame of 1 KiB messages: the rest would wait for the client
+# to read, and the loop for that. It gives what ``net.core.wmem_max`` allows.
+_SEND_BUFFER_BYTES: Final = 1024 * 1024
 _MEMBERSHIPS_MAX: Final = 10_000  # that a connection remembers
 
 
@@ -137,6 +141,8 @@ class _Connection(asyncio.BufferedProtocol):
             return
         limit = self._store.config.reply_buffer_bytes_max
         self._transport.set_write_buffer_limits(high=limit, low=limit // 4)
+        end: socket.socket = self._transport.get_extra_info("socket")
+        end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BUFFER_BYTES)
         self._server.connections.add(self)
 
     def connection_lost(self, exc: Exception | None) -> None:

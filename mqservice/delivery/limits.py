@@ -84,7 +84,7 @@ FRAME_BYTES_DEFAULT: Final = (
     MIB  # what the server sends at most; common client libraries take 1 MiB
 )
 FRAME_BYTES_MIN: Final = 16 * KIB
-FRAME_MESSAGES_MAX: Final = 128
+FRAME_MESSAGES_MAX: Final = 250  # so that the largest credit is four frames
 # How long a subscription waits for messages with one request: a thousand that are idle ask the
 # engine three times a second.
 PUSH_WAIT_MS: Final = 5 * 60 * SECOND_MS

@@ -304,13 +304,18 @@ def redrive_record(
     return draft.encode()
 
 
+def is_shown_as_it_is(properties: dict[str, str]) -> bool:
+    """Whether ``shown_record`` changes nothing of a record with these."""
+    return DELIVERY_PROPERTIES.isdisjoint(properties)
+
+
 def shown_record(record: Record) -> Record:
     """A message as its consumer sees it: original topic, id and properties, whichever record it is.
 
     Its queue, offsets and store time stay those of this record; receipts are made of them.
     """
     properties = record.properties
-    if DELIVERY_PROPERTIES.isdisjoint(properties):
+    if is_shown_as_it_is(properties):
         return record
     return msgspec.structs.replace(
         record,

@@ -12,6 +12,9 @@ from storage_engine.records.record import (
     BODY_LENGTH_AT,
     CRC_PROPERTY_BYTES,
     MAGIC_V1,
+    NAME_VALUE,
+    PROPERTY_END,
+    PROPERTY_MESSAGE_ID,
     SYSFLAG_BORN_HOST_V6,
     SYSFLAG_STORE_HOST_V6,
     Record,
@@ -21,7 +24,11 @@ from storage_engine.records.record import (
 
 # What a consumer needs of everything before the body of a record with IPv4 hosts.
 _USUAL_HEAD = struct.Struct(">II4xi4xqqiq8xq8xi8xI")
-assert _USUAL_HEAD.size == BODY_LENGTH_AT + 4
+_HEAD_BYTES: Final = _USUAL_HEAD.size
+assert _HEAD_BYTES == BODY_LENGTH_AT + 4
+_ID_NAME: Final = (PROPERTY_MESSAGE_ID + NAME_VALUE).encode()
+_END: Final = PROPERTY_END.encode()
+_AFTER_ID_BYTES: Final = CRC_PROPERTY_BYTES + len(_END)  # where the id is the last but the CRC
 _SYSFLAG_V6: Final = SYSFLAG_BORN_HOST_V6 | SYSFLAG_STORE_HOST_V6
 
 
@@ -29,10 +36,17 @@ def decode_records(buffer: bytes, at: int = 0) -> list[Record]:
     """All records that stand back to back in ``buffer`` from ``at`` to its end.
 
     They are as ``decode_record`` has them. Every message that is consumed comes through here, hence
-    one loop for the usual kind, V1 with IPv4 hosts, nearly all of them of one topic.
+    one loop for the usual kind, V1 with IPv4 hosts. The id is the last of a message's properties,
+    and what stands between body and id is mostly the same bytes as in the message before: then it
+    says the same.
     """
     records: list[Record] = []
+    append, unpack = records.append, _USUAL_HEAD.unpack_from
+    stands_at, find = buffer.startswith, buffer.find
     topic_bytes, topic = b"", ""
+    # What stands before the id, once it was read: topic, length of the properties, properties.
+    common, common_bytes = b"", 0
+    said: tuple[str, str | None, dict[str, str]] = "", None, {}
     end = len(buffer)
     while at < end:
         (
@@ -46,20 +60,43 @@ def decode_records(buffer: bytes, at: int = 0) -> list[Record]:
             store_timestamp_ms,
             reconsume_times,
             body_bytes,
-        ) = _USUAL_HEAD.unpack_from(buffer, at)
+        ) = unpack(buffer, at)
         if magic != MAGIC_V1 or sysflag & _SYSFLAG_V6:
-            records.append(decode_record(buffer, at))
+            append(decode_record(buffer, at))
             at += record_bytes
             continue
-        body_at = at + _USUAL_HEAD.size
+        body_at = at + _HEAD_BYTES
         topic_at = body_at + body_bytes
-        topic_end = topic_at + 1 + buffer[topic_at]
-        name = buffer[topic_at + 1 : topic_end]
-        if name != topic_bytes:
-            topic_bytes, topic = name, str(name, "utf-8")
         at += record_bytes
+        id_at = topic_at + common_bytes
+        id_end = at - _AFTER_ID_BYTES
+        if common and stands_at(common, topic_at) and find(_END, id_at, at) == id_end:
+            name, tag, properties = said
+            append(
+                Record(
+                    name,
+                    queue_id,
+                    queue_offset,
+                    physical_offset,
+                    born_timestamp_ms,
+                    store_timestamp_ms,
+                    reconsume_times,
+                    buffer[body_at:topic_at],
+                    tag,
+                    [],
+                    None,
+                    buffer[id_at:id_end].decode("utf-8", "replace"),
+                    properties.copy(),
+                )
+            )
+            continue
+        topic_end = topic_at + 1 + buffer[topic_at]
+        name_bytes = buffer[topic_at + 1 : topic_end]
+        if name_bytes != topic_bytes:
+            topic_bytes, topic = name_bytes, str(name_bytes, "utf-8")
         text = str(buffer[topic_end + 2 : at - CRC_PROPERTY_BYTES], "utf-8", "replace")
-        records.append(
+        tag, keys, group, message_id, properties = split_properties(text)
+        append(
             Record(
                 topic,
                 queue_id,
@@ -69,7 +106,28 @@ def decode_records(buffer: bytes, at: int = 0) -> list[Record]:
                 store_timestamp_ms,
                 reconsume_times,
                 buffer[body_at:topic_at],
-                *split_properties(text),
+                tag,
+                keys,
+                group,
+                message_id,
+                properties,
             )
         )
+        if keys or group is not None:
+            continue  # which mostly are others in the next message
+        found = before_id(buffer, topic_at, topic_end + 2, at)
+        if found:
+            common, common_bytes = found, len(found)
+            said = topic, tag, properties.copy()
     return records
+
+
+def before_id(buffer: bytes, topic_at: int, properties_at: int, end: int) -> bytes:
+    """What stands before the id of a record that ends there, from its topic on; empty where the id
+    is not the last of the properties.
+    """
+    name_at = buffer.rfind(_ID_NAME, properties_at, end)
+    is_property = name_at == properties_at or buffer.startswith(_END, name_at - 1)
+    if name_at < 0 or not is_property or buffer.find(_END, name_at, end) != end - _AFTER_ID_BYTES:
+        return b""
+    return buffer[topic_at : name_at + len(_ID_NAME)]

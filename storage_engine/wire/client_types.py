@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 import msgspec
 
 from storage_engine.errors import StoreError, error_from_code
 from storage_engine.records.record import Record
+from storage_engine.records.record_columns import RecordColumns, columns_of
+from storage_engine.records.record_run import decode_records
 from storage_engine.wire.deliveries import ReceiveHead
 from storage_engine.wire.protocol import FRAME_HEAD_BYTES, HelloReply
 
@@ -54,8 +57,57 @@ def put_results(store_timestamp_ms: int, offsets: list[tuple[int, int]]) -> list
     ]
 
 
-class Received(NamedTuple):
-    """Leased messages; ``head.attempts`` runs along ``records``."""
+class Received:
+    """Leased messages; ``head.attempts`` runs along ``records``.
 
-    head: ReceiveHead
-    records: list[Record]
+    Those of a reply, ``content`` from ``at`` on, are decoded when somebody asks for them.
+    """
+
+    __slots__ = ("_at", "_body_sizes", "_columns", "_content", "_is_looked_at", "_records", "head")
+
+    def __init__(
+        self,
+        head: ReceiveHead,
+        records: list[Record] | None = None,
+        *,
+        content: bytes = b"",
+        at: int = 0,
+    ) -> None:
+        self.head = head
+        self._records = records
+        self._content = content
+        self._at = at
+        self._is_looked_at = records is not None  # whether ``_columns`` are known
+        self._columns: RecordColumns | None = None
+        self._body_sizes: Sequence[int] | None = None
+
+    @property
+    def count(self) -> int:
+        """Of the messages."""
+        return len(self.head.attempts)
+
+    @property
+    def records(self) -> list[Record]:
+        """Each message by itself."""
+        if self._records is None:
+            self._records = decode_records(self._content, self._at)
+        return self._records
+
+    @property
+    def columns(self) -> RecordColumns | None:
+        """The same by columns, if they are alike: see ``record_columns.py``."""
+        if not self._is_looked_at:
+            self._is_looked_at = True
+            self._columns = columns_of(self._content, self._at, self.count)
+        return self._columns
+
+    @property
+    def body_sizes(self) -> Sequence[int]:
+        """Bytes of each body."""
+        if self._body_sizes is None:
+            columns = self.columns
+            if columns is not None:
+                self._body_sizes = columns.body_sizes
+            else:
+                self._body_sizes = [len(record.body) for record in self.records]
+        return self._body_sizes

@@ -32,9 +32,10 @@ from storage_engine.wire.reads import LookUpHead, PullHead
 from storage_engine.wire.scheduled import ScheduledListHead
 from storage_engine.wire.struct import Wire
 
-# A connection that sends little needs little; one that fills its buffer gets a larger one.
+# A connection that sends little needs little; one that fills its buffer gets a larger one. The
+# largest takes a batch of 1 KiB messages to be pushed: else it would grow and shrink with each.
 _SPACE_BYTES_MIN: Final = 16 * 1024
-_SPACE_BYTES_MAX: Final = 256 * 1024
+_SPACE_BYTES_MAX: Final = 512 * 1024
 _ONE_PLACE = struct.Struct(">qqq")
 
 RecordsHead = ReceiveHead | PullHead | LookUpHead | ScheduledListHead

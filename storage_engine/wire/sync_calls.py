@@ -117,7 +117,7 @@ class SyncCalls(abc.ABC):
     def receive(self, request: ReceiveRequest) -> Received:
         payload = self._request(Op.RECEIVE, encode_struct(request), extra_wait_ms=request.wait_ms)
         head, at = decode_receive_reply(payload)
-        return Received(head, decode_records(payload, at))
+        return Received(head, content=payload, at=at)
 
     def pull(self, request: PullRequest) -> tuple[PullHead, list[Record]]:
         payload = self._request(Op.PULL, encode_struct(request))

@@ -12,7 +12,6 @@ from __future__ import annotations
 from typing import Protocol
 
 from storage_engine.errors import BadFrame, StoreError
-from storage_engine.records.record_run import decode_records
 from storage_engine.wire.client_types import Received
 from storage_engine.wire.deliveries import Nack, ReceiveRequest, SettleReply, SettleRequest
 from storage_engine.wire.frames import decode_receive_reply, decode_reply
@@ -97,6 +96,8 @@ class ReceiveCall:
         assert told is not None, "a request has one reply"
         try:
             received = decode_received(payload)
+            if len(received.records) != received.count:  # which decodes them, here
+                raise BadFrame(f"{len(received.records)} records, {received.count} attempts")
         except Exception as exc:  # the connection, which others share, is as good as before
             told.receive_failed(BadFrame(f"RECEIVE reply: {exc}"))
             return
@@ -122,7 +123,7 @@ class ReceiveCall:
 def decode_received(payload: bytes) -> Received:
     """What a RECEIVE reply says."""
     head, at = decode_receive_reply(payload)
-    return Received(head, decode_records(payload, at))
+    return Received(head, content=payload, at=at)
 
 
 def release_of(origin: ReceiveRequest, payload: bytes) -> SettleRequest | None:

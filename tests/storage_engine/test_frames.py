@@ -237,4 +237,17 @@ def test_a_frame_that_only_claims_to_be_large_takes_no_memory() -> None:
     (whole,) = decoder.feed(frame[16:])
     assert len(whole.payload) == large - 12
     assert decoder.feed(encode_frame(1, 2, b"small")) != []
-    assert len(decoder.space()) <= 256 * 1024
+    assert len(decoder.space()) <= 512 * 1024
+
+
+def test_batches_for_pushes_are_all_read_into_one_buffer() -> None:
+    decoder = FrameDecoder(1024 * 1024)
+    batch = encode_frame(1, 1, bytes(250 * 1_200))
+    decoder.feed(batch)
+    rooms = set()
+    for _ in range(4):
+        assert decoder.feed(batch[:280_000]) == []
+        rooms.add(280_000 + len(decoder.space()))
+        assert len(decoder.feed(batch[280_000:])) == 1
+        rooms.add(len(decoder.space()))
+    assert len(rooms) == 1

@@ -281,6 +281,44 @@ def test_records_back_to_back_are_told_apart(messages: list[StoreMessage]) -> No
     assert [record.body for record in one_by_one] == [message.body for message in messages]
 
 
+def with_properties(properties: bytes) -> bytes:
+    """A record with these properties, whatever a producer would write."""
+    encoded = encode_record(build(message_id=""))
+    own = b"UNIQ_KEY\x01\x02"
+    at = encoded.rindex(own)
+    length = int.from_bytes(encoded[at - 2 : at]) - len(own) + len(properties)
+    content = encoded[4 : at - 2] + length.to_bytes(2) + properties + encoded[at + len(own) :]
+    return (len(content) + 4).to_bytes(4) + content
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        (b"UNIQ_KEY\x01a\x02k\x01v\x02", b"UNIQ_KEY\x01abcde\x02"),
+        (b"UNIQ_KEY\x01abcde\x02", b"UNIQ_KEY\x01a\x02k\x01v\x02"),
+        (b"x\x01y\x02UNIQ_KEY\x01a\x02", b"x\x01z\x02UNIQ_KEY\x01a\x02"),
+        (b"TAGS\x01a\x02UNIQ_KEY\x01a\x02", b"TAGS\x01a\x02UNIQ_KEY\x01b\x02"),
+        (b"TAGS\x01a\x02UNIQ_KEY\x01a\x02", b"KEYS\x01a\x02UNIQ_KEY\x01b\x02"),
+        (b"x\x01a\x02UNIQ_KEY\x01a\x02", b"x\x01a\x02UNIQ_KEY\x01b\x01\x02"),
+        (b"xUNIQ_KEY\x01abc\x02", b"xUNIQ_KEY\x01abd\x02"),
+        (b"", b"UNIQ_KEY\x01\x02"),
+        (b"UNIQ_KEY\x01a\x02UNIQ_KEY\x01b\x02", b"UNIQ_KEY\x01a\x02UNIQ_KEY\x01c\x02"),
+        (b"UNIQ_KEY\x01\xff\x02", b"UNIQ_KEY\x01\xfe\x02"),
+    ],
+)
+def test_properties_are_those_of_their_own_record(first: bytes, second: bytes) -> None:
+    encoded = [with_properties(each) for each in (first, second, first, second)]
+    records = decode_records(b"".join(encoded))
+    assert records == [decode_record(each) for each in encoded]
+
+
+def test_messages_share_no_properties() -> None:
+    first, second = decode_records(with_properties(b"x\x01y\x02UNIQ_KEY\x01a\x02") * 2)
+    first.properties["x"] = "z"
+    first.keys.append("k")
+    assert (second.properties, second.keys) == ({"x": "y"}, [])
+
+
 @pytest.mark.parametrize("message", [build(), build(topic="n" * 128, host=("::1", 1), tag="x")])
 def test_every_truncation_is_refused(message: StoreMessage) -> None:
     record = sealed(encode_record(message))

@@ -10,7 +10,8 @@ answered.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from itertools import repeat
 from typing import Any, ClassVar, Final, Protocol
 
 import msgspec
@@ -19,7 +20,7 @@ from mqservice.delivery.bodies import JSON_PROPERTY, split_json_mark
 from mqservice.delivery.decoding import Fault, fault_of
 from mqservice.delivery.socket import frames, pushes
 from mqservice.lib.problem import Problem
-from mqservice.store import Record
+from mqservice.store import Record, RecordColumns
 
 JSON_NAME: Final = "mq.v1.json"
 MSGPACK_NAME: Final = "mq.v1.msgpack"
@@ -79,6 +80,11 @@ class Codec(Protocol):
         self, sid: int, tags: Sequence[int], records: Sequence[Record], attempts: Sequence[int]
     ) -> bytes:
         """A ``msgs`` frame; tags and attempts run along the records."""
+
+    def encode_columns(
+        self, sid: int, tags: Sequence[int], columns: RecordColumns, attempts: Sequence[int]
+    ) -> bytes:
+        """The same frame of messages that are alike."""
 
 
 def encode_problem(codec: Codec, command_id: int | None, problem: Problem) -> bytes:
@@ -152,22 +158,29 @@ class JsonCodec:
             )
         )
 
+    def encode_columns(
+        self, sid: int, tags: Sequence[int], columns: RecordColumns, attempts: Sequence[int]
+    ) -> bytes:
+        is_json, properties = split_json_mark(columns.properties)
+        bodies: Iterable[str | bytes | msgspec.Raw]
+        forms: Iterable[str]
+        if is_json:
+            bodies, forms = map(_raw_json, columns.bodies), repeat("json")
+        else:
+            bodies, forms = zip(*map(_text_or_bytes, columns.bodies), strict=True)
+        heads = _heads(tags, columns, attempts, properties)
+        delivered = list(map(pushes.JsonDelivered, *heads, bodies, forms))
+        return self._encode(pushes.JsonMessages(sid, delivered))
+
 
 def _json_delivered(tag: int, record: Record, attempt: int) -> pushes.JsonDelivered:
     body: str | bytes | msgspec.Raw
     properties = record.properties
     if JSON_PROPERTY in properties:
         _, properties = split_json_mark(properties)
-        # Newlines separate frames, and inside of JSON they are only ever blanks.
-        body = msgspec.Raw(record.body.replace(b"\n", b" "))
-        form = "json"
+        body, form = _raw_json(record.body), "json"
     else:
-        try:
-            body = record.body.decode()
-            form = "text"
-        except UnicodeDecodeError:
-            body = record.body
-            form = "b64"
+        body, form = _text_or_bytes(record.body)
     return pushes.JsonDelivered(
         tag,
         record.message_id,
@@ -181,6 +194,39 @@ def _json_delivered(tag: int, record: Record, attempt: int) -> pushes.JsonDelive
         properties,
         body,
         form,
+    )
+
+
+def _raw_json(body: bytes) -> msgspec.Raw:
+    """Newlines separate frames, and inside of JSON they are only ever blanks."""
+    return msgspec.Raw(body.replace(b"\n", b" "))
+
+
+def _text_or_bytes(body: bytes) -> tuple[str | bytes, str]:
+    """A body that was not sent as JSON, and what it is called."""
+    try:
+        return body.decode(), "text"
+    except UnicodeDecodeError:
+        return body, "b64"
+
+
+def _heads(
+    tags: Sequence[int],
+    columns: RecordColumns,
+    attempts: Sequence[int],
+    properties: dict[str, str],
+) -> tuple[Iterable[Any], ...]:  # Any: a column for each field of ``pushes.Delivered``
+    return (
+        tags,
+        columns.message_ids,
+        columns.queue_ids,
+        columns.queue_offsets,
+        columns.store_timestamps_ms,
+        attempts,
+        repeat(columns.tag),
+        repeat([]),
+        repeat(None),
+        repeat(properties),
     )
 
 
@@ -268,6 +314,14 @@ class PackCodec:
                 ],
             )
         )
+
+    def encode_columns(
+        self, sid: int, tags: Sequence[int], columns: RecordColumns, attempts: Sequence[int]
+    ) -> bytes:
+        _, properties = split_json_mark(columns.properties)
+        heads = _heads(tags, columns, attempts, properties)
+        delivered = list(map(pushes.PackDelivered, *heads, columns.bodies))
+        return self._encode(pushes.PackMessages(sid, delivered))
 
 
 def _unknown_op(command_id: int | None, shown: str) -> CommandRefused:

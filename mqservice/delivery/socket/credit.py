@@ -20,7 +20,8 @@ class Credits:
     """``available`` is set while a fetch may begin; bytes fall below zero after one large message.
 
     ``is_stopped``: nothing is fetched any more, whatever there is. ``held_up_ms``: for how long
-    the engine's last word that too much is in flight still counts; 0: not at all.
+    the engine's last word that too much is in flight still counts; 0: not at all. ``msgs_most``: so
+    many messages were free at once, which is all credit while the client holds nothing.
     """
 
     __slots__ = (
@@ -34,10 +35,11 @@ class Credits:
         "is_at_inflight_limit",
         "is_over_quota",
         "is_paused",
+        "msgs_most",
     )
 
     def __init__(self, credit: Credit) -> None:
-        self._msgs = credit.msgs
+        self._msgs = self.msgs_most = credit.msgs
         self._bytes = credit.bytes
         self._is_stopped = False
         self.is_paused = False
@@ -85,6 +87,8 @@ class Credits:
         self._changed()
 
     def _changed(self) -> None:
+        if self._msgs > self.msgs_most:
+            self.msgs_most = self._msgs
         if not self._is_stopped and self._msgs > 0 and self._bytes > 0:
             self.available.set()
         else:

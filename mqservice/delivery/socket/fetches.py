@@ -4,8 +4,10 @@
 
 One is under way while the client has credit. A second one follows it while messages keep coming in
 full batches: the engine then has something to do while a batch is registered, encoded and sent.
-Large messages fill a batch by their bytes: then a fetch asks for, and reserves, no more of them
-than twice what a batch was seen to hold.
+What a batch costs besides its messages is spread over them, so a batch is large, but leaves credit
+for three more: two come while the client has one and another is on its way to it. Large messages
+fill it by their bytes: then a fetch asks for, and reserves, no more of them than twice what a batch
+was seen to hold.
 """
 
 from __future__ import annotations
@@ -22,7 +24,9 @@ if TYPE_CHECKING:
     from mqservice.delivery.socket.credit import Credits
     from mqservice.delivery.socket.membership import Membership
 
+BATCH_MESSAGES_MIN: Final = 128  # that a fetch asks for, of any credit that has them
 _FETCHES_MAX: Final = 2
+_BATCHES_OF_CREDIT: Final = 4
 _MISSED_COUNT_MAX: Final = 64
 _RECORD_OVERHEAD_BYTES: Final = 512  # about as much of a record as is not its body
 _QUOTA_MS_MAX: Final = 2_000
@@ -62,7 +66,7 @@ class Fetch:
 class Fetches:
     """See the module's docstring. One event loop uses it."""
 
-    __slots__ = ("_batch_msgs", "_credits", "_is_flowing", "_membership", "_session", "_under_way")
+    __slots__ = ("_credits", "_is_flowing", "_membership", "_seen_msgs", "_session", "_under_way")
 
     def __init__(self, membership: Membership, credits: Credits, session: Session) -> None:
         self._membership = membership
@@ -70,7 +74,7 @@ class Fetches:
         self._session = session
         self._under_way: list[Fetch] = []  # oldest first
         self._is_flowing = False
-        self._batch_msgs = FRAME_MESSAGES_MAX  # that a fetch asks for at most
+        self._seen_msgs = FRAME_MESSAGES_MAX  # as many as the bytes of a batch have room for
 
     def __bool__(self) -> bool:
         """Whether any is under way."""
@@ -100,11 +104,11 @@ class Fetches:
         )
         fetch = next(each for each in self._under_way if each.task.done())
         self._under_way.remove(fetch)
-        count = len(fetch.result().records) if fetch.is_good else 0
+        count = fetch.result().count if fetch.is_good else 0
         if count and fetch.is_full_of_bytes(count):
-            self._is_flowing, self._batch_msgs = True, min(2 * count, FRAME_MESSAGES_MAX)
+            self._is_flowing, self._seen_msgs = True, min(2 * count, FRAME_MESSAGES_MAX)
         else:
-            self._is_flowing, self._batch_msgs = count == fetch.msgs, FRAME_MESSAGES_MAX
+            self._is_flowing, self._seen_msgs = count == fetch.msgs, FRAME_MESSAGES_MAX
         return fetch
 
     async def stop(self) -> list[Received]:
@@ -147,6 +151,12 @@ class Fetches:
         return msgs, bytes_count
 
     @property
+    def _batch_msgs(self) -> int:
+        """That a fetch asks for at most."""
+        share = max(self._credits.msgs_most // _BATCHES_OF_CREDIT, BATCH_MESSAGES_MIN)
+        return min(self._seen_msgs, share)
+
+    @property
     def _batch_bytes_max(self) -> int:
         # A quarter is left for what JSON adds.
         return self._session.frame_bytes_max * 3 // 4
@@ -162,11 +172,12 @@ class Fetches:
             await asyncio.sleep(_ROOM_MS / 1_000)
         self._credits.is_at_inflight_limit = False
         received = await context.store.receive(request)
-        if received.records:
-            meter.lease(len(received.records))
-            byte_count = sum([len(record.body) for record in received.records])
-            meter.charge_out(len(received.records), byte_count)
-            usage_counts.sent(request.topic, len(received.records), byte_count)
+        count = received.count
+        if count:
+            meter.lease(count)
+            byte_count = sum(received.body_sizes)
+            meter.charge_out(count, byte_count)
+            usage_counts.sent(request.topic, count, byte_count)
             fetch.body_bytes = byte_count
         fetch.received_ms = context.clock.monotonic_ms()
         return received

@@ -98,7 +98,7 @@ class Held:
         Every message that is pushed comes through here.
         """
         first_tag = self._next_tag
-        if not received.records:
+        if not received.count:
             return Given(first_tag, 0, 0)
         batch = HeldBatch(first_tag, received, extend_until_ms)
         self._batches[first_tag] = batch

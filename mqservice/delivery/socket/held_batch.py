@@ -6,7 +6,7 @@ object is made for it, and none is looked up.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import repeat
 from typing import Any, Final, NamedTuple, cast
@@ -54,16 +54,24 @@ class HeldBatch:
     )
 
     def __init__(self, first_tag: int, received: Received, extend_until_ms: int) -> None:
-        head, records = received
-        self.tags = range(first_tag, first_tag + len(records))
+        head, columns = received.head, received.columns
+        self.tags = range(first_tag, first_tag + received.count)
         self.lease_generation = head.lease_generation
         self.lease_until_ms = head.lease_until_ms
         self.extend_until_ms = extend_until_ms
         self._attempts = head.attempts
-        self._topics = [record.topic for record in records]
-        self._queue_ids = [record.queue_id for record in records]
-        self._queue_offsets = [record.queue_offset for record in records]
-        self._sizes = [len(record.body) for record in records]
+        self._topics: Sequence[str]
+        self._queue_ids: Sequence[int]
+        self._queue_offsets: Sequence[int]
+        if columns is not None:
+            self._topics = [columns.topic] * received.count
+            self._queue_ids, self._queue_offsets = columns.queue_ids, columns.queue_offsets
+        else:
+            records = received.records
+            self._topics = [record.topic for record in records]
+            self._queue_ids = [record.queue_id for record in records]
+            self._queue_offsets = [record.queue_offset for record in records]
+        self._sizes = received.body_sizes
         self.body_bytes = sum(self._sizes)
 
     def deliveries(self) -> Iterator[tuple[int, Delivery]]:
@@ -80,7 +88,7 @@ class HeldBatch:
         )
         return zip(self.tags, map(_delivery, fields), strict=True)
 
-    def places(self) -> Iterable[tuple[str, int, list[int]]]:
+    def places(self) -> Iterable[tuple[str, int, Sequence[int]]]:
         """Topic, queue id, offsets in the queue, for each queue that it has messages of."""
         topics, queue_ids, offsets = self._topics, self._queue_ids, self._queue_offsets
         count = len(offsets)

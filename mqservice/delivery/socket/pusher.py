@@ -20,10 +20,12 @@ from mqservice.delivery.socket.fetches import Fetches
 from mqservice.delivery.socket.owner import Session
 from mqservice.store import (
     GroupNotFound,
+    Received,
     Record,
     StoreError,
     SubscriptionConflict,
     TopicNotFound,
+    is_shown_as_it_is,
     shown_record,
 )
 
@@ -106,23 +108,30 @@ class Pusher:
             first_tag = subscription.register(received)
             # The next fetches are under way while this batch is encoded and sent.
             has_begun = self.fetches.begin()
-            if received.records:
+            if received.count:
                 if has_begun:
                     # Two turns of the loop: in the first the fetch is written, in the second sent.
                     await asyncio.sleep(0)
                     await asyncio.sleep(0)
-                tags = range(first_tag, first_tag + len(received.records))
-                shown = [shown_record(record) for record in received.records]
-                await self._send(tags, shown, received.head.attempts)
+                tags = range(first_tag, first_tag + received.count)
+                await self._send(tags, received)
                 self._renew_if_late(tags, fetch.received_ms)
                 for notice in fetch.missed:
                     subscription.apply(notice)
 
-    async def _send(
-        self, tags: Sequence[int], records: Sequence[Record], attempts: Sequence[int]
-    ) -> None:
-        sid = self._subscription.sid
-        await send_messages(self._session, sid, tags, records, attempts, self._sent)
+    async def _send(self, tags: Sequence[int], received: Received) -> None:
+        """By columns, where the messages are alike and fit one frame."""
+        sid, session = self._subscription.sid, self._session
+        columns, attempts = received.columns, received.head.attempts
+        if columns is not None and is_shown_as_it_is(columns.properties):
+            frame = session.codec.encode_columns(sid, tags, columns, attempts)
+            if len(frame) <= session.frame_bytes_max:
+                await session.send_frame(frame)
+                self._sent(tags[-1])
+                return
+        records = received.records
+        shown = [shown_record(each) if each.properties else each for each in records]
+        await send_messages(session, sid, tags, shown, attempts, self._sent)
 
     def _sent(self, last_tag: int) -> None:
         self.sent_upto = last_tag

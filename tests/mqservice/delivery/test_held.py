@@ -53,7 +53,7 @@ class Model:
         self.next_tag = 1
 
     def add(self, what: Received, extend_until_ms: int) -> None:
-        head, records = what
+        head, records = what.head, what.records
         for record in records:
             self.held[self.next_tag] = Delivery(
                 record.topic, record.queue_id, head.lease_generation, record.queue_offset,

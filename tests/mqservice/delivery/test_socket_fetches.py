@@ -12,7 +12,7 @@ import pytest
 from mqservice.delivery.filters import filter_of
 from mqservice.delivery.limits import FRAME_BYTES_DEFAULT, FRAME_MESSAGES_MAX
 from mqservice.delivery.socket.credit import Credits
-from mqservice.delivery.socket.fetches import Fetches
+from mqservice.delivery.socket.fetches import BATCH_MESSAGES_MIN, Fetches
 from mqservice.delivery.socket.frames import Credit
 from mqservice.delivery.socket.membership import Membership
 from mqservice.delivery.socket.owner import Session
@@ -28,6 +28,7 @@ from mqservice.store import (
 )
 
 FULL = FRAME_MESSAGES_MAX
+LEAST = BATCH_MESSAGES_MIN  # of all credit up to four times as much
 BATCH_BYTES = FRAME_BYTES_DEFAULT * 3 // 4
 BODY = b"0123456789"
 LARGE = bytes(BATCH_BYTES // 12)  # eleven records fit
@@ -120,7 +121,7 @@ def test_a_second_fetch_follows_while_batches_are_full() -> None:
 
 def test_large_messages_fill_a_batch_by_their_bytes() -> None:
     async def work() -> None:
-        case = Case(msgs=FULL)
+        case = Case(msgs=LEAST)
         await case.begin()
         await case.next(0, 11, LARGE)
         assert await case.begin() == 2
@@ -134,22 +135,37 @@ def test_large_messages_fill_a_batch_by_their_bytes() -> None:
         await case.next(4, 22)
         await case.next(5, 22)
         assert await case.begin() == 1
-        assert case.store.orders[6][0] == FULL - 82, "they became smaller: all the credit there is"
+        assert case.store.orders[6][0] == LEAST - 82, "they became smaller: all the credit there is"
 
     run(work)
 
 
 def test_what_is_under_way_never_asks_for_more_than_the_credit() -> None:
     async def work() -> None:
-        case = Case(msgs=2 * FULL + 30)
+        case = Case(msgs=2 * LEAST + 30)
         await case.begin()
-        await case.next(0, FULL)
+        await case.next(0, LEAST)
         assert await case.begin() == 1, "a second one is worth it for a whole batch only"
-        await case.next(1, FULL)
+        await case.next(1, LEAST)
         assert await case.begin() == 1
-        assert [msgs for msgs, _ in case.store.orders] == [FULL, FULL, 30]
+        assert [msgs for msgs, _ in case.store.orders] == [LEAST, LEAST, 30]
         await case.next(2, 30)
         assert await case.begin() == 0, "the credit is used up"
+
+    run(work)
+
+
+def test_a_batch_leaves_credit_for_three_more() -> None:
+    async def work() -> None:
+        case = Case(msgs=600)
+        await case.begin()
+        await case.next(0, 150)
+        assert await case.begin() == 2
+        case.credits.add(300, 0, held_msgs=150, held_bytes=0)
+        await case.next(1, 150)
+        case.credits.restore(300, 0)
+        await case.begin()
+        assert [msgs for msgs, _ in case.store.orders] == [150, 150, 150, 225]
 
     run(work)
 
