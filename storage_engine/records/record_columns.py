@@ -18,6 +18,7 @@ from typing import Final, NamedTuple
 from storage_engine.records.record import (
     BODY_LENGTH_AT,
     CRC_PROPERTY_BYTES,
+    FIXED_BYTES,
     LENGTH_4,
     MAGIC_V1,
     PROPERTY_END,
@@ -56,9 +57,13 @@ def columns_of(buffer: bytes, at: int, count: int) -> RecordColumns | None:
         return None
     starts: list[int] = []
     length_at, end = LENGTH_4.unpack_from, len(buffer)
-    while at < end:
+    for _ in range(count):
+        if end - at < FIXED_BYTES:
+            return None
         starts.append(at)
         at += length_at(buffer, at)[0]
+    if at != end:
+        return None
     heads = map(_HEAD.unpack_from, repeat(buffer), starts)
     magics, queue_ids, queue_offsets, sysflags, times, sizes = zip(*heads, strict=True)
     if magics.count(MAGIC_V1) != len(starts) or any(sysflags):

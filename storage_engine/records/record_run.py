@@ -8,9 +8,11 @@ from __future__ import annotations
 import struct
 from typing import Final
 
+from storage_engine.errors import StoreCorrupt
 from storage_engine.records.record import (
     BODY_LENGTH_AT,
     CRC_PROPERTY_BYTES,
+    FIXED_BYTES,
     MAGIC_V1,
     NAME_VALUE,
     PROPERTY_END,
@@ -39,6 +41,9 @@ def decode_records(buffer: bytes, at: int = 0) -> list[Record]:
     one loop for the usual kind, V1 with IPv4 hosts. The id is the last of a message's properties,
     and what stands between body and id is mostly the same bytes as in the message before: then it
     says the same.
+
+    Raises:
+        StoreCorrupt: a record claims fewer bytes than it must have, so that none would be the last.
     """
     records: list[Record] = []
     append, unpack = records.append, _USUAL_HEAD.unpack_from
@@ -62,6 +67,7 @@ def decode_records(buffer: bytes, at: int = 0) -> list[Record]:
             body_bytes,
         ) = unpack(buffer, at)
         if magic != MAGIC_V1 or sysflag & _SYSFLAG_V6:
+            _check_size(record_bytes)
             append(decode_record(buffer, at))
             at += record_bytes
             continue
@@ -90,6 +96,7 @@ def decode_records(buffer: bytes, at: int = 0) -> list[Record]:
                 )
             )
             continue
+        _check_size(record_bytes)
         topic_end = topic_at + 1 + buffer[topic_at]
         name_bytes = buffer[topic_at + 1 : topic_end]
         if name_bytes != topic_bytes:
@@ -131,3 +138,8 @@ def before_id(buffer: bytes, topic_at: int, properties_at: int, end: int) -> byt
     if name_at < 0 or not is_property or buffer.find(_END, name_at, end) != end - _AFTER_ID_BYTES:
         return b""
     return buffer[topic_at : name_at + len(_ID_NAME)]
+
+
+def _check_size(record_bytes: int) -> None:
+    if record_bytes < FIXED_BYTES:
+        raise StoreCorrupt(f"record claims {record_bytes} bytes, at least {FIXED_BYTES} expected")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
 
 from mqservice.delivery.bodies import JSON_PROPERTY
 from mqservice.delivery.socket.codec import CODECS
@@ -13,7 +14,9 @@ from mqservice.store import (
     StoreMessage,
     encode_record,
     is_shown_as_it_is,
+    shown_record,
 )
+from tests.storage_engine.test_record_columns_random import runs
 
 COUNT = 12
 
@@ -64,6 +67,20 @@ def test_frames_are_the_same(
     assert what.columns is not None
     by_columns = codec.encode_columns(1, tags, what.columns, attempts)
     assert by_columns == codec.encode_messages(1, tags, what.records, attempts)
+
+
+@given(runs())
+def test_frames_of_whatever_was_sent_are_the_same(run: tuple[list[bytes], int]) -> None:
+    records, at = run
+    head = ReceiveHead(lease_generation=3, lease_until_ms=4, attempts=[1] * len(records))
+    what = Received(head, content=bytes(at) + b"".join(records), at=at)
+    if what.columns is None or not is_shown_as_it_is(what.columns.properties):
+        return
+    tags = range(1, 1 + what.count)
+    shown = [shown_record(each) for each in what.records]
+    for codec in CODECS.values():
+        by_columns = codec.encode_columns(1, tags, what.columns, head.attempts)
+        assert by_columns == codec.encode_messages(1, tags, shown, head.attempts)
 
 
 def test_held_batches_are_the_same() -> None:
