@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 
 HEAD_BYTES_MAX: Final = 64 * 1024
 HEADERS_MAX: Final = 256  # a raw message has up to 128 properties
+# Requests that wait on a connection for the one before, and all their bodies; then nothing is read.
+PIPELINE_COUNT_MAX: Final = 8
+PIPELINE_BODY_BYTES_MAX: Final = 64 * 1024
 
 
 def _bare_answer(code: str, detail: str) -> bytes:
@@ -131,6 +134,8 @@ class CorkedHttpProtocol(HttpToolsProtocol):
         super().data_received(data)
         if self._held is not None:
             self._let_go()
+        if self.pipeline:
+            self._read_on()
         if not self._is_in_head:
             return
         # Rare: most heads come whole. What the parser holds grows with each part until it is.
@@ -215,6 +220,14 @@ class CorkedHttpProtocol(HttpToolsProtocol):
         self.timeout_keep_alive_task = self.loop.call_later(
             seconds, self.timeout_keep_alive_handler
         )
+
+    def _read_on(self) -> None:
+        """Unlike uvicorn, which reads nothing behind a request that has to wait: then it would not
+        be heard either that the client leaves while it is waited for.
+        """
+        waiting = [len(cycle.body) for cycle, _ in self.pipeline]
+        if len(waiting) <= PIPELINE_COUNT_MAX and sum(waiting) <= PIPELINE_BODY_BYTES_MAX:
+            self.flow.resume_reading()
 
     def _let_go(self) -> None:
         """To the task that uvicorn would have made at once."""

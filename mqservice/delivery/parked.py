@@ -113,7 +113,7 @@ class Poll:
                 self._settling.begin(context.store, self)
             if self._outcome is None:
                 self._hold = context.store.receive_for(self, self._order)
-        except StoreError as error:
+        except Exception as error:  # whatever it is: who waits here has to leave again
             self._outcome = error
         self._has_begun = True
         self._conclude()

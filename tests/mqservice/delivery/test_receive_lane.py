@@ -15,6 +15,7 @@ from mqservice.accounts.scopes import Scope
 from mqservice.delivery import receive_lane
 from mqservice.delivery.receive_lane import ReceiveLane
 from mqservice.quotas.limits import DEFAULTS, QuotaLimits
+from mqservice.web_transport import PIPELINE_BODY_BYTES_MAX, PIPELINE_COUNT_MAX
 from tests.mqservice.delivery.serving import HOUR_MS, Server, serving
 from tests.mqservice.delivery.store_double import StoreDouble
 from tests.mqservice.delivery.test_produce_lane import answer_of, count_of, rest_of
@@ -210,3 +211,71 @@ def test_a_fault_of_ours_is_told_and_the_engine_stays_connected(
         assert b" 200 " in answer_of(peer)
         assert taken[-2:] == [True, True]
         assert server.context.meters.known[1].poll_count == 0
+
+
+@pytest.mark.parametrize("is_one_read", [True, False])
+def test_who_has_sent_the_next_request_already_is_heard_to_leave(
+    taken: list[bool], is_one_read: bool
+) -> None:
+    with warm() as (server, key, peer):
+        peer.sendall(take(key).encode())
+        assert answer_of(peer).count(b'"receipt"') == 4
+        meter = server.context.meters.known[1]
+        request = take(key, wait="30s").encode()
+        with socket.create_connection(("127.0.0.1", server.port), timeout=60) as other:
+            other.sendall(request * 2 if is_one_read else request)
+            wait_until(lambda: meter.poll_count == 1)
+            assert taken[-1]
+            if not is_one_read:
+                other.sendall(request)
+        wait_until(lambda: meter.poll_count == 0, seconds=20)  # not because it has waited so long
+        assert server.context.drain.listener_count == 0
+
+
+@pytest.mark.parametrize(
+    ("count", "body"), [(PIPELINE_COUNT_MAX + 1, ""), (1, " " * (PIPELINE_BODY_BYTES_MAX + 1))]
+)
+def test_not_more_is_read_than_may_wait_for_a_request(
+    monkeypatch: pytest.MonkeyPatch, count: int, body: str
+) -> None:
+    flows: list[Any] = []
+    take_it = ReceiveLane.take
+
+    def observed(lane: ReceiveLane, cycle: Any, *given: Any) -> bool:  # Any: as the real
+        flows.append(cycle.flow)
+        return take_it(lane, cycle, *given)
+
+    monkeypatch.setattr(ReceiveLane, "take", observed)
+    with warm() as (server, key, peer):
+        peer.sendall(take(key).encode())
+        answer_of(peer)
+        meter = server.context.meters.known[1]
+        peer.sendall(take(key, wait="30s").encode())
+        wait_until(lambda: meter.poll_count == 1)
+        assert not flows[-1].read_paused
+        peer.sendall((post(key, body) * count).encode())
+        wait_until(lambda: flows[-1].read_paused)
+        server.call(server.context.drain.begin)
+        for _ in range(count + 1):
+            assert b"\r\n\r\n{" in answer_of(peer)
+        wait_until(lambda: not flows[-1].read_paused)
+
+
+@pytest.mark.parametrize("is_for_lane", [True, False])
+def test_a_fault_of_ours_while_it_begins_leaves_nothing_behind(
+    taken: list[bool], monkeypatch: pytest.MonkeyPatch, is_for_lane: bool
+) -> None:
+    def fail(*given: object) -> None:
+        raise ZeroDivisionError
+
+    with warm() as (server, key, peer):
+        with monkeypatch.context() as patch:
+            patch.setattr(StoreDouble, "receive_for", fail)
+            if not is_for_lane:
+                patch.setattr(ReceiveLane, "take", lambda *given: False)
+            peer.sendall(take(key, wait="30s").encode())
+            assert b" 500 " in answer_of(peer)
+        assert server.context.drain.listener_count == 0
+        assert server.context.meters.known[1].poll_count == 0
+        peer.sendall(take(key, max=1).encode())
+        assert b" 200 " in answer_of(peer)
