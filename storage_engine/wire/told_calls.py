@@ -9,6 +9,7 @@ engine answers a settle before a receive that was sent after it. One event loop 
 
 from __future__ import annotations
 
+import logging
 from typing import Protocol
 
 from storage_engine.errors import BadFrame, StoreError
@@ -16,6 +17,8 @@ from storage_engine.wire.client_types import Received
 from storage_engine.wire.deliveries import Nack, ReceiveRequest, SettleReply, SettleRequest
 from storage_engine.wire.frames import decode_receive_reply, decode_reply
 from storage_engine.wire.protocol import Op
+
+log = logging.getLogger(__name__)
 
 
 class SettleTold(Protocol):
@@ -127,9 +130,19 @@ def decode_received(payload: bytes) -> Received:
 
 
 def release_of(origin: ReceiveRequest, payload: bytes) -> SettleRequest | None:
-    """What gives back all that a RECEIVE reply leased; None if that was nothing."""
-    received = decode_received(payload)
-    if not received.records:
+    """What gives back all that a RECEIVE reply leased; None if that was nothing, or nobody can read
+    what it was.
+    """
+    try:
+        received = decode_received(payload)
+        records = received.records
+    except Exception as exc:  # as above
+        log.error(
+            "what nobody has seen stays leased",
+            extra={"action": "bad_reply", "reason": f"RECEIVE reply: {exc}"},
+        )
+        return None
+    if not records:
         return None
     nacks = [
         Nack(
@@ -140,6 +153,6 @@ def release_of(origin: ReceiveRequest, payload: bytes) -> SettleRequest | None:
             reason="receiver gone",
             is_release=True,
         )
-        for record in received.records
+        for record in records
     ]
     return SettleRequest(group=origin.group, nacks=nacks, client_id=origin.client_id)

@@ -147,6 +147,19 @@ def test_replies_that_cannot_be_read_are_told_and_the_connection_stays(tmp_path:
     play(tmp_path, scenario)
 
 
+def test_a_reply_that_nobody_waits_for_and_nobody_can_read_ends_nothing(tmp_path: Path) -> None:
+    async def scenario(client: AsyncStoreClient, engine: SlowEngine) -> None:
+        told = Told()
+        client.receive_for(told, RECEIVE).cancel()
+        frame = await engine.puts.get()
+        assert (await engine.puts.get()).op == Op.CANCEL
+        engine.writer.write(encode_frame(frame.op, frame.request_id, b"\0\0"))
+        await answered(client, engine)
+        assert told.heard == []
+
+    play(tmp_path, scenario)
+
+
 def test_a_lost_connection_is_told_to_both_and_then_nothing_is_sent(tmp_path: Path) -> None:
     async def scenario(client: AsyncStoreClient, engine: SlowEngine) -> None:
         told = Told()
