@@ -118,6 +118,7 @@ class Pusher:
                 self._renew_if_late(tags, fetch.received_ms)
                 for notice in fetch.missed:
                     subscription.apply(notice)
+            del fetch, received  # the next may be long in coming, and a batch is large
 
     async def _send(self, tags: Sequence[int], received: Received) -> None:
         """By columns, where the messages are alike and fit one frame."""

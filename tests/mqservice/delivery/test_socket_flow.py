@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 from collections.abc import Iterator
 
 import pytest
 from websockets.exceptions import ConnectionClosed
 
 from mqservice.delivery.context import SessionTimes
+from mqservice.store import Received
 from tests.clock import ManualClock
 from tests.mqservice.delivery.flowing import (
     TIMES,
@@ -242,3 +244,16 @@ def test_a_reader_that_talks_and_does_not_read_is_cut_off_too(
         pass_time_until(is_cut_off, clock)
 
         assert closed(peer) == (4408, "nothing was read for 600 ms")
+
+
+def test_what_was_pushed_is_forgotten_while_nothing_comes(peer: Peer, topic: str) -> None:
+    """Of a batch as it came, and each of its bodies once more, nothing is kept for an idle one."""
+    fill(peer, topic, 3)
+    subscribe(peer, topic, 5, 100_000)
+    assert len(peer.take(3)) == 3
+
+    def is_forgotten() -> bool:
+        batches = [each for each in gc.get_objects() if type(each) is Received and each.count == 3]
+        return not batches
+
+    wait_until(is_forgotten, seconds=10)
