@@ -23,7 +23,7 @@ from mqservice.accounts.scopes import Kind, Scope
 from mqservice.delivery.context import DeliveryContext
 from mqservice.delivery.http import ClientGone, Request
 from mqservice.delivery.settling import Settling
-from mqservice.lib.client_gone import when_gone
+from mqservice.lib.client_gone import has_gone, when_gone
 from mqservice.lib.problem import Problem
 from mqservice.store import Received, ReceiveHead, ReceiveHold, ReceiveRequest, StoreError
 
@@ -57,6 +57,9 @@ async def poll_engine(
         raise
     if isinstance(outcome, Exception):
         raise outcome
+    if has_gone(request.send):  # after the outcome was known, and before this was told
+        poll.cancel()
+        raise ClientGone
     return outcome
 
 

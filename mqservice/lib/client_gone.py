@@ -26,6 +26,16 @@ def when_gone(
     transport: Any = cycle.transport  # Any: uvicorn says asyncio's, and it may be given ours
     if type(transport) is not CorkedTransport:
         return None
-    if cycle.disconnected:
+    if has_gone(send):
         call()
     return transport.when_lost(call)
+
+
+def has_gone(send: Callable[..., Any]) -> bool:  # Any: as above
+    """Whether the client is known to have left. uvicorn marks the last request of a connection
+    only, and others may wait before it.
+    """
+    cycle = getattr(send, "__self__", None)
+    return type(cycle) is RequestResponseCycle and (
+        cycle.disconnected or cycle.transport.is_closing()
+    )

@@ -6,6 +6,7 @@ import contextlib
 import json
 import re
 import socket
+import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -13,8 +14,10 @@ import pytest
 
 from mqservice.accounts.scopes import Scope
 from mqservice.delivery import receive_lane
+from mqservice.delivery.parked import Poll
 from mqservice.delivery.receive_lane import ReceiveLane
 from mqservice.quotas.limits import DEFAULTS, QuotaLimits
+from mqservice.store import Received
 from mqservice.web_transport import PIPELINE_BODY_BYTES_MAX, PIPELINE_COUNT_MAX
 from tests.mqservice.delivery.serving import HOUR_MS, Server, serving
 from tests.mqservice.delivery.store_double import StoreDouble
@@ -279,3 +282,22 @@ def test_a_fault_of_ours_while_it_begins_leaves_nothing_behind(
         assert server.context.meters.known[1].poll_count == 0
         peer.sendall(take(key, max=1).encode())
         assert b" 200 " in answer_of(peer)
+
+
+def test_who_leaves_before_its_task_is_told_leases_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    has_left = threading.Event()
+    received = Poll.received
+
+    def leave(poll: Poll, what: Received) -> None:
+        cycle: Any = poll._request.send  # Any: uvicorn's, by its method
+        received(poll, what)
+        cycle.__self__.disconnected = True  # as at the end of the connection
+        has_left.set()
+
+    store = StoreDouble()
+    with warm(store) as (_, key, peer):
+        monkeypatch.setattr(ReceiveLane, "take", lambda *given: False)
+        monkeypatch.setattr(Poll, "received", leave)
+        peer.sendall(take(key).encode())
+        assert has_left.wait(60)
+        wait_until(lambda: store.leased_count("acme%billing") == 0, seconds=20)
