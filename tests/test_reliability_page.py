@@ -26,6 +26,7 @@ from tests.torture.plan import QUICK, Plan
 from tests.torture.promises import PROMISES
 from tests.torture.running import Job, run_jobs
 from tests.torture.steps import planned_steps
+from tests.torture.system import dealt
 
 # Promises that no test shows; each is named on the page. The list may only shrink.
 WITHOUT_TEST = {"S7"}
@@ -206,3 +207,11 @@ def test_a_scaled_plan_keeps_at_least_one_of_each() -> None:
 
 def _raise() -> Part:
     raise OSError("no disk")
+
+
+def test_a_soak_fires_each_kind_before_one_comes_again() -> None:
+    kinds = FAULTS["soak"]
+    for seed in range(20):
+        faults = dealt(seed)
+        for _ in range(2):
+            assert {next(faults).name for _ in kinds} == set(kinds)

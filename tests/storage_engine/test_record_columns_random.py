@@ -92,7 +92,7 @@ def by_columns(columns: RecordColumns) -> list[tuple[object, ...]]:
         columns.bodies,
         strict=True,
     )
-    common = (columns.topic, columns.tag, columns.properties, [], None)
+    common: tuple[object, ...] = (columns.topic, columns.tag, columns.properties, [], None)
     return [(*row, *common) for row in rows]
 
 
