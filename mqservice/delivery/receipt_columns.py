@@ -14,6 +14,7 @@ import binascii
 import struct
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from itertools import chain, repeat
 from typing import Final, NamedTuple
 
@@ -29,7 +30,7 @@ from mqservice.delivery.receipts import (
 )
 from mqservice.lib.signing import MAC_BYTES
 
-READ_MIN: Final = 4  # fewer are quicker read one by one
+READ_MIN: Final = 10  # fewer are quicker read one by one
 _SIGNED_BYTES_MIN: Final = HEAD.size + 1 + MAC_BYTES
 
 
@@ -70,7 +71,7 @@ def write_columns(
     """The receipts of messages of one topic and delivery."""
     version, client = version_of(client_id)
     tail = client + topic.encode()
-    pack = struct.Struct(f"{HEAD.format}{len(tail)}s").pack
+    pack = _row_of(len(tail)).pack
     delivery = repeat(lease_generation), repeat(expires_ms), repeat(tail)
     payloads = list(map(pack, repeat(version), queue_ids, queue_offsets, *delivery))
     signed_bytes = HEAD.size + len(tail) + MAC_BYTES
@@ -104,7 +105,7 @@ def read_columns(
     except ValueError:  # binascii.Error is one
         return None
     payload_bytes = signed_bytes - MAC_BYTES
-    row = struct.Struct(f"{HEAD.format}{payload_bytes - HEAD.size}s{MAC_BYTES}s{len(filling)}x")
+    row = _row_of(payload_bytes - HEAD.size, MAC_BYTES, len(filling))
     versions, queue_ids, queue_offsets, generations, expires_ms, topics, macs = zip(
         *row.iter_unpack(rows), strict=True
     )
@@ -114,3 +115,9 @@ def read_columns(
     if not receipts.signer.are_new(claim(group), payloads, macs):
         return None
     return ReceiptColumns(topics, queue_ids, generations, queue_offsets)
+
+
+@lru_cache(maxsize=1024)
+def _row_of(tail_bytes: int, mac_bytes: int = 0, filling_bytes: int = 0) -> struct.Struct:
+    mac = f"{mac_bytes}s" if mac_bytes else ""
+    return struct.Struct(f"{HEAD.format}{tail_bytes}s{mac}{filling_bytes}x")

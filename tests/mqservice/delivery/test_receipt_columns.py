@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mqservice.delivery.limits import RECEIPT_LIFE_MS
-from mqservice.delivery.receipt_columns import read_columns, write_columns
+from mqservice.delivery.receipt_columns import READ_MIN, read_columns, write_columns
 from mqservice.delivery.receipts import Receipt, Receipts
 from mqservice.lib.signing import Signer
 
@@ -23,7 +23,7 @@ places = st.lists(st.tuples(st.integers(0, 2**31), st.integers(0, 2**62)), min_s
 
 
 def written(
-    count: int = 5, *, group: str = GROUP, topic: str = TOPIC, client_id: str = ""
+    count: int = 12, *, group: str = GROUP, topic: str = TOPIC, client_id: str = ""
 ) -> list[str]:
     write = RECEIPTS.writer(group=group, lease_generation=7, expires_ms=NOW_MS, client_id=client_id)
     return [write(topic, number % 2, number) for number in range(count)]
@@ -84,7 +84,7 @@ def test_the_last_letter_means_as_much(topic: str, letter: str) -> None:
         assert found == read_each(texts)
 
 
-@pytest.mark.parametrize("at", [0, 2, 4])
+@pytest.mark.parametrize("at", [0, 2, 11])
 @pytest.mark.parametrize(
     "change",
     [
@@ -114,7 +114,7 @@ def test_one_that_is_not_like_the_others_is_left_to_be_read_by_itself(
 
 @pytest.mark.parametrize("chars", [*range(1, 70), 513])
 def test_what_is_too_short_or_too_long_is_no_receipt(chars: int) -> None:
-    assert read_together(["A" * chars] * 5) is None
+    assert read_together(["A" * chars] * 12) is None
 
 
 def test_former_secrets_and_clients_are_left_to_be_read_one_by_one() -> None:
@@ -129,7 +129,16 @@ def test_they_grow_as_old() -> None:
     assert read_together(written(), now_ms=end_ms + 1) is None
 
 
+def test_a_few_are_left_to_be_read_one_by_one() -> None:
+    assert read_together([]) is None
+    assert read_together(written(READ_MIN - 1)) is None
+    assert read_together(written(READ_MIN)) is not None
+
+
 def test_offsets_stand_by_topic_queue_and_delivery() -> None:
     columns = read_columns(RECEIPTS, written(), group=GROUP, expires_ms_min=0)
     assert columns is not None
-    assert dict(columns.by_queue()) == {(TOPIC, 0, 7): [0, 2, 4], (TOPIC, 1, 7): [1, 3]}
+    assert dict(columns.by_queue()) == {
+        (TOPIC, 0, 7): [0, 2, 4, 6, 8, 10],
+        (TOPIC, 1, 7): [1, 3, 5, 7, 9, 11],
+    }
