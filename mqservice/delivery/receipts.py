@@ -13,6 +13,8 @@
 The text is the base64url of these bytes without padding. The group is part of the MAC, so a receipt
 of another group, tenant or service is as good as noise; and so is the client, for whom alone it
 settles. Any web process that has the secret can settle it.
+
+``receipt_columns`` does the same for many at once.
 """
 
 from __future__ import annotations
@@ -35,8 +37,8 @@ _HEAD_BYTES: Final = HEAD.size
 _VERSIONS: Final = frozenset((VERSION, CLIENT_VERSION))
 TEXT_CHARS_MAX: Final = 512
 _PADDINGS: Final = b"", b"===", b"==", b"="  # by how many characters the last four have
-_URL_SAFE: Final = bytes.maketrans(b"+/", b"-_")
-_STANDARD: Final = bytes.maketrans(b"-_+/=", b"+/!!!")  # what is not URL-safe becomes no base64
+URL_SAFE: Final = bytes.maketrans(b"+/", b"-_")
+STANDARD: Final = bytes.maketrans(b"-_+/=", b"+/!!!")  # what is not URL-safe becomes no base64
 
 
 class Receipt(msgspec.Struct, frozen=True, gc=False):
@@ -54,15 +56,14 @@ class Receipts:
     """Makes and reads receipts. Thread-safe."""
 
     def __init__(self, signer: Signer) -> None:
-        self._signer = signer
+        self.signer = signer
 
     def writer(
         self, *, group: str, lease_generation: int, expires_ms: int, client_id: str = ""
     ) -> Callable[[str, int, int], str]:
         """A function of (topic, queue id, queue offset) for the messages of one delivery."""
-        mac = self._signer.signing(_claim(group))
-        version = CLIENT_VERSION if client_id else VERSION
-        client = bytes([len(client_id)]) + client_id.encode("ascii") if client_id else b""
+        mac = self.signer.signing(claim(group))
+        version, client = version_of(client_id)
 
         def write(topic: str, queue_id: int, queue_offset: int) -> str:
             payload = (
@@ -70,7 +71,7 @@ class Receipts:
                 + client
                 + topic.encode()
             )
-            text = binascii.b2a_base64(payload + mac(payload), newline=False).translate(_URL_SAFE)
+            text = binascii.b2a_base64(payload + mac(payload), newline=False).translate(URL_SAFE)
             return text.rstrip(b"=").decode("ascii")
 
         return write
@@ -79,7 +80,7 @@ class Receipts:
         """A function that says what a receipt says, or None if it was not made here for ``group``,
         or is too old.
         """
-        is_valid = self._signer.checking(_claim(group))
+        is_valid = self.signer.checking(claim(group))
         expires_ms_min = now_ms - RECEIPT_LIFE_MS
         unpack, decode = HEAD.unpack_from, binascii.a2b_base64
 
@@ -88,7 +89,7 @@ class Receipts:
                 return None
             try:
                 # Without a strict check a receipt would have many spellings.
-                encoded = text.encode("ascii").translate(_STANDARD)
+                encoded = text.encode("ascii").translate(STANDARD)
                 signed = decode(encoded + _PADDINGS[len(encoded) % 4], strict_mode=True)
             except ValueError:  # binascii.Error is one
                 return None
@@ -111,5 +112,13 @@ class Receipts:
         return read
 
 
-def _claim(group: str) -> bytes:
+def version_of(client_id: str) -> tuple[int, bytes]:
+    """The version, and what it has between head and topic."""
+    if not client_id:
+        return VERSION, b""
+    return CLIENT_VERSION, bytes([len(client_id)]) + client_id.encode("ascii")
+
+
+def claim(group: str) -> bytes:
+    """What a MAC is over before the receipt."""
     return group.encode() + b"\0"

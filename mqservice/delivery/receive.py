@@ -24,7 +24,6 @@ from typing import Final
 import msgspec
 
 from mqservice.accounts.access import Principal
-from mqservice.delivery.bodies import Base64Form, BodyForm, JsonForm, forms_of, split_json_mark
 from mqservice.delivery.clients import client_id_of
 from mqservice.delivery.consumers import consumer_member, zone_of
 from mqservice.delivery.context import DeliveryContext
@@ -44,18 +43,14 @@ from mqservice.delivery.limits import (
 )
 from mqservice.delivery.parked import poll_engine, require_consume
 from mqservice.delivery.path_routes import group_route, topic_route
+from mqservice.delivery.received_messages import ReceivedMessage, messages_of
 from mqservice.delivery.replies import answer_struct, takes_msgpack
 from mqservice.delivery.settlement import Plan, SettleAnswer, Settlement, settle_plan
 from mqservice.delivery.settling import Settling
 from mqservice.groups.routes import GroupRoute
 from mqservice.lib.durations import pick_duration_ms
-from mqservice.lib.timestamps import rfc3339
 from mqservice.quotas.meter import TenantMeter
-from mqservice.store import (
-    Received,
-    ReceiveRequest,
-    shown_record,
-)
+from mqservice.store import Received, ReceiveRequest
 from mqservice.topics.routes import TopicRoute
 
 
@@ -84,27 +79,6 @@ class ReceiveOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     consumer_zone: str | None = None
     client_id: str | None = None
     settle: Settlement | None = None
-
-
-class ReceivedMessage(msgspec.Struct, frozen=True, gc=False):
-    """A leased message. One of the bodies is set; in MessagePack always ``body``, as bytes."""
-
-    id: str
-    receipt: str
-    tag: str | None
-    keys: list[str]
-    message_group: str | None
-    properties: dict[str, str]
-    queue: int
-    offset: int
-    attempt: int
-    max_attempts: int | None
-    born_at: str
-    stored_at: str
-    lease_until: str
-    body: BodyForm = msgspec.UNSET
-    body_json: JsonForm = msgspec.UNSET
-    body_b64: Base64Form = msgspec.UNSET
 
 
 class ReceiveAnswer(msgspec.Struct, frozen=True):
@@ -201,7 +175,7 @@ def answer_of(
     """The answer, whose messages are counted as leased and as read."""
     meter = request.meter
     assert meter is not None, "the data plane has one for each request"
-    request.read_count = len(received.records)
+    request.read_count = received.count
     request.message_count = max(1, request.read_count)
     meter.lease(request.read_count)
     messages = messages_of(
@@ -272,49 +246,3 @@ def _wait_ms_of(options: ReceiveOptions, context: DeliveryContext, principal: Pr
     if principal.expires_at_ms is not None:
         return max(0, min(wait_ms, principal.expires_at_ms - context.clock.now_ms()))
     return wait_ms
-
-
-def messages_of(
-    context: DeliveryContext,
-    received: Received,
-    *,
-    group: GroupRoute,
-    as_bytes: bool,
-    client_id: str = "",
-) -> list[ReceivedMessage]:
-    """The messages of an answer, each with its receipt."""
-    head = received.head
-    write = context.receipts.writer(
-        group=group.engine_name,
-        lease_generation=head.lease_generation,
-        expires_ms=head.first_until_ms or head.lease_until_ms,  # the same receipts when repeated
-        client_id=client_id,
-    )
-    lease_until = rfc3339(head.lease_until_ms)
-    max_attempts = 1 if group.is_broadcast else group.max_reconsume_times + 1 or None
-    messages = []
-    for stored, attempt in zip(received.records, head.attempts, strict=True):
-        record = shown_record(stored)
-        is_json, properties = split_json_mark(record.properties)
-        body, body_json, body_b64 = forms_of(record.body, is_json=is_json, as_bytes=as_bytes)
-        messages.append(
-            ReceivedMessage(
-                record.message_id,
-                write(stored.topic, record.queue_id, record.queue_offset),
-                record.tag,
-                record.keys,
-                record.message_group,
-                properties,
-                record.queue_id,
-                record.queue_offset,
-                attempt,
-                max_attempts,
-                rfc3339(record.born_timestamp_ms),
-                rfc3339(record.store_timestamp_ms),
-                lease_until,
-                body,
-                body_json,
-                body_b64,
-            )
-        )
-    return messages

@@ -26,8 +26,10 @@ from mqservice.delivery.limits import (
     ACK_UPTO_COUNT_MAX,
     NACK_DELAY_MS_MAX,
     NACK_REASON_CHARS_MAX,
+    RECEIPT_LIFE_MS,
     SETTLE_COUNT_MAX,
 )
+from mqservice.delivery.receipt_columns import ReceiptColumns, read_columns
 from mqservice.delivery.receipts import Receipt
 from mqservice.errors import problem_from_store
 from mqservice.groups.routes import GroupRoute
@@ -130,6 +132,7 @@ class Plan:
         self._extends: list[Extend] = []
         self._read_receipt = context.receipts.reader(group=self._group, now_ms=self._now_ms)
         self._receipts: list[tuple[Receipt, str]] = []  # with their texts
+        self._ack_columns: tuple[ReceiptColumns, list[str]] | None = None  # those read together
         # Of each lease: receipts say for which client they settle, "" unless the group broadcasts.
         self._client_ids: dict[int, str] = {}
         self._heard = heard
@@ -142,11 +145,29 @@ class Plan:
         self._add_dead_letters(wanted.dead_letter)
 
     def _add_acks(self, texts: list[str]) -> None:
-        for text in dict.fromkeys(texts):
+        unique = list(dict.fromkeys(texts))
+        if self._add_ack_columns(unique):
+            return
+        for text in unique:
             receipt = self._read(text)
             if receipt is not None:
                 key = (receipt.topic, receipt.queue_id, receipt.lease_generation)
                 self._acks.setdefault(key, []).append(receipt.queue_offset)
+
+    def _add_ack_columns(self, texts: list[str]) -> bool:
+        """Whether they could be read together."""
+        columns = read_columns(
+            self._context.receipts,
+            texts,
+            group=self._group,
+            expires_ms_min=self._now_ms - RECEIPT_LIFE_MS,
+        )
+        if columns is None:
+            return False
+        self._acks.update(columns.by_queue())
+        self._client_ids.update(dict.fromkeys(columns.lease_generations, ""))
+        self._ack_columns = columns, texts
+        return True
 
     def _add_ack_up_tos(self, texts: list[str]) -> None:
         for text in dict.fromkeys(texts):
@@ -271,10 +292,14 @@ class Plan:
     @cached_property
     def _texts(self) -> dict[tuple[str, int, int, int], str]:
         """Of what each receipt stands for; once all have been read."""
-        return {
+        found = {
             (read.topic, read.queue_id, read.lease_generation, read.queue_offset): text
             for read, text in self._receipts
         }
+        if self._ack_columns is not None:
+            columns, texts = self._ack_columns
+            found.update(zip(columns.places(), texts, strict=True))
+        return found
 
     def _text_of(self, failure: SettleFailure, client_id: str) -> str:
         """The receipt of a failure; one that an ``ack_upto`` stood for is written again."""

@@ -8,7 +8,7 @@ Each purpose has a key of its own, so that a MAC made for one is worthless for a
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from hmac import compare_digest
 from typing import Final
@@ -57,6 +57,20 @@ class Signer:
             )
 
         return is_valid
+
+    def macs(self, prefix: bytes, payloads: Iterable[bytes]) -> list[bytes]:
+        """What ``signing`` makes of each."""
+        made: list[bytes] = []
+        add, copy = made.append, _after(self._keyed, prefix).copy
+        for payload in payloads:
+            state = copy()
+            state.update(payload)
+            add(state.digest())
+        return made
+
+    def are_new(self, prefix: bytes, payloads: Iterable[bytes], tags: Iterable[bytes]) -> bool:
+        """Whether all were made here with the secret of now; by a former one ``checking`` says."""
+        return compare_digest(b"".join(self.macs(prefix, payloads)), b"".join(tags))
 
 
 def _after(keyed: hashlib.blake2b, prefix: bytes) -> hashlib.blake2b:

@@ -1,9 +1,9 @@
-"""Records that differ in nothing but place, time, id and body, by columns, for those who push them.
+"""Records that differ in nothing but place, time, id and body, by columns, for who hands them on.
 
-engine's reply ── bytes ──▶ [columns_of] ── queue ids, offsets, ids, bodies ──▶ frames
+engine's reply ── bytes ──▶ [columns_of] ── queue ids, offsets, ids, bodies ──▶ frames, answers
                                  └── one is of another kind ──▶ None: ``decode_records`` for all
 
-What is pushed is mostly of one producer, tag and kind. Then no object is made for a message by
+What is received is mostly of one producer, tag and kind. Then no object is made for a message by
 itself, which would be half of what decoding and encoding it costs.
 """
 
@@ -28,8 +28,8 @@ from storage_engine.records.record_run import before_id
 
 RECORDS_MIN: Final = 8  # fewer are quicker decoded one by one
 
-# Magic, queue id, queue offset, sysflag, store time, length of the body.
-_HEAD = struct.Struct(">4xI4xi4xq8xi16xq20xI")
+# Magic, queue id, queue offset, sysflag, born, store time, length of the body.
+_HEAD = struct.Struct(">4xI4xi4xq8xiq8xq20xI")
 _HEAD_BYTES: Final = _HEAD.size
 assert _HEAD_BYTES == BODY_LENGTH_AT + 4
 
@@ -42,6 +42,7 @@ class RecordColumns(NamedTuple):
     properties: dict[str, str]
     queue_ids: Sequence[int]
     queue_offsets: Sequence[int]
+    born_timestamps_ms: Sequence[int]
     store_timestamps_ms: Sequence[int]
     message_ids: Sequence[str]
     body_sizes: Sequence[int]
@@ -65,7 +66,7 @@ def columns_of(buffer: bytes, at: int, count: int) -> RecordColumns | None:
     if at != end:
         return None
     heads = map(_HEAD.unpack_from, repeat(buffer), starts)
-    magics, queue_ids, queue_offsets, sysflags, times, sizes = zip(*heads, strict=True)
+    magics, queue_ids, queue_offsets, sysflags, born, times, sizes = zip(*heads, strict=True)
     if magics.count(MAGIC_V1) != len(starts) or any(sysflags):
         return None
     body_ats = [start + _HEAD_BYTES for start in starts]
@@ -93,5 +94,5 @@ def columns_of(buffer: bytes, at: int, count: int) -> RecordColumns | None:
     message_ids.pop()
     bodies = [buffer[a:b] for a, b in zip(body_ats, topic_ats, strict=True)]
     topic = str(buffer[topic_at + 1 : topic_end], "utf-8")
-    given = queue_ids, queue_offsets, times, message_ids, sizes, bodies
+    given = queue_ids, queue_offsets, born, times, message_ids, sizes, bodies
     return RecordColumns(topic, tag, properties, *given)

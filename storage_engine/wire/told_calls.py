@@ -99,8 +99,10 @@ class ReceiveCall:
         assert told is not None, "a request has one reply"
         try:
             received = decode_received(payload)
-            if len(received.records) != received.count:  # which decodes them, here
-                raise BadFrame(f"{len(received.records)} records, {received.count} attempts")
+            columns = received.columns  # decodes them here, as ``records`` does
+            found = len(received.records if columns is None else columns.bodies)
+            if found != received.count:
+                raise BadFrame(f"{found} records, {received.count} attempts")
         except Exception as exc:  # the connection, which others share, is as good as before
             told.receive_failed(BadFrame(f"RECEIVE reply: {exc}"))
             return

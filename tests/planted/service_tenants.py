@@ -124,7 +124,7 @@ def cursor_of_usage_without_tenant(real: Real, principal: Thing, question: Thing
 
 
 @planted(
-    "mqservice.delivery.receipts:_claim",
+    "mqservice.delivery.receipts:claim",
     f"{_TESTS}/delivery/test_receive_settle.py::test_forged_and_foreign_receipts_are_invalid",
 )
 def receipt_not_bound_to_its_group(real: Real, group: Thing) -> Thing:

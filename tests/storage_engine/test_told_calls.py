@@ -160,6 +160,23 @@ def test_a_reply_that_nobody_waits_for_and_nobody_can_read_ends_nothing(tmp_path
     play(tmp_path, scenario)
 
 
+@pytest.mark.parametrize("count", [1, 9])
+def test_a_reply_of_more_or_fewer_records_than_it_says_is_told(tmp_path: Path, count: int) -> None:
+    async def scenario(client: AsyncStoreClient, engine: SlowEngine) -> None:
+        told = Told()
+        for told_count in (count - 1, count + 1, count):
+            client.receive_for(told, RECEIVE)
+            frame = await engine.puts.get()
+            head = ReceiveHead(lease_generation=7, lease_until_ms=9, attempts=[1] * told_count)
+            content = record("a") * count
+            for piece in encode_records_frame(Op.RECEIVE, frame.request_id, head, content):
+                engine.writer.write(piece)
+        await answered(client, engine)
+        assert told.heard == [BadFrame, BadFrame, [b"a"] * count]
+
+    play(tmp_path, scenario)
+
+
 def test_a_lost_connection_is_told_to_both_and_then_nothing_is_sent(tmp_path: Path) -> None:
     async def scenario(client: AsyncStoreClient, engine: SlowEngine) -> None:
         told = Told()

@@ -33,7 +33,7 @@ SERVICE: Final = (
         "B3",
         "What a process, a database, a network or a client suffers is over when it is over: "
         "without help, messages are taken and delivered again, none that was acknowledged is lost, "
-        "and none comes twice without a cause. What is not on the way of messages never stops "
+        "and none comes twice without a cause. What is not on the way of messages does not stop "
         "them.",
         (
             f"{_NEMESIS}::test_kills_on_the_way_of_messages_break_no_promise",

@@ -37,13 +37,12 @@ class Kill:
 
     def fire(self, site: Site) -> None:
         pid = site.service.facts.pids[self.process]
-        begun = time.monotonic()
         site.history.add(Killed(self.process))
         os.kill(pid, signal.SIGKILL)
         site.load.must(f"{self.process} is dead", "fault-never-fired", lambda: not is_alive(pid))
         site.load.run.fired[self.name] += 1
         if self.process not in ON_THE_WAY:
-            site.must_flow(self.name, "stopped", since_s=begun)
+            site.must_flow(self.name, "stopped")
         site.load.must(
             f"{self.process} is back", "not-healed",
             lambda: site.service.is_back(self.process, pid),
@@ -65,11 +64,10 @@ class KillBackend:
 
     def fire(self, site: Site) -> None:
         pid = site.draw.choice(backends(site.service))
-        begun = time.monotonic()
         os.kill(pid, signal.SIGKILL)
         site.load.must("the backend is dead", "fault-never-fired", lambda: not is_alive(pid))
         site.load.run.fired[self.name] += 1
-        site.must_flow(self.name, "stopped", since_s=begun)
+        site.must_flow(self.name, "stopped")
         site.must_heal(f"{self.name} is over")
 
 

@@ -36,9 +36,9 @@ class Site:
     def history(self) -> History:
         return self.load.run.history
 
-    def must_flow(self, what: str, anomaly: str, *, since_s: float | None = None) -> None:
-        """Messages do, to each consumer; of later than ``since_s``, or of later than now."""
-        since = time.monotonic() if since_s is None else since_s
+    def must_flow(self, what: str, anomaly: str) -> None:
+        """Messages do, to each consumer, from now on."""
+        since = time.monotonic()
         self.load.must(f"{what}, and messages flow", anomaly, lambda: self.load.flows_since(since))
 
     def must_heal(self, what: str) -> None:

@@ -277,15 +277,16 @@ def test_a_receipt_given_twice_counts_once(api: httpx.Client, topic: str) -> Non
     assert settle(api, ack=[message["receipt"]] * 2).json()["acked"] == 1
 
 
-def test_a_stale_receipt_fails_alone(api: httpx.Client, topic: str) -> None:
-    put(api, topic, {"body": "a", "queue": 0}, {"body": "b", "queue": 0})
-    stale, fine = (m["receipt"] for m in receive(api, topic).json()["messages"])
+@pytest.mark.parametrize("count", [2, 12])
+def test_a_stale_receipt_fails_alone(api: httpx.Client, topic: str, count: int) -> None:
+    put(api, topic, *[{"body": "a", "queue": 0}] * count)
+    stale, *fine = (m["receipt"] for m in receive(api, topic, max=count).json()["messages"])
     settle(api, nack=[{"receipt": stale}])
     receive(api, topic)
 
-    answer = settle(api, ack=[stale, fine]).json()
+    answer = settle(api, ack=[stale, *fine]).json()
 
-    assert answer["acked"] == 1
+    assert answer["acked"] == count - 1
     [failed] = answer["failed"]
     assert (failed["receipt"], failed["code"], failed["retryable"]) == (
         stale,
