@@ -6,6 +6,7 @@ import os
 import platform
 import subprocess
 from pathlib import Path
+from typing import Final
 
 import msgspec
 
@@ -32,14 +33,21 @@ def find_machine(directory: Path) -> Machine:
     )
 
 
+# What a run writes of itself, so that a later one of the same code is not taken for another's.
+_FIGURES: Final = (":!evidence", ":!docs")
+
+
 def find_commit() -> str:
-    """Which code ran; ``+`` when files differed from the commit."""
+    """Which code ran; ``+`` when it differed from the commit."""
     try:
         head = subprocess.run(
             ["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=True
         ).stdout.strip()
         changed = subprocess.run(
-            ["git", "status", "--porcelain"], capture_output=True, text=True, check=True
+            ["git", "status", "--porcelain", "--", ":/", *_FIGURES],
+            capture_output=True,
+            text=True,
+            check=True,
         ).stdout.strip()
     except (OSError, subprocess.CalledProcessError):
         return "unknown"
