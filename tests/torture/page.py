@@ -100,7 +100,9 @@ _TEXTS: Final = {
     "What is not on the way of messages must not stop them; after each fault messages must flow to "
     "every consumer, the control plane answer, workers and beat do their work and the service have "
     "nothing to complain of within two minutes, without help; and the history of the clients be "
-    "without loss, invention, reordering or a repetition that has no cause.",
+    "without loss, invention, reordering or a repetition that has no cause. Counted are processes, "
+    "clients that were sent what they never read, refusals of the quota and requests of the "
+    "overload.",
     "soak": "The same load and those of these faults that kill nothing, for minutes. Memory that "
     "no file stands behind and open files of each process are sampled every two seconds: the last "
     "quarter of the time must not have over a tenth and 8 MiB, or 16 files, more than the second.",
@@ -168,14 +170,17 @@ def _measured(evidence: Evidence) -> str:
     steps = [step for step in evidence.steps if not step.impossible]
     on_paper = [step for step in steps if step.name.startswith("crash_")]
     states = sum(_total(on_paper, name) for name in ("states", "states_after_kill"))
-    fired = sum(sum(step.fired.values()) for step in steps if step not in on_paper)
+    whole = [step for step in steps if step.name in ("system_faults", "soak")]
+    engine = [step for step in steps if step not in on_paper and step not in whole]
+    fired = sum(sum(step.fired.values()) for step in engine)
     acked = _total(steps, "acked")
     rows = [
         "\n## What the last release run found\n\n",
         f"{evidence.date}, commit `{evidence.commit}`. {machine.cpu}, {machine.cores} cores, "
         f"{machine.memory_gib} GiB, Linux {machine.kernel}, {machine.disk}, "
         f"Python {machine.python}. Crash states and the model lie in memory.\n\n",
-        f"**{states:,} crash states recovered, {fired:,} faults in real engine processes, "
+        f"**{states:,} crash states recovered, {fired:,} faults in real engine processes and networks, "
+        f"{_total(whole, 'faults'):,} of a whole service, "
         f"{acked:,} acknowledged messages at stake: "
         f"{_plural(evidence.violation_count, 'anomaly', 'anomalies')}",
         *(
