@@ -179,8 +179,8 @@ def _measured(evidence: Evidence) -> str:
         f"{evidence.date}, commit `{evidence.commit}`. {machine.cpu}, {machine.cores} cores, "
         f"{machine.memory_gib} GiB, Linux {machine.kernel}, {machine.disk}, "
         f"Python {machine.python}. Crash states and the model lie in memory.\n\n",
-        f"**{states:,} crash states recovered, {fired:,} faults in real engine processes and networks, "
-        f"{_total(whole, 'faults'):,} of a whole service, "
+        f"**{states:,} crash states recovered, {fired:,} faults in real engine processes and "
+        f"networks, {_total(whole, 'faults'):,} of a whole service, "
         f"{acked:,} acknowledged messages at stake: "
         f"{_plural(evidence.violation_count, 'anomaly', 'anomalies')}",
         *(
