@@ -10,7 +10,7 @@ from tests.storage_engine.crash.explore import explored, explored_recoveries
 from tests.storage_engine.crash.workloads import WORKLOADS
 
 SEED: Final = 20_260
-STATES: Final = 1_170  # of each workload, but for those whose few steps allow no more
+STATES: Final = 1_125  # of each workload, but for those whose few steps allow no more
 FEWER_STATES: Final = {"crashes_one_after_the_other": 1_000, "async_with_checkpoints": 1_000}
 STATES_INSIDE_RECOVERY: Final = 195
 FEW_STATES: Final = 60

@@ -9,6 +9,7 @@ all faults their history breaks no promise.
 from __future__ import annotations
 
 import random
+import time
 from collections.abc import Iterable
 from typing import Final, Protocol
 
@@ -63,9 +64,15 @@ class PatientSocketConsumer(SocketConsumer):
 
 
 def run_faults(
-    service: Service, faults: Iterable[Fault], *, seed: int, name: str, is_ordered: bool = True
+    service: Service,
+    faults: Iterable[Fault],
+    *,
+    seed: int,
+    name: str,
+    is_ordered: bool = True,
+    is_thorough: bool = True,
 ) -> LoadRun:
-    """Each in turn; ``name`` of a topic and a group that are not there yet."""
+    """Each in turn; ``name`` of a topic and a group that are not there yet. See ``Site``."""
     run = LoadRun(History())
     make_topic_and_group(service.facts, name, {"ordered": is_ordered})
     facts = msgspec.structs.replace(service.facts, topic=name, group=name)
@@ -82,8 +89,9 @@ def run_faults(
     )
     load.start()
     database_url = environment_of(service.facts.pids["web-1"])["DATABASE_URL"]
-    site = Site(service, database_url, facts, load, asker, random.Random(seed))
+    site = Site(service, database_url, facts, load, asker, random.Random(seed), is_thorough)
     for fault in faults:
         fault.fire(site)
+    site.must_beat("all faults are over", time.time())
     load.finish(lambda: is_drained(facts, name), is_ordered=is_ordered)
     return run

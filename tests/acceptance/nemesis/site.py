@@ -22,7 +22,8 @@ READY_S_MAX: Final = 120  # a killed engine reads its log, workers take seconds 
 @dataclass(frozen=True, slots=True)
 class Site:
     """``facts`` name topic and group of the load, its processes are those of its start. ``draw`` is
-    the run's, so that a seed names what is done.
+    the run's, so that a seed names what is done. ``is_thorough``: workers and beat, who note only
+    now and then that they work, are waited for after each fault and not just at the end.
     """
 
     service: Service
@@ -31,6 +32,7 @@ class Site:
     load: Load
     asker: ControlAsker
     draw: random.Random
+    is_thorough: bool
 
     @property
     def history(self) -> History:
@@ -54,9 +56,14 @@ class Site:
             s_max=READY_S_MAX,
         )  # fmt: skip
 
+        if self.is_thorough:
+            self.must_beat(what, healed_epoch_s)
+
+    def must_beat(self, what: str, since_epoch_s: float) -> None:
+        """Workers, beat and the engine's tick do their work since then."""
         self.load.must(
             f"{what}, and workers and beat do their work", "not-healed",
-            lambda: have_beaten_since(self.database_url, healed_epoch_s),
+            lambda: have_beaten_since(self.database_url, since_epoch_s),
             s_max=READY_S_MAX,
         )  # fmt: skip
 
