@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final
 import uvicorn
 
 from mqservice.delivery.limits import FRAME_BYTES_HARD_MAX
+from mqservice.lib.web_sockets import SocketProtocol
 from mqservice.web_transport import CorkedHttpProtocol
 
 if TYPE_CHECKING:
@@ -100,7 +101,7 @@ def server_config(application: Application) -> uvicorn.Config:
         application,
         loop="uvloop",
         http=CorkedHttpProtocol,
-        ws="websockets-sansio",
+        ws=SocketProtocol,
         ws_max_size=FRAME_BYTES_HARD_MAX,
         # The session has a heartbeat of its own, which proxies pass on.
         ws_ping_interval=None,

@@ -131,8 +131,8 @@ def credit_never_spent(real: Real, credits: Thing, msgs: Thing, body_bytes: Thin
     f"{_TESTS}/delivery/test_socket_flow.py::test_a_reader_that_talks_and_does_not_read_is_cut_off_too",
 )
 def slow_reader_never_cut_off(real: Real, session: Thing, now_ms: Thing, wall_ms: Thing) -> None:
-    if session._sending_since_ms is not None:
-        session._sending_since_ms = now_ms
+    if session.sender.waiting_since_ms is not None:
+        session.sender.waiting_since_ms = now_ms
     real(session, now_ms, wall_ms)
 
 

@@ -355,4 +355,4 @@ class DeliveryMachine(RuleBasedStateMachine):
 
 pytestmark = pytest.mark.timeout(600)  # a minute on a core of its own
 TestDelivery = DeliveryMachine.TestCase
-TestDelivery.settings = settings(max_examples=500, stateful_step_count=50, deadline=None)
+TestDelivery.settings = settings(max_examples=300, stateful_step_count=50, deadline=None)

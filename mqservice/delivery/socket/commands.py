@@ -86,7 +86,7 @@ class Commands:
         self.client_name = (command.client or "")[:AGENT_CHARS_MAX]
         self._session.is_open = True
         self._session.resume_ttl_ms = ttl_ms
-        async with self._session.only_sender() as send:
+        async with self._session.sender.only_sender() as send:
             is_resumed = resumption is not None and await resumption.take()
             await send(self._welcome(command.id, is_resumed=is_resumed))
         if resumption is not None and is_resumed:

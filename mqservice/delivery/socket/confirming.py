@@ -3,8 +3,8 @@
     commands ── PendingPut ──▶ [Confirming] ── ok, or err ──▶ client
                      store ── outcome ──▶ ↑
 
-Puts of many commands share a frame to the engine, so their outcomes come together: one task sends
-all their answers, and there is none while nothing is to be sent.
+An answer is written at once. Where that cannot be, because the client reads slowly or somebody else
+is sending, one task sends all that wait, in their order.
 """
 
 from __future__ import annotations
@@ -50,20 +50,33 @@ class Confirming:
         pending.outcomes.add_done_callback(partial(self._decided, command_id, pending))
 
     def _decided(
-        self, command_id: int | None, pending: PendingPut, _: asyncio.Future[list[PutResult]]
+        self, command_id: int | None, pending: PendingPut, outcomes: asyncio.Future[list[PutResult]]
     ) -> None:
-        if self._session.is_over:
+        if self._session.is_over or outcomes.cancelled():
             self._drop(pending)
+            return
+        if not self._is_sending and self._session.sender.may_write():
+            self._write(command_id, pending)
             return
         self._ready.append((command_id, pending))
         if not self._is_sending:
             self._is_sending = True
             self._session.spawn(self._send())
 
+    def _write(self, command_id: int | None, pending: PendingPut) -> None:
+        try:
+            frame = self._frame(command_id, pending)
+            if frame is not None:
+                self._session.sender.write(frame)
+        except Exception as exc:
+            self._session.failed(exc)
+        finally:
+            self._free()
+
     async def _send(self) -> None:
         try:
             while self._ready:
-                async with self._session.only_sender() as send:
+                async with self._session.sender.only_sender() as send:
                     # Not for longer: others have frames to send, too.
                     for _ in range(len(self._ready)):
                         command_id, pending = self._ready.popleft()

@@ -11,9 +11,8 @@ States: connected ──hello──▶ open ──drain──▶ draining ──
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
 import msgspec
@@ -39,6 +38,7 @@ from mqservice.delivery.socket.codec import (
 from mqservice.delivery.socket.commands import Commands
 from mqservice.delivery.socket.description import connection_of
 from mqservice.delivery.socket.kept import held_leases, kept_session
+from mqservice.delivery.socket.sender import FrameSender
 from mqservice.delivery.socket.subscription import Subscription, close_all
 from mqservice.errors import problem_from_store
 from mqservice.lib.problem import Problem
@@ -68,10 +68,6 @@ class SessionEnded(Exception):
         self.code = code
         self.is_kept = is_kept
         self.reason = reason.encode()[:_REASON_BYTES_MAX].decode(errors="ignore")
-
-
-class SessionOver(OSError):
-    """A frame for a session that has ended."""
 
 
 class Session:
@@ -106,15 +102,12 @@ class Session:
         self._is_text = codec.name.endswith(".json")
         self._keys = keys
         self.authorization = authorization
-        self._send = send
+        self.sender = FrameSender(send, context.clock, is_text=self._is_text)
         self._interrupt = interrupt
         self.subscriptions: dict[int, Subscription] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self.is_open = False
         self.is_over = False
-        self._send_lock = asyncio.Lock()
-        self._sender: asyncio.Task[Any] | None = None  # Any: whichever task sends
-        self._sending_since_ms: int | None = None
         self.user_agent = user_agent
         self.connected_ms = context.clock.now_ms()
         now_ms = context.clock.monotonic_ms()
@@ -202,29 +195,8 @@ class Session:
     # Frames out ---------------------------------------------------------------------------------
 
     async def send_frame(self, frame: bytes) -> None:
-        """Waits while the client does not read. Raises OSError once it is gone."""
-        async with self._send_lock:
-            await self._send_now(frame)
-
-    @contextlib.asynccontextmanager
-    async def only_sender(self) -> AsyncIterator[Callable[[bytes], Awaitable[None]]]:
-        """Frames of others wait until the end of the block, which gets what sends its own."""
-        async with self._send_lock:
-            yield self._send_now
-
-    async def _send_now(self, frame: bytes) -> None:
-        if self.is_over:
-            raise SessionOver
-        self._sender = asyncio.current_task()
-        self._sending_since_ms = self.context.clock.monotonic_ms()
-        try:
-            if self._is_text:
-                await self._send({"type": "websocket.send", "text": frame.decode()})
-            else:
-                await self._send({"type": "websocket.send", "bytes": frame})
-        finally:
-            self._sender = None
-            self._sending_since_ms = None
+        """See ``FrameSender.send``."""
+        await self.sender.send(frame)
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.get_running_loop().create_task(self._run(work))
@@ -239,9 +211,13 @@ class Session:
             await work
         except OSError:
             log.debug("The client is gone", extra={"action": "session_gone"})
-        except Exception:
-            log.exception("A session failed", extra={"action": "session_failed"})
-            self.end(1011, "the session failed", is_kept=False)
+        except Exception as exc:
+            self.failed(exc)
+
+    def failed(self, exc: Exception) -> None:
+        """End the session for an exception that nobody expected, and log that."""
+        log.error("A session failed", exc_info=exc, extra={"action": "session_failed"})
+        self.end(1011, "the session failed", is_kept=False)
 
     def ponged(self) -> None:
         """The client has answered a ping."""
@@ -254,7 +230,7 @@ class Session:
         if self.is_over:
             return
         times = self.context.times
-        since_ms = self._sending_since_ms
+        since_ms = self.sender.waiting_since_ms
         if since_ms is not None and now_ms - since_ms >= times.stall_ms:
             reason = f"nothing was read for {times.stall_ms} ms"
             self.end(STALLED_CODE, reason, is_kept=False)
@@ -341,8 +317,7 @@ class Session:
             return
         self.is_over = True
         self._keys.watch.leave(self.authorization, self._key_id, self.rechecked)
-        if self._sender is not None and self._sender is not asyncio.current_task():
-            self._sender.cancel()
+        self.sender.end()
         tasks = [task for task in self._tasks if task is not asyncio.current_task()]
         for task in tasks:
             task.cancel()

@@ -51,17 +51,30 @@ class _Put:
 
 
 class Sessions:
-    """A session that writes down what it sends."""
+    """A session that writes down what it sends, and is its own sender."""
 
     def __init__(self) -> None:
         self.codec = CODECS[JSON_NAME]
+        self.sender = self
         self.is_over = False
+        self.has_failed = False
+        self.is_direct = False
         self.sent: list[bytes] = []
         self.spawned: list[asyncio.Task[None]] = []
         self.is_gone = False
         self.may_send = asyncio.Event()
         self.may_send.set()
         self._lock = asyncio.Lock()
+
+    def may_write(self) -> bool:
+        return self.is_direct and not self._lock.locked()
+
+    def write(self, frame: bytes) -> None:
+        assert self.may_write()
+        self.sent.append(frame)
+
+    def failed(self, exc: Exception) -> None:
+        self.has_failed = True
 
     @contextlib.asynccontextmanager
     async def only_sender(self) -> AsyncIterator[Callable[[bytes], Awaitable[None]]]:
@@ -169,6 +182,32 @@ async def test_an_end_leaves_nobody_waiting_and_counts_what_was_stored(end: str)
     await session.rest()
     assert (session.sent, confirming.count) == ([], 0)
     assert sorted(puts.told) == list(range(ROOM))
+
+
+async def test_answers_are_written_at_once_unless_others_wait_or_send() -> None:
+    session, puts, confirming = start()
+    session.is_direct = True
+    for number in range(4):
+        confirming.add(number, puts.put(number))
+    puts.decide(2)
+    await asyncio.sleep(0)
+    assert (session.ids, session.spawned, confirming.count) == ([2], [], 3)
+    async with session.only_sender():
+        puts.decide(0)
+        await asyncio.sleep(0)
+    puts.decide(3, OutcomeUnknown("gone"))
+    await asyncio.sleep(0)  # the task that sends 0 has been made and has the lock next
+    await session.rest()
+    assert (session.ids, len(session.spawned), confirming.count) == ([2, 0, 3], 1, 1)
+
+
+async def test_an_exception_that_nobody_expects_ends_the_session() -> None:
+    session, puts, confirming = start()
+    session.is_direct = True
+    confirming.add(1, puts.put(1))
+    puts.decide(1, ZeroDivisionError())
+    await session.rest()
+    assert (session.has_failed, session.sent, confirming.count) == (True, [], 0)
 
 
 async def test_one_that_is_cancelled_at_the_end_is_passed_over() -> None:
