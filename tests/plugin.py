@@ -13,13 +13,16 @@ from __future__ import annotations
 import gc
 import inspect
 import os
+import tempfile
 from collections.abc import Generator
+from pathlib import Path
 
 import pytest
 from _pytest.nodeid import coerce_node_id
 from asgiref.sync import async_to_sync
 from hypothesis import HealthCheck, settings
 
+from tests.disk_room import why_no_room
 from tests.servers import TestServers
 
 settings.register_profile(
@@ -29,6 +32,14 @@ settings.load_profile("any machine")
 
 SERVERS = TestServers()
 os.environ.update(SERVERS.environment())
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Ends the run where its disk is too full. Once: not in the processes of pytest-xdist."""
+    if not hasattr(session.config, "workerinput"):
+        reason = why_no_room(Path(tempfile.gettempdir()))
+        if reason is not None:
+            pytest.exit(reason, returncode=pytest.ExitCode.USAGE_ERROR)
 
 
 @pytest.hookimpl(tryfirst=True)

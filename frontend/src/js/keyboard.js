@@ -23,4 +23,11 @@ export function startKeyboard() {
   document.addEventListener("click", (event) => {
     if (!event.target.closest(".search")) found.replaceChildren();
   });
+  // What was typed before htmx listened is searched for as well. Which script is first varies.
+  const searchTyped = () => {
+    const isTyped = input.value && document.activeElement === input;
+    if (isTyped) input.dispatchEvent(new Event("input", { bubbles: true }));
+  };
+  input.addEventListener("htmx:after:init", searchTyped, { once: true });
+  searchTyped();
 }

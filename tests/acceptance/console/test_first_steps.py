@@ -44,6 +44,19 @@ def test_first_message_is_published_seen_arriving_and_read(page: Page, new_page:
     assert download.value.path().read_text() == '{"greeting": "hello", "parts": [1, 2]}'
 
 
+def test_what_is_typed_before_the_scripts_have_come_is_searched_for(new_page: New) -> None:
+    page = new_page()
+    held: list[Route] = []
+    page.route("**/htmx-4*.js", lambda route: held.append(route))
+    page.goto("/console/demo/quick-start", wait_until="commit")
+    page.get_by_label("Search topics and groups").press_sequentially("ord")
+    assert held, "htmx was not asked for"
+    expect(page.locator("#found a")).to_have_count(0)
+    for route in held:
+        route.continue_()
+    expect(page.locator("#found").get_by_role("link", name="orders")).to_be_visible()
+
+
 def test_from_login_to_the_first_message_without_leaving_the_page(
     browser: Browser, service: Service
 ) -> None:
