@@ -12,7 +12,6 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("mqservice", "storage_engine", "analytics", "bench")
-LINES_MAX = 400
 MAY_SKIP = "tests/storage_engine/faults/machine.py"  # says what a machine lacks for real faults
 LOCKS = (
     "requirements.lock",
@@ -80,16 +79,6 @@ def test_every_module_postpones_its_annotations(folder: str) -> None:
     ]
 
     assert _names(without) == []
-
-
-def test_no_file_holds_more_than_one_can_keep_in_mind() -> None:
-    long = {
-        str(path.relative_to(ROOT)): count
-        for path in _sources(*PACKAGES, "tests")
-        if (count := len(path.read_text().splitlines())) > LINES_MAX
-    }
-
-    assert long == {}
 
 
 def test_engine_asks_only_its_clock_for_the_time() -> None:
