@@ -1,4 +1,4 @@
-# One door to everything. A bare machine needs git, make and Python 3.11; the rest comes from the lock files.
+# One door to everything. A bare machine needs git, make and Python 3.11 to 3.14; the rest comes from the lock files.
 #
 #   make run     set up, then start the whole service (MQ_PORT, MQ_DATA_DIR, MQ_WEB_WORKERS, DATABASE_URL, VALKEY_URL)
 #   make test    set up, check style, types and import rules, then run every test
@@ -17,12 +17,15 @@
 
 SHELL := /bin/sh
 VENV := .venv
+# The first of these that is Python 3.11 to 3.14 with its venv module makes the environment; `make PYTHON=…` names another.
+PYTHON :=
+PYTHONS := $(or $(PYTHON),python3 python3.14 python3.13 python3.12 python3.11 python)
 BIN := $(VENV)/bin
 MQ_DATA_DIR ?= var
 export MQ_DATA_DIR
 # Compiled modules are kept, whatever the surroundings say: a dozen processes compile a thousand each at their start otherwise.
 export PYTHONDONTWRITEBYTECODE :=
-COMPILE := $(BIN)/uv pip compile --quiet $(UPGRADE) --python-version 3.11 \
+COMPILE := $(BIN)/uv pip compile --quiet $(UPGRADE) --universal --python-version 3.11 \
 	--generate-hashes --no-emit-index-url --no-emit-find-links --no-annotate --custom-compile-command "make lock"
 
 # uv reads no PIP_* variables; a machine set up for pip must still do. Values set for uv itself win.
@@ -39,10 +42,12 @@ UV_ENV := \
 # The project itself is installed editable and without build isolation, so nothing outside the lock is fetched.
 define sync
 	@echo "Installing the packages of $(1) into $(VENV) ..."
-	@$(UV_ENV) $(BIN)/uv pip sync --quiet --python $(BIN)/python --require-hashes \
-		requirements-bootstrap.lock $(1) \
-	|| { echo "uv could not install them; trying again with pip"; \
-		$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r $(1); }
+	@# uv says which large packages it downloads; its list of all that it installed is left out.
+	@$(UV_ENV) { $(BIN)/uv pip sync --python $(BIN)/python --require-hashes requirements-bootstrap.lock $(1) 2>&1 \
+		|| touch $(VENV)/.uv-failed; } | grep -v '^ [-+~] ' || true; \
+	if [ -f $(VENV)/.uv-failed ]; then \
+		rm $(VENV)/.uv-failed; echo "uv could not install them; trying again with pip"; \
+		$(BIN)/python -m pip install --disable-pip-version-check --require-hashes -r $(1); fi
 	@$(BIN)/python -c "import pathlib, sysconfig; \
 		pathlib.Path(sysconfig.get_path('purelib'), 'mqservice_checkout.pth').write_text(str(pathlib.Path.cwd()))"
 	@printf '#!%s\nfrom mqservice.cli.main import app\n\napp()\n' "$(CURDIR)/$(BIN)/python" > $(BIN)/mqservice
@@ -116,9 +121,9 @@ clean: stop
 lock: $(VENV)/.uv-ready
 	@$(UV_ENV) set -e; \
 	echo "uv==0.13.8" | $(COMPILE) - -o requirements-bootstrap.lock; \
-	$(COMPILE) pyproject.toml --extra embedded -o requirements.lock; \
-	$(COMPILE) pyproject.toml --extra embedded --extra analytics -c requirements.lock -o requirements-analytics.lock; \
-	$(COMPILE) pyproject.toml --extra embedded --extra analytics --group dev \
+	$(COMPILE) pyproject.toml -o requirements.lock; \
+	$(COMPILE) pyproject.toml --extra analytics -c requirements.lock -o requirements-analytics.lock; \
+	$(COMPILE) pyproject.toml --extra analytics --group dev \
 		-c requirements.lock -c requirements-analytics.lock -o requirements-dev.lock; \
 	$(COMPILE) --group docs -o requirements-docs.lock; \
 	touch $(VENV)/.uv-ready
@@ -147,15 +152,19 @@ $(DOCS)/.ready: requirements-docs.lock $(VENV)/.uv-ready
 	@touch $@
 
 $(VENV)/.uv-ready: requirements-bootstrap.lock
-	@for candidate in python3.11 python3 python; do \
-		if command -v $$candidate >/dev/null 2>&1 && \
-			$$candidate -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))'; then \
-			python=$$candidate; break; fi; \
+	@looked=""; python=""; \
+	for candidate in $(PYTHONS); do \
+		if ! version=$$($$candidate -c 'import sys; print("%d.%d" % sys.version_info[:2])' 2>/dev/null); then \
+			looked="$$looked, $$candidate (not found)"; continue; fi; \
+		case $$version in 3.11|3.12|3.13|3.14) ;; *) looked="$$looked, $$candidate (is $$version)"; continue;; esac; \
+		if ! $$candidate -c 'import venv, ensurepip' 2>/dev/null; then \
+			looked="$$looked, $$candidate ($$version without venv; on Debian: apt-get install python$$version-venv)"; \
+			continue; fi; \
+		python=$$candidate; break; \
 	done; \
 	if [ -z "$$python" ]; then \
-		echo "Python 3.11 is needed; python3 here is: $$(python3 --version 2>&1 || true)" >&2; exit 1; fi; \
-	if ! $$python -c 'import venv, ensurepip' 2>/dev/null; then \
-		echo "$$python has no venv module; on Debian: apt-get install python3.11-venv" >&2; exit 1; fi; \
+		echo "Python 3.11 to 3.14 is needed. Looked for$${looked#,}." >&2; \
+		echo "Install one of them, or name it: make PYTHON=/path/to/python3 …" >&2; exit 1; fi; \
 	echo "Creating the environment $(VENV) with $$($$python --version) ..."; \
 	$$python -m venv $(VENV)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-bootstrap.lock

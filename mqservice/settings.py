@@ -32,9 +32,9 @@ from mqservice.env import (
     envzone,
 )
 from mqservice.lib.database_options import database_options
+from mqservice.lib.frontend import FRONTEND_DIR
 from mqservice.lib.middleware import add_static_headers
 
-BASE_DIR: Final = Path(__file__).resolve().parent.parent
 SECRET_CHARS_MIN: Final = 32
 
 # Which process this is: web, with pooled connections, clock, worker, beat or manage (all others)
@@ -76,6 +76,7 @@ INSTALLED_APPS = [
     "django.contrib.auth",
     "django.contrib.sessions",
     "django.contrib.messages",
+    "django.contrib.postgres",
     "django.contrib.staticfiles",
     "allauth",
     "allauth.account",
@@ -128,7 +129,7 @@ MQ_API_MIDDLEWARE = [
 TEMPLATES = [
     {
         "BACKEND": "django.template.backends.django.DjangoTemplates",
-        "DIRS": [BASE_DIR / "frontend" / "templates"],
+        "DIRS": [FRONTEND_DIR / "templates"],
         "APP_DIRS": True,  # mails of allauth; its pages are ours, in frontend/templates
         "OPTIONS": {
             "context_processors": [
@@ -154,7 +155,7 @@ TIME_ZONE = "UTC"
 USE_I18N = True
 LANGUAGE_CODE = "en"
 LANGUAGES = [("en", "English"), ("zh-hans", "简体中文")]
-LOCALE_PATHS = [BASE_DIR / "frontend" / "locale"]
+LOCALE_PATHS = [FRONTEND_DIR / "locale"]
 LANGUAGE_COOKIE_NAME = "mq_language"
 LANGUAGE_COOKIE_SAMESITE = "Lax"
 LANGUAGE_COOKIE_SECURE = _is_https
@@ -285,7 +286,7 @@ if envbool("MQ_TRUST_PROXY", False):
 
 STATIC_URL = "/static/"
 STATIC_ROOT = MQ_DATA_DIR / "static"
-STATICFILES_DIRS = [BASE_DIR / "frontend" / "static"]
+STATICFILES_DIRS = [FRONTEND_DIR / "static"]
 SERVESTATIC_USE_FINDERS = True  # read from frontend/static at the start; no collecting step
 SERVESTATIC_AUTOREFRESH = DEBUG
 SERVESTATIC_MAX_AGE = 300

@@ -10,13 +10,14 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 from mqservice.supervisor.quickstart import Quickstart, find_quickstart
 from tests.ports import find_steady_port
 
+PROGRAM = (sys.executable, "-m", "mqservice.cli.main")
 START_WAIT_S = 240
 STOP_WAIT_S = 120
 POLL_WAIT_S = 0.05
@@ -68,7 +69,7 @@ def service_environment(data_dir: Path, **env: str) -> dict[str, str]:
 def run_up(data_dir: Path, **env: str) -> subprocess.CompletedProcess[str]:
     """``mqservice up`` for cases in which it must end by itself."""
     return subprocess.run(
-        [sys.executable, "-m", "mqservice.cli.main", "up"],
+        [*PROGRAM, "up"],
         env=service_environment(data_dir, **env),
         stdin=subprocess.DEVNULL,
         capture_output=True,
@@ -79,14 +80,21 @@ def run_up(data_dir: Path, **env: str) -> subprocess.CompletedProcess[str]:
 
 
 @contextmanager
-def running_service(data_dir: Path, **env: str) -> Iterator[Service]:
-    """A service that is ready; stopped at the end unless the test has done so."""
+def running_service(
+    data_dir: Path, program: Sequence[str] = PROGRAM, **env: str
+) -> Iterator[Service]:
+    """A service that is ready; stopped at the end unless the test has done so.
+
+    ``program`` is the command line of ``mqservice``: of this checkout unless an installed one is
+    named.
+    """
     data_dir.mkdir(parents=True, exist_ok=True)
     log = data_dir.with_name(f"{data_dir.name}.log")
     with log.open("ab") as output:
         process = subprocess.Popen(
-            [sys.executable, "-m", "mqservice.cli.main", "up"],
+            [*program, "up"],
             env=service_environment(data_dir, **env),
+            cwd=data_dir.parent if program != PROGRAM else None,
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,

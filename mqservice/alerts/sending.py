@@ -15,7 +15,7 @@ from typing import Final
 
 import msgspec
 from django.conf import settings
-from django.core.mail import BadHeaderError, EmailMessage
+from django.core.mail import EmailMessage
 from django.db import transaction
 from django.db.models import Q
 
@@ -170,7 +170,7 @@ def _try(notification: Notification, now_ms: int) -> tuple[str | None, bool]:
             _email(event, notification.target)
         else:
             _webhook(event, notification.target, now_ms)
-    except (TargetRefused, BadHeaderError) as exc:
+    except TargetRefused as exc:
         return str(exc), True
     except WebhookFailed as exc:
         return str(exc), False
@@ -199,7 +199,10 @@ def _email(event: AlertEvent, address: str) -> None:
     rule = event.rule
     subject, text = mail_of(event, rule)
     message = EmailMessage(subject, text, to=[address], headers={"X-MQ-Event": event.public_id})
-    message.send()
+    try:
+        message.send()
+    except ValueError as exc:  # a header that Django refuses
+        raise TargetRefused(str(exc)) from exc
 
 
 def mail_of(event: AlertEvent, rule: AlertRule) -> tuple[str, str]:

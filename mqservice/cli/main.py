@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import typer
 
+from mqservice import __version__
 from mqservice.cli import (
     admin,
     alert,
@@ -37,14 +40,34 @@ from mqservice.cli.status import status, stop
 from mqservice.cli.up import up
 from mqservice.cli.usage import usage
 
+
+def _print_version(is_asked: bool) -> None:
+    if is_asked:
+        print(f"mqservice {__version__}")
+        raise typer.Exit
+
+
 app = typer.Typer(
     name="mqservice",
-    help="A managed message queue: run it, and send and receive messages.",
     no_args_is_help=True,
     add_completion=False,
     # Tracebacks with the values of local variables would print keys and passwords.
     pretty_exceptions_show_locals=False,
 )
+
+
+@app.callback()
+def mqservice(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="Print the version."
+        ),
+    ] = False,
+) -> None:
+    """A managed message queue: run it, and send and receive messages."""
+
+
 app.command()(up)
 app.command()(status)
 app.command()(stop)

@@ -16,8 +16,9 @@ from typing import Final
 
 import msgspec
 
-FRONTEND: Final = Path(__file__).resolve().parents[2] / "frontend"
-BUILD: Final = FRONTEND / "static" / "build"
+from mqservice.lib.frontend import FRONTEND_DIR
+
+BUILD: Final = FRONTEND_DIR / "static" / "build"
 BUILT: Final = ("charts.js", "console.css", "console.js", "tail.js")
 _TOP_SOURCES: Final = ("build.mjs", "package.json", "package-lock.json")
 
@@ -42,9 +43,9 @@ def version() -> str:
 def stale_parts() -> list[str]:
     """What has to be built anew: "sources" were changed since, or "files" by hand. Reads all."""
     manifest = read_manifest()
-    src = (path for path in (FRONTEND / "src").rglob("*") if path.is_file())
-    sources = [*_TOP_SOURCES, *(path.relative_to(FRONTEND).as_posix() for path in src)]
-    found = {"sources": _sum(FRONTEND, sorted(sources)), "files": _sum(BUILD, BUILT)}
+    src = (path for path in (FRONTEND_DIR / "src").rglob("*") if path.is_file())
+    sources = [*_TOP_SOURCES, *(path.relative_to(FRONTEND_DIR).as_posix() for path in src)]
+    found = {"sources": _sum(FRONTEND_DIR, sorted(sources)), "files": _sum(BUILD, BUILT)}
     return [name for name, value in found.items() if value != getattr(manifest, name)]
 
 

@@ -16,9 +16,9 @@ import sys
 from pathlib import Path
 from typing import Final
 
-from mqservice.console.assets import FRONTEND
+from mqservice.lib.frontend import FRONTEND_DIR
 
-LOCALE: Final = FRONTEND / "locale"
+LOCALE: Final = FRONTEND_DIR / "locale"
 LANGUAGES: Final = ("zh_Hans",)
 _QUOTED: Final = re.compile(r'"(.*)"')
 _ESCAPES: Final = {r"\n": "\n", r"\"": '"', r"\\": "\\"}
@@ -52,7 +52,7 @@ def main() -> int:
     environment = {"MQ_SECRET_KEY": "only-to-collect-texts-0123456789-0123", **os.environ}
     environment.setdefault("DATABASE_URL", "postgresql://nobody@127.0.0.1/none")
     environment.setdefault("DJANGO_SETTINGS_MODULE", "mqservice.settings")
-    environment["PYTHONPATH"] = str(FRONTEND.parent)
+    environment["PYTHONPATH"] = str(FRONTEND_DIR.parent)
     arguments = [
         "--no-location",
         "--no-wrap",
@@ -80,7 +80,7 @@ def main() -> int:
 
 
 def _sources() -> Path:
-    return FRONTEND.parent
+    return FRONTEND_DIR.parent
 
 
 def _unescaped(text: str) -> str:

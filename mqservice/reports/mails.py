@@ -16,7 +16,7 @@ import logging
 import smtplib
 
 from django.conf import settings
-from django.core.mail import BadHeaderError, EmailMessage
+from django.core.mail import EmailMessage
 from django.db import transaction
 from django.utils import timezone
 
@@ -178,7 +178,7 @@ def _try(mail: ReportMail) -> tuple[str | None, bool]:
         message.attach(f"{mail.namespace.name}-{mail.date}.html", page, "text/html")
     try:
         message.send()
-    except BadHeaderError as exc:
+    except ValueError as exc:  # a header that Django refuses
         return str(exc), True
     except (smtplib.SMTPRecipientsRefused, smtplib.SMTPSenderRefused) as exc:
         return f"the mail server refused it: {type(exc).__name__}", True

@@ -8,11 +8,13 @@ from typing import Final
 
 from mqservice.reference.api_page import api_page
 from mqservice.reference.error_page import error_page
+from tests.docs.licences import licences_page
 from tests.docs.limits import limits_page
 from tests.docs.markdown import DOCS
 
 MADE: Final[dict[Path, Callable[[], str]]] = {
     DOCS / "api.md": api_page,
     DOCS / "errors.md": error_page,
+    DOCS / "licences.md": licences_page,
     DOCS / "limits.md": limits_page,
 }

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from mqservice.console import assets
-from mqservice.console.assets import BUILD, FRONTEND, read_manifest, stale_parts
+from mqservice.console.assets import BUILD, read_manifest, stale_parts
+from mqservice.lib.frontend import FRONTEND_DIR
 
 WEIGHT_KIB_MAX = 150
 CLASSES = re.compile(r'\bclass="([^"]*)"')
@@ -28,13 +29,13 @@ def test_changed_source_and_changed_file_are_noticed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     copy = tmp_path / "frontend"
-    for path in (FRONTEND / "src", BUILD):
-        target = copy / path.relative_to(FRONTEND)
+    for path in (FRONTEND_DIR / "src", BUILD):
+        target = copy / path.relative_to(FRONTEND_DIR)
         target.parent.mkdir(parents=True, exist_ok=True)
         subprocess.run(["cp", "-r", path, target], check=True)
     for name in ("build.mjs", "package.json", "package-lock.json"):
-        (copy / name).write_bytes((FRONTEND / name).read_bytes())
-    monkeypatch.setattr(assets, "FRONTEND", copy)
+        (copy / name).write_bytes((FRONTEND_DIR / name).read_bytes())
+    monkeypatch.setattr(assets, "FRONTEND_DIR", copy)
     monkeypatch.setattr(assets, "BUILD", copy / "static" / "build")
     read_manifest.cache_clear()
     assert stale_parts() == []
@@ -47,7 +48,7 @@ def test_changed_source_and_changed_file_are_noticed(
 
 def test_what_is_asked_while_somebody_types_is_what_was_typed_last() -> None:
     """htmx 4 keeps the first request that waits for another, and drops those that come later."""
-    pages = [path.read_text() for path in (FRONTEND / "templates").rglob("*.html")]
+    pages = [path.read_text() for path in (FRONTEND_DIR / "templates").rglob("*.html")]
     counts = [(len(TYPED.findall(page)), page.count('hx-sync="this:queue last"')) for page in pages]
     assert sum(typed for typed, _ in counts) == 2, "the search box and the form of schedules"
     assert all(typed == synced for typed, synced in counts)
@@ -55,11 +56,11 @@ def test_what_is_asked_while_somebody_types_is_what_was_typed_last() -> None:
 
 def test_every_class_of_a_template_has_a_rule() -> None:
     styles = (BUILD / "console.css").read_text()
-    styles += (FRONTEND / "static" / "css" / "reference.css").read_text()
+    styles += (FRONTEND_DIR / "static" / "css" / "reference.css").read_text()
     known = {name.replace("\\", "") for name in re.findall(r"\.((?:[\w-]|\\.)+)", styles)}
     unknown = {
         f"{path.name}: {name}"
-        for path in (FRONTEND / "templates").rglob("*.html")
+        for path in (FRONTEND_DIR / "templates").rglob("*.html")
         if path.name != "daily.html"
         for text in CLASSES.findall(path.read_text())
         for name in TEMPLATE_CODE.sub(" ", re.sub(r"\S*{{.*?}}\S*", " ", text)).split()

@@ -1,0 +1,102 @@
+"""The built package, installed into an empty environment elsewhere, is the whole service."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import httpx
+import pytest
+
+from mqservice import __version__
+from tests.pythons import InstalledPython, installed_pythons
+from tests.services import running_service
+
+pytestmark = pytest.mark.acceptance
+ROOT = Path(__file__).resolve().parents[2]
+UV = Path(sys.executable).with_name("uv")
+# Brought by the wheel beside modules; of the console only what runs, not what it is built from.
+FRONTEND = ("locale", "static", "templates")
+
+
+def built_wheel(folder: Path) -> Path:
+    """A wheel of the checkout as it is, built in ``folder`` without fetching anything."""
+    _run(sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder))
+    [wheel] = folder.glob("*.whl")
+    return wheel
+
+
+def test_two_builds_of_one_tree_are_the_same_bytes(tmp_path: Path) -> None:
+    first = built_wheel(tmp_path / "first")
+    second = built_wheel(tmp_path / "second")
+
+    assert first.name == f"mqservice-{__version__}-py3-none-any.whl"
+    assert first.read_bytes() == second.read_bytes()
+
+
+def test_the_wheel_holds_every_tracked_file_that_runs(tmp_path: Path) -> None:
+    listed = _run("git", "ls-files", "mqservice", "storage_engine", "analytics", "frontend").split()
+    wanted = {
+        name.replace("frontend/", "mqservice/frontend/", 1)
+        for name in listed
+        if not name.startswith("frontend/") or name.split("/")[1] in FRONTEND
+    }
+
+    with zipfile.ZipFile(built_wheel(tmp_path)) as wheel:
+        names = set(wheel.namelist())
+
+    assert wanted <= names
+    assert {name.rpartition("/")[2] for name in names if "/licenses/" in name} == {
+        "LICENSE", "NOTICE",
+    }  # fmt: skip
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("python", installed_pythons(), ids=lambda python: python.version)
+def test_an_empty_environment_gets_the_whole_service(
+    tmp_path: Path, python: InstalledPython
+) -> None:
+    environment = tmp_path / "environment"
+    _run(str(python.path), "-m", "venv", "--without-pip", str(environment))
+    install = (str(UV), "pip", "install", "--quiet", "--python", str(environment / "bin/python"))
+    _run(*install, "--require-hashes", "-r", str(ROOT / "requirements.lock"))
+    _run(*install, "--no-deps", str(built_wheel(tmp_path / "wheel")))
+    program = str(environment / "bin/mqservice")
+    assert _run(program, "--version").strip() == f"mqservice {__version__}"
+
+    with running_service(tmp_path / "data", (program,)) as service:
+        facts = service.facts
+        headers = {"Authorization": f"Bearer {facts.api_key}"}
+        with httpx.Client(
+            base_url=facts.base_url, trust_env=False, timeout=60, follow_redirects=True
+        ) as client:
+            base = f"/v1/ns/{facts.namespace}/topics/{facts.topic}"
+            sent = client.post(f"{base}/messages", headers=headers, json={"body": "by wheel"})
+            received = client.post(
+                f"{base}/groups/{facts.group}:receive", headers=headers, json={"wait": "20s"}
+            )
+            page = client.get("/")
+            parts = [
+                client.get(link)
+                for link in re.findall(r'(?:href|src)="(/static/[^"]+)"', page.text)
+            ]
+            chinese = client.get("/", headers={"Accept-Language": "zh-hans"})
+        assert service.stop() == 0
+
+    assert sent.status_code == 201
+    assert [message["body"] for message in received.json()["messages"]] == ["by wheel"]
+    assert page.status_code == 200
+    assert parts
+    assert {part.status_code for part in parts} == {200}
+    assert "登录" in chinese.text
+    shutil.rmtree(environment)
+
+
+def _run(*argv: str) -> str:
+    done = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
