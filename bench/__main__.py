@@ -17,6 +17,7 @@ from bench import (
     console,
     disk,
     engine,
+    footprint,
     idle,
     latency,
     neighbours,
@@ -46,6 +47,7 @@ WORKLOADS: Final[dict[str, Callable[[Plan, Path], Awaitable[list[Row]]]]] = {
 }
 # Minutes, and some of them many GiB: only when asked for.
 LARGE: Final = {
+    "footprint": footprint.measure,
     "idle": idle.measure,
     "scale": scale.measure,
     "backlog": backlog.measure,

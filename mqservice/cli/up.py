@@ -21,6 +21,13 @@ def up(
     port: Annotated[
         int | None, typer.Option(min=1, max=PORT_MAX, help="Public port; else MQ_PORT, else 8000.")
     ] = None,
+    workers: Annotated[
+        bool,
+        typer.Option(
+            "--workers",
+            help="Run beat and each kind of background work as a process of its own.",
+        ),
+    ] = False,
     quiet: Annotated[
         bool, typer.Option("--quiet", "-q", help="Output of the processes to log files only.")
     ] = False,
@@ -38,6 +45,8 @@ def up(
             config = dataclasses.replace(config, data_dir=data_dir.absolute())
         if port is not None:
             config = dataclasses.replace(config, port=port)
+        if workers:
+            config = dataclasses.replace(config, has_separate_workers=True)
         exit_code = run_service(config, os.environ, is_quiet=quiet)
     except SupervisorError as error:
         print(f"mqservice: {error}", file=sys.stderr)

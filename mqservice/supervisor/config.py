@@ -24,7 +24,8 @@ class SupervisorConfig:
     data_dir: Path
     bind: str = "127.0.0.1"
     port: int = 8000
-    web_worker_count: int = 2
+    web_worker_count: int = 1
+    has_separate_workers: bool = False
     database_url: str | None = None
     valkey_url: str | None = None
     public_base_url: str | None = None
@@ -59,6 +60,7 @@ def config_from_env(env: Mapping[str, str]) -> SupervisorConfig:
         web_worker_count=_number(
             env, "MQ_WEB_WORKERS", default=default_workers, highest=WEB_WORKERS_MAX
         ),
+        has_separate_workers=_flag(env, "MQ_SEPARATE_WORKERS"),
         database_url=_url(env, "DATABASE_URL", ("postgresql://", "postgres://")),
         valkey_url=_url(env, "VALKEY_URL", ("redis://", "rediss://", "unix://")),
         public_base_url=_url(env, "MQ_BASE_URL", ("http://", "https://")),
@@ -70,6 +72,13 @@ def _number(env: Mapping[str, str], name: str, *, default: int, highest: int) ->
     if not text.isascii() or not text.isdigit() or not 1 <= int(text) <= highest:
         raise ConfigInvalid(f"{name} must be a whole number from 1 to {highest}, not {text!r}.")
     return int(text)
+
+
+def _flag(env: Mapping[str, str], name: str) -> bool:
+    text = env.get(name) or "0"
+    if text not in ("0", "1"):
+        raise ConfigInvalid(f"{name} must be 1 or 0, not {text!r}.")
+    return text == "1"
 
 
 def _url(env: Mapping[str, str], name: str, schemes: tuple[str, ...]) -> str | None:

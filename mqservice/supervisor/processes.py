@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Final
 
 from mqservice.lib.durations import HOUR_MS
@@ -28,12 +30,12 @@ ENGINE_STOP_MS: Final = 20_000
 # 1 TiB in messages of 1 KiB takes three hours. One that is ended sooner would begin anew for ever.
 ENGINE_START_MS: Final = 6 * HOUR_MS
 WEB_STOP_MS: Final = 15_000
-CELERY_STOP_MS: Final = 10_000
+WORKER_STOP_MS: Final = 10_000
 ANALYTICS_STOP_MS: Final = 4_000
 # -P: the working directory is the data directory, and nothing in it may be imported.
 PYTHON: Final = (sys.executable, "-P", "-m")
 # In a container there is often only root, and Celery's advice against it would come each time.
-_CELERY: Final = (sys.executable, "-W", "ignore:You're running the worker", "-P", "-m", "celery")
+_ROOT_IS_MEANT: Final = "ignore:You're running the worker"
 
 
 def service_env(
@@ -46,8 +48,14 @@ def service_env(
 ) -> dict[str, str]:
     """Environment of every process of ours: the user's own plus what this run decided."""
     data_dir = DataDir(config.data_dir)
+    # Compiled modules are kept, whatever the surroundings say: a thousand are compiled otherwise by
+    # each process at each start, which takes longer than all else. Where ours may not be written,
+    # they are kept with the data.
+    kept = {name: value for name, value in base.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    if not os.access(Path(__file__).parent, os.W_OK):
+        kept.setdefault("PYTHONPYCACHEPREFIX", str(data_dir.path / "pycache"))
     return {
-        **base,
+        **kept,
         "PYTHONUNBUFFERED": "1",
         "DJANGO_SETTINGS_MODULE": base.get("DJANGO_SETTINGS_MODULE") or "mqservice.settings",
         "MQ_PROCESS": "manage",
@@ -120,8 +128,14 @@ def web_specs(
     ]
 
 
-def celery_specs(env: Mapping[str, str], data_dir: DataDir) -> list[ChildSpec]:
-    """The workers and beat. They give no sign of readiness that is worth waiting for."""
+def worker_spec(env: Mapping[str, str], data_dir: DataDir) -> ChildSpec:
+    """All background work in one process."""
+    return _background_spec("worker", ("mqservice.worker",), env, data_dir)
+
+
+def separate_worker_specs(env: Mapping[str, str], data_dir: DataDir) -> list[ChildSpec]:
+    """The same work in workers by duty, and beat, as larger installations run them."""
+    celery = ("celery", "--quiet", "-A", "mqservice")
     programs = {
         "clock": _worker("clock", CLOCK_QUEUES, concurrency=1),
         "worker": _worker("worker", WORKER_QUEUES, concurrency=WORKER_CONCURRENCY),
@@ -129,16 +143,23 @@ def celery_specs(env: Mapping[str, str], data_dir: DataDir) -> list[ChildSpec]:
         "beat": ("beat", "--loglevel=WARNING"),
     }
     return [
-        ChildSpec(
-            name=name,
-            argv=(*_CELERY, "--quiet", "-A", "mqservice", *arguments),
-            env={**env, "MQ_PROCESS": name},
-            gate=has_not_ended,
-            cwd=data_dir.path,
-            stop_timeout_ms=ANALYTICS_STOP_MS if name == "analytics" else CELERY_STOP_MS,
-        )
+        _background_spec(name, (*celery, *arguments), env, data_dir)
         for name, arguments in programs.items()
     ]
+
+
+def _background_spec(
+    name: str, program: tuple[str, ...], env: Mapping[str, str], data_dir: DataDir
+) -> ChildSpec:
+    """It gives no sign of readiness that is worth waiting for."""
+    return ChildSpec(
+        name=name,
+        argv=(sys.executable, "-W", _ROOT_IS_MEANT, "-P", "-m", *program),
+        env={**env, "MQ_PROCESS": name},
+        gate=has_not_ended,
+        cwd=data_dir.path,
+        stop_timeout_ms=ANALYTICS_STOP_MS if name == "analytics" else WORKER_STOP_MS,
+    )
 
 
 def _worker(name: str, queues: str, *, concurrency: int) -> tuple[str, ...]:

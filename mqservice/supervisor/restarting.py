@@ -22,9 +22,9 @@ from mqservice.supervisor.errors import ConfigInvalid, StartFailed
 from mqservice.supervisor.gates import is_listening, is_unix_socket_open, is_url_ok
 from mqservice.supervisor.processes import (
     ANALYTICS_STOP_MS,
-    CELERY_STOP_MS,
     ENGINE_STOP_MS,
     WEB_STOP_MS,
+    WORKER_STOP_MS,
 )
 from mqservice.supervisor.quickstart import Quickstart, find_quickstart
 
@@ -63,7 +63,7 @@ async def _restart_one(data_dir: DataDir, name: str) -> int:
     before = _facts(data_dir).pids.get(name)
     if before is not None:
         _signal(before, signal.SIGTERM)
-        limit_ms = _STOP_MS.get(_kind_of(name), CELERY_STOP_MS)
+        limit_ms = _STOP_MS.get(_kind_of(name), WORKER_STOP_MS)
         if not await _has_come(lambda: _is_gone(before), limit_ms):
             _signal(before, signal.SIGKILL)
     deadline_ms = _monotonic_ms() + START_WAIT_MS

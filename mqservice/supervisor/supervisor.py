@@ -1,6 +1,6 @@
 """Runs the stages forward, watches, and runs them backward.
 
-  lock port secrets ▶ [postgres valkey] migrate ▶ [engine] bootstrap ▶ [web-*] ▶ [clock worker beat]
+  lock port secrets ▶ [postgres valkey] migrate ▶ [engine] bootstrap ▶ [web-*] ▶ [worker]
                                                   │
             SIGINT, SIGTERM, SIGHUP, a dead database, a failed stage ──▶ the same list backwards
 
@@ -113,7 +113,10 @@ class Supervisor:
         await self._start_stage([engine])
         facts = await first_run.bootstrap_demo(env, data_dir, self._output, secrets)
         await self._start_stage(processes.web_specs(env, config, metrics_port=metrics_port))
-        await self._start_stage(processes.celery_specs(env, data_dir))
+        if config.has_separate_workers:
+            await self._start_stage(processes.separate_worker_specs(env, data_dir))
+        else:
+            await self._start_stage([processes.worker_spec(env, data_dir)])
         await self._wait_until_ready()
         self._quickstart = quickstart_of(config, facts, engine_metrics_port=metrics_port)
         self._write_pids()

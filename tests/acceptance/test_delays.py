@@ -26,7 +26,7 @@ COUNT = 50_000
 BATCH = 1_000
 LEAD_MS_MIN = 15_000  # and twice what all of it takes here
 DUE_WITHIN_MS = 15_000
-KILLS = ("worker", "clock", "beat", "engine", "valkey")
+KILLS = ("worker", "engine", "valkey")
 HEAL_WAIT_S = 120
 ARRIVE_WAIT_S = 150
 

@@ -57,7 +57,7 @@ def clients_of(service: Service, history: History, signals: Signals) -> list[Cli
 
 def test_clients_outlive_new_processes_for_all_old_ones(tmp_path: Path) -> None:
     history, signals = History(), Signals()
-    with running_service(tmp_path / "data", MQ_WEB_WORKERS="2") as service:
+    with running_service(tmp_path / "data", MQ_WEB_WORKERS="2", MQ_SEPARATE_WORKERS="1") as service:
         make_topic_and_group(service.facts, NAME, {})
         clients = clients_of(service, history, signals)
         for client in clients:

@@ -21,8 +21,7 @@ def test_quickstart_names_every_process_and_is_private(service: Service) -> None
     facts = service.facts
 
     assert set(facts.pids) == {
-        "postgres", "valkey", "engine", "web-1", "clock", "worker", "beat", "supervisor",
-        "analytics",
+        "postgres", "valkey", "engine", "web-1", "worker", "supervisor",
     }  # fmt: skip
     assert all(Path(f"/proc/{pid}").exists() for pid in facts.pids.values())
     for name in ("quickstart.json", "secrets.toml"):

@@ -18,7 +18,7 @@ from mqservice.monitoring.heartbeats import AGES
 from mqservice.monitoring.ticks import LATE_MS
 from mqservice.scheduler import BACKLOG_MAX
 from mqservice.supervisor.data_dir import DataDir
-from mqservice.supervisor.processes import celery_specs
+from mqservice.supervisor.processes import separate_worker_specs
 from tests.engine import running_engine
 from tests.mqservice.delivery.waiting import wait_until
 from tests.servers import TestServers
@@ -47,7 +47,9 @@ class Background:
             "PYTHONPATH": str(ROOT),
         }
         self.log = directory / "log"
-        self._specs = {spec.name: spec for spec in celery_specs(self.env, DataDir(directory))}
+        self._specs = {
+            spec.name: spec for spec in separate_worker_specs(self.env, DataDir(directory))
+        }
         self._running: dict[str, subprocess.Popen[bytes]] = {}
 
     def start(self, *names: str) -> None:

@@ -11,6 +11,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Final
 
 from tests.acceptance.nemesis.growth import GrowthWatch
 from tests.acceptance.nemesis.run import ALL, KILL_NOTHING, Fault, run_faults
@@ -18,13 +19,16 @@ from tests.services import running_service
 from tests.torture.evidence import Part
 from tests.torture.load_parts import part_of
 
+# As larger installations run it: each kind of background work in a process that faults can hit.
+LARGE: Final = {"MQ_WEB_WORKERS": "2", "MQ_SEPARATE_WORKERS": "1"}
+
 
 def system_faults(fault_count: int, seed: int) -> Part:
     """So many faults of one service, at most one of each kind, in an order of the seed's."""
     chosen = random.Random(seed).sample(ALL, fault_count)
     with (
         tempfile.TemporaryDirectory(prefix="sys") as directory,  # short, for sockets
-        running_service(Path(directory) / "data", MQ_WEB_WORKERS="2") as service,
+        running_service(Path(directory) / "data", **LARGE) as service,
     ):
         done = run_faults(service, chosen, seed=seed, name="faults")
     return part_of(done, {"faults": len(chosen)})
@@ -34,7 +38,7 @@ def soak(minutes: float, seed: int) -> Part:
     """Load for so long with clients that misbehave and pauses; no process may grow."""
     with (
         tempfile.TemporaryDirectory(prefix="sys") as directory,
-        running_service(Path(directory) / "data", MQ_WEB_WORKERS="2") as service,
+        running_service(Path(directory) / "data", **LARGE) as service,
     ):
         watch = GrowthWatch(service)
         watch.start()

@@ -37,7 +37,7 @@ def test_kills_on_the_way_of_messages_break_no_promise(service: Service, is_orde
 
 
 def test_messages_flow_while_other_processes_are_killed(service: Service) -> None:
-    fire(service, "others", *map(Kill, ("valkey", "clock", "worker", "beat")), KillBackend())
+    fire(service, "others", *map(Kill, ("valkey", "worker")), KillBackend())
 
 
 def test_what_stands_still_goes_on_afterwards(service: Service) -> None:

@@ -28,7 +28,7 @@ import redis
 from mqservice.supervisor import binaries
 from mqservice.supervisor.data_dir import DataDir
 from mqservice.supervisor.postgres import PostgresServer
-from mqservice.supervisor.processes import PYTHON, celery_specs
+from mqservice.supervisor.processes import PYTHON, separate_worker_specs
 from mqservice.supervisor.quickstart import Quickstart
 from mqservice.supervisor.secrets_file import Secrets, load_or_create_secrets
 from mqservice.supervisor.valkey import ValkeyServer
@@ -91,7 +91,7 @@ class Installation:
         )
         self._start("web", (*PYTHON, "mqservice.web"), {**web_env, "MQ_PROCESS": "web"})
         worker_env = self._env(WORKER_POSTGRES, WORKER_VALKEY)
-        for spec in celery_specs(worker_env, self._data_dir):
+        for spec in separate_worker_specs(worker_env, self._data_dir):
             if spec.name != "analytics":
                 self._start("worker", spec.argv, spec.env)
         self._wait("clients", self._is_web_up, "the web process answers")

@@ -15,7 +15,7 @@ import yaml
 
 from mqservice.celery import QUEUES
 from mqservice.supervisor.data_dir import DataDir
-from mqservice.supervisor.processes import ENGINE_START_MS, celery_specs
+from mqservice.supervisor.processes import ENGINE_START_MS, separate_worker_specs
 from storage_engine.config import config_from_env
 from storage_engine.metrics_server import MetricsServer
 
@@ -84,7 +84,7 @@ def essence(command: list[str]) -> list[str]:
 def test_every_process_is_run_as_by_the_supervisor(way: str, tmp_path: Path) -> None:
     commands = {name: essence(command) for name, (command, _) in WAYS[way]().items()}
     wanted = {"engine": ENGINE, "web": WEB, "migrate": MIGRATE}
-    for spec in celery_specs({}, DataDir(tmp_path)):
+    for spec in separate_worker_specs({}, DataDir(tmp_path)):
         wanted[spec.name] = essence(list(spec.argv))
     assert commands == wanted
 
@@ -100,7 +100,7 @@ def test_every_process_of_django_knows_which_it_is(way: str) -> None:
 def test_the_supervisors_workers_take_every_queue_once(tmp_path: Path) -> None:
     queues = [
         queue
-        for spec in celery_specs({}, DataDir(tmp_path))
+        for spec in separate_worker_specs({}, DataDir(tmp_path))
         for argument in spec.argv
         if argument.startswith("--queues=")
         for queue in argument.removeprefix("--queues=").split(",")

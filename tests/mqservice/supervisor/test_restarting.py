@@ -66,7 +66,7 @@ async def test_one_that_does_not_end_by_itself_is_killed(
     async def is_ready(url: str) -> bool:
         return True
 
-    monkeypatch.setattr(restarting, "CELERY_STOP_MS", 50)
+    monkeypatch.setattr(restarting, "WORKER_STOP_MS", 50)
     monkeypatch.setattr(restarting, "is_url_ok", is_ready)
     old, new = started(), started()
     path = tmp_path / "quickstart.json"
