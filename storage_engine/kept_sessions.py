@@ -1,7 +1,7 @@
 """Sessions of consumers between two connections: their bytes, and the leases that wait for them.
 
     keep ──▶ [KeptSessions] ── take ──▶ the process to which the consumer has come back
-                   └─ its time is over ──▶ leases given back, as if their end had come
+                   └─ its time is over ──▶ leases given back
 
     take ── not kept ──▶ WANTED notice to all who listen ──▶ one keeps it, or all say: absent
 
@@ -234,7 +234,8 @@ class KeptSessions:
                     delay_ms=0,
                     reason=request.reason,
                     # What a client of a broadcast group fails to consume would be dropped.
-                    is_release=bool(held.client_id),
+                    is_release=bool(held.client_id) or not request.has_vanished,
+                    has_vanished=request.has_vanished,
                 )
                 for lease in held.leases
                 for queue_offset in lease.queue_offsets

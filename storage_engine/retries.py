@@ -6,7 +6,9 @@
 
 The message stays in flight until the record that takes its place is durable. What cannot be moved
 (a full disk) is tried again at each tick. From RocketMQ: a nack waits by the group's policy, a
-lease that ends does not wait; after ``max_reconsume_times`` the group gives up. Loop thread only.
+lease that ends does not wait; after ``max_reconsume_times`` the group gives up. What a member that
+vanished had comes again at once the first time, after that by the policy: else a message that kills
+its consumers would use up all attempts in seconds. Loop thread only.
 """
 
 from __future__ import annotations
@@ -123,6 +125,8 @@ class Retries:
 
     def _suspend(self, failure: Failure) -> None:
         delay_ms = SUSPEND_MS if failure.delay_ms is None else failure.delay_ms
+        if failure.has_vanished and not failure.process_queue.attempts(failure.queue_offset):
+            delay_ms = 0
         delay_ms = min(max(delay_ms, SUSPEND_MS_MIN), SUSPEND_MS_MAX)
         self._put_back(failure, delay_ms)
 
@@ -238,7 +242,8 @@ class Retries:
             return _Successor(failure, dead, is_dead=True, is_ready=False)
         delay_ms = failure.delay_ms
         if delay_ms is None:
-            delay_ms = group.retry.delay_ms(reconsume_times)
+            is_first = failure.has_vanished and not reconsume_times
+            delay_ms = 0 if is_first else group.retry.delay_ms(reconsume_times)
         retried = self._retried(group, failure, record, settles, min(delay_ms, DELAY_MS_MAX))
         return _Successor(failure, retried, is_dead=False, is_ready=delay_ms <= 0)
 

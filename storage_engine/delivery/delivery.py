@@ -301,14 +301,7 @@ class Delivery:
             if end_ms := lease.extended_to(now_ms):
                 self.lease_until(end_ms, lease)
                 continue
-            reason = "consume timeout" if lease.ends_ms >= lease.deadline_ms else "lease ended"
-            for process_queue, queue_offsets in lease.parts:
-                for queue_offset in queue_offsets:
-                    if process_queue.inflight.get(queue_offset) is lease:
-                        # RocketMQ revives these at once; only a nack waits.
-                        ended = process_queue, queue_offset, lease.generation, 0, reason
-                        failed = Failure(*ended, lease.began_ms, self._clock.now_ms())
-                        self._fail(failed._replace(member_id=lease.member_id))
+            self._end(lease, now_ms)
         for subscription in set(self._delays.pop_due(now_ms)):
             self.serve(subscription)
         self._memberships.tick(now_ms)
@@ -316,6 +309,25 @@ class Delivery:
         self.waiting.tick(now_ms)
         self.looking.tick()
         self._consumer_offsets.write_skipped()
+
+    def _end(self, lease: Lease, now_ms: int) -> None:
+        """What is still in flight under the lease has failed, unless its queue was handed over."""
+        reason = "consume timeout" if lease.ends_ms >= lease.deadline_ms else "lease ended"
+        for process_queue, queue_offsets in lease.parts:
+            owner = process_queue.owner
+            is_handed_over = owner.has_handed_over(process_queue, lease.member_id)
+            for queue_offset in queue_offsets:
+                if process_queue.inflight.get(queue_offset) is not lease:
+                    continue
+                if is_handed_over:
+                    process_queue.give_back(queue_offset, now_ms, is_attempt=False)
+                    continue
+                # RocketMQ revives these at once; only a nack waits.
+                ended = process_queue, queue_offset, lease.generation, 0, reason
+                failed = Failure(*ended, lease.began_ms, self._clock.now_ms())
+                self._fail(failed._replace(member_id=lease.member_id))
+            if is_handed_over:
+                self.serve(owner)
 
     def lease_until(self, end_ms: int, lease: Lease) -> None:
         """End a lease at that time (monotonic, ms)."""

@@ -12,7 +12,8 @@ class Failure(NamedTuple):
 
     ``delay_ms``: until it is delivered again; None: by the group's policy. ``is_dead``: never.
     ``delivered_ms``, ``failed_ms``: when the delivery began and ended, wall clock. ``generation``:
-    of the lease it had. ``member_id``: who had it.
+    of the lease it had. ``member_id``: who had it. ``has_vanished``: the member is gone without a
+    word; a message that has not failed before is then delivered again at once.
     """
 
     process_queue: ProcessQueue
@@ -24,3 +25,4 @@ class Failure(NamedTuple):
     failed_ms: int
     is_dead: bool = False
     member_id: str = ""
+    has_vanished: bool = False

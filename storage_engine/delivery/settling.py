@@ -144,12 +144,13 @@ class Settling:
                 process_queue,
                 nack.queue_offset,
                 lease.generation,
-                None if nack.delay_ms is None else max(nack.delay_ms, 0),
+                None if nack.delay_ms is None or nack.has_vanished else max(nack.delay_ms, 0),
                 nack.reason,
                 lease.began_ms,
                 self._clock.now_ms(),
                 nack.is_dead,
                 lease.member_id,
+                nack.has_vanished,
             )
             self._fail(failure)
         for owner in released:

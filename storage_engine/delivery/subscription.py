@@ -145,6 +145,16 @@ class Subscription:
         found = [self.queues[queue_id] for queue_id in self.queue_ids_of(member_id)]
         return [*found, self.retry] if self.retry and len(self.members) else found
 
+    def has_handed_over(self, process_queue: ProcessQueue, member_id: str) -> bool:
+        """Whether a member that is still there reads the queue no more: others do now. What it
+        leaves behind there is no failure of its own.
+        """
+        return (
+            self.is_exclusive
+            and member_id in self.members
+            and process_queue not in self.sources_of(member_id)
+        )
+
     def rotor_of(self, member_id: str) -> int:
         """Which of ``sources_of`` to look at first, so that none starves."""
         return self.members.rotor_of(member_id) if self.is_exclusive else self._rotor

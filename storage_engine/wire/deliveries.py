@@ -93,8 +93,10 @@ class LeaseRef(Wire, frozen=True, kw_only=True):
 class Nack(Wire, frozen=True, kw_only=True):
     """Give one message back, to be delivered again after ``delay_ms``; None: by the group's policy.
 
-    ``is_dead``: never again, to the dead letters. ``is_release``: at once, in its place and as if
-    it had not been delivered: its member never had it.
+    ``is_dead``: never again, to the dead letters. ``is_release``: at once, in its place and without
+    an attempt counted: its member never had it, or leaves in order. ``has_vanished``: its member
+    has gone without a word, and the message may be why; at once the first time, after that by the
+    group's policy.
     """
 
     topic: str
@@ -105,6 +107,7 @@ class Nack(Wire, frozen=True, kw_only=True):
     reason: str = ""
     is_dead: bool = False
     is_release: bool = False
+    has_vanished: bool = False
 
 
 class Extend(Wire, frozen=True, kw_only=True):

@@ -23,7 +23,8 @@ class HeldLeases(Wire, frozen=True, kw_only=True):
 class SessionKeepRequest(Wire, frozen=True, kw_only=True):
     """Keep ``content`` for ``keep_ms``; if nobody takes it, give ``held`` back.
 
-    ``reason`` is then the one of the failed deliveries.
+    ``has_vanished``: the client went without a word, so the deliveries have failed, for
+    ``reason``; else it left in order, and no attempt is counted.
     """
 
     session_id: str
@@ -31,6 +32,7 @@ class SessionKeepRequest(Wire, frozen=True, kw_only=True):
     content: bytes
     held: list[HeldLeases]
     reason: str
+    has_vanished: bool = False
 
 
 class SessionTakeRequest(Wire, frozen=True, kw_only=True):

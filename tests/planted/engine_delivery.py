@@ -178,3 +178,33 @@ def redriven_dead_letter_still_there(
 ) -> Thing:
     assert topic.startswith(DLQ_PREFIX) or not real(letters, topic, queue_id, queue_offset)
     return False
+
+
+@planted(
+    "storage_engine.kept_sessions:KeptSessions._release",
+    f"{_TESTS}/test_kept_sessions.py::test_what_a_member_held_that_left_in_order_keeps_its_attempt",
+)
+def attempt_counted_though_the_member_left_in_order(
+    real: Real, sessions: Thing, request: Thing
+) -> None:
+    real(sessions, replace(request, has_vanished=True))
+
+
+@planted(
+    "storage_engine.retries:Retries.fail",
+    f"{_TESTS}/test_kept_sessions.py"
+    "::test_a_member_that_vanishes_again_and_again_waits_by_the_groups_policy",
+)
+def crash_loop_without_delay(real: Real, retries: Thing, failure: Thing) -> None:
+    real(retries, failure._replace(delay_ms=0) if failure.has_vanished else failure)
+
+
+@planted(
+    "storage_engine.delivery.subscription:Subscription.has_handed_over",
+    f"{_TESTS}/test_notices.py"
+    "::test_what_is_left_in_a_queue_that_was_handed_over_keeps_its_attempt",
+)
+def hand_over_counted_as_a_failure(
+    real: Real, subscription: Thing, process_queue: Thing, member_id: Thing
+) -> bool:
+    return False

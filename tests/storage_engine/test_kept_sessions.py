@@ -39,9 +39,21 @@ class Web:
     def hear(self, notice: Notice) -> None:
         self.heard.append(notice)
 
-    def keep(self, leased: Leased | None = None, keep_ms: int = 30_000, name: str = "s") -> None:
+    def keep(
+        self,
+        leased: Leased | None = None,
+        keep_ms: int = 30_000,
+        name: str = "s",
+        *,
+        has_vanished: bool = True,
+    ) -> None:
         request = SessionKeepRequest(
-            session_id=name, keep_ms=keep_ms, content=b"state", held=held(leased), reason="gone"
+            session_id=name,
+            keep_ms=keep_ms,
+            content=b"state",
+            held=held(leased),
+            reason="gone",
+            has_vanished=has_vanished,
         )
         self.sessions.keep(request, self)
 
@@ -60,8 +72,9 @@ def held(leased: Leased | None) -> list[HeldLeases]:
     if leased is None:
         return []
     offsets = [record.queue_offset for record in leased.records]
+    [topic] = {record.topic for record in leased.records}
     lease = LeaseRef(
-        topic="t", queue_id=0, lease_generation=leased.generation, queue_offsets=offsets
+        topic=topic, queue_id=0, lease_generation=leased.generation, queue_offsets=offsets
     )
     return [HeldLeases(group="g", leases=[lease])]
 
@@ -97,6 +110,39 @@ async def test_what_nobody_takes_is_given_back_in_time_and_not_before(tmp_path: 
         assert (again.bodies, again.attempts) == ([b"0", b"1"], [2, 2])
         web.take(wait_ms=0)
         assert (web.content(), len(web.sessions)) == ([None], 0)
+
+
+async def test_what_a_member_held_that_left_in_order_keeps_its_attempt(tmp_path: Path) -> None:
+    async with OpenStore(tmp_path) as store:
+        await filled(store, 2)
+        web = Web(store)
+        for _ in range(3):
+            web.keep(store.receive(2, lease_ms=60_000), keep_ms=1_000, has_vanished=False)
+            await store.pass_time(1_010)
+        again = store.receive()
+
+        assert (again.bodies, again.attempts) == ([b"0", b"1"], [1, 1])
+
+
+async def test_a_member_that_vanishes_again_and_again_waits_by_the_groups_policy(
+    tmp_path: Path,
+) -> None:
+    async with OpenStore(tmp_path) as store:
+        await filled(store, 1)
+        web = Web(store)
+        web.keep(store.receive(1, lease_ms=60_000), keep_ms=1_000)
+        await store.pass_time(1_010)
+        second = store.receive(1, lease_ms=60_000)
+        assert second.attempts == [2], "at once the first time"
+
+        web.keep(second, keep_ms=1_000)
+        await store.pass_time(1_010)
+        assert store.receive(1).records == []
+        await store.pass_time(29_000)
+        assert store.receive(1).records == [], "RocketMQ's second delay is 30 s"
+        await store.pass_time(1_100)
+
+        assert store.receive(1).attempts == [3]
 
 
 async def test_an_open_session_is_asked_for_and_handed_over(tmp_path: Path) -> None:

@@ -120,10 +120,25 @@ async def test_an_ordered_queue_that_was_revoked_waits_for_what_is_held(tmp_path
         second.poll()
         assert second.bodies() == []
         await store.pass_time(5_000)
-        await store.pass_time(1_000)  # an ordered queue is suspended after a failure
         second.poll()
 
-        assert second.bodies() == [b"0", b"1", b"0", b"1"]
+        attempts = [attempt for got in second.got for attempt in got.attempts]
+        assert (second.bodies(), attempts) == ([b"0", b"1", b"0", b"1"], [1, 1, 1, 1])
+
+
+async def test_what_is_left_in_a_queue_that_was_handed_over_keeps_its_attempt(
+    tmp_path: Path,
+) -> None:
+    async with OpenStore(tmp_path) as store:
+        await exclusive(store)
+        first, second = Member(store, "a"), Member(store, "b")
+        first.poll(8, lease_ms=5_000)
+        second.poll()
+        await store.pass_time(5_000)
+        second.poll()
+
+        given = [attempt for got in second.got for attempt in got.attempts]
+        assert given == [1] * 4 + [2] * 4, "its own queues' by hand-over, the others as retries"
 
 
 async def test_deletions_are_told_for_each_subscription(tmp_path: Path) -> None:

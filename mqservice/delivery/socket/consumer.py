@@ -44,6 +44,11 @@ log = logging.getLogger(__name__)
 AUTH_CODE: Final = 4401
 NOT_FOUND_CODE: Final = 4404
 TRY_LATER_CODE: Final = 1013
+# RFC 6455, 7.4.1. The connection was lost without a close frame,
+CUT_OFF_CODE: Final = 1006
+NO_STATUS_CODE: Final = 1005
+# or one side could not go on: broken frames, data it cannot accept, a message too big, an error.
+_FAILED_CODES: Final = frozenset({CUT_OFF_CODE, 1002, 1003, 1007, 1009, 1011})
 _CLOSE_CODES: Final = {
     401: AUTH_CODE,
     403: 4403,
@@ -67,6 +72,7 @@ class DeliveryConsumer(AsyncConsumer):
         self._receive: Receive
         self._send: Send
         self._session: Session | None = None
+        self._has_vanished = False
         self._tenant_id: int | None = None
         self._meter: TenantMeter | None = None
         self._reader: asyncio.Task[Any] | None = None  # Any: the server's task, result unused
@@ -93,6 +99,7 @@ class DeliveryConsumer(AsyncConsumer):
         except SessionEnded as exc:
             ending = exc
         except OSError:
+            self._has_vanished = True
             log.debug("The client is gone", extra={"action": "socket_gone"})
         except asyncio.CancelledError:
             ending = self._session.ending if self._session is not None else None
@@ -102,7 +109,12 @@ class DeliveryConsumer(AsyncConsumer):
         finally:
             try:
                 if self._session is not None:
-                    await self._session.close(is_kept=ending is None or ending.is_kept)
+                    await self._session.close(
+                        is_kept=ending is None or ending.is_kept,
+                        has_vanished=self._has_vanished
+                        if ending is None
+                        else not ending.is_orderly,
+                    )
             finally:
                 if self._meter is not None:
                     self._meter.dismiss_socket()
@@ -119,6 +131,7 @@ class DeliveryConsumer(AsyncConsumer):
         elif kind == "websocket.connect":
             await self.websocket_connect(message)
         elif kind == "websocket.disconnect":
+            self._has_vanished = has_vanished(message)
             raise StopConsumer
         else:
             raise ValueError(f"no method for message type {kind}")
@@ -243,3 +256,11 @@ class DeliveryConsumer(AsyncConsumer):
                 )
         except (TimeoutError, OSError):
             log.info("A close frame was not taken", extra={"action": "close_unsent"})
+
+
+def has_vanished(disconnect: Message) -> bool:
+    """Whether the client went without leaving in order, by ASGI's ``websocket.disconnect``."""
+    code = disconnect.get("code", CUT_OFF_CODE)
+    if code == NO_STATUS_CODE and "reason" not in disconnect:
+        code = CUT_OFF_CODE  # so uvicorn says that the connection was lost
+    return code in _FAILED_CODES

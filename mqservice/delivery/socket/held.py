@@ -27,10 +27,12 @@ def nack_of(
     *,
     is_dead: bool = False,
     is_release: bool = False,
+    has_vanished: bool = False,
 ) -> Nack:
     """What gives a message back after a delay; None: the group's retry policy decides.
 
-    ``is_dead``: to the DLQ instead. ``is_release``: at once, as if it had never been delivered.
+    ``is_dead``: to the DLQ instead. ``is_release``: at once, without an attempt counted.
+    ``has_vanished``: see ``Nack``.
     """
     return Nack(
         topic=delivery.topic,
@@ -41,6 +43,7 @@ def nack_of(
         reason=reason,
         is_dead=is_dead,
         is_release=is_release,
+        has_vanished=has_vanished,
     )
 
 

@@ -134,8 +134,7 @@ def nacks_of(kept: KeptSubscription, reason: str) -> Iterator[list[Nack]]:
     deliveries = [*_deliveries(kept.outstanding).values(), *_deliveries(kept.late).values()]
     for start in range(0, len(deliveries), NACK_COUNT_MAX):
         some = deliveries[start : start + NACK_COUNT_MAX]
-        # What a client of a broadcast group fails to consume would be dropped.
-        yield [nack_of(each, 0, reason, is_release=bool(kept.client_id)) for each in some]
+        yield [nack_of(each, 0, reason, is_release=True) for each in some]
 
 
 def lost_tags(subscription: Subscription, gone: Iterable[GoneLease]) -> dict[str, list[int]]:

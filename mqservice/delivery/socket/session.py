@@ -56,6 +56,11 @@ TAKEN_OVER_CODE: Final = 4409
 DISCONNECTED_CODE: Final = 4410
 TOO_LARGE_CODE: Final = 4413
 RESTART_CODE: Final = 1012
+# Closed because somebody wants the client to leave. Any other end leaves open whether a message was
+# the cause, as when the connection is lost: its attempt counts.
+_ORDERLY_CODES: Final = frozenset(
+    {AUTH_CODE, FORBIDDEN_CODE, TAKEN_OVER_CODE, DISCONNECTED_CODE, RESTART_CODE}
+)
 _REASON_BYTES_MAX: Final = 120  # a close frame has room for 123
 _RECHECK_TICKS: Final = 5  # a revoked key ends its sockets within five ticks
 
@@ -68,6 +73,11 @@ class SessionEnded(Exception):
         self.code = code
         self.is_kept = is_kept
         self.reason = reason.encode()[:_REASON_BYTES_MAX].decode(errors="ignore")
+
+    @property
+    def is_orderly(self) -> bool:
+        """Whether what the client holds is given back without an attempt counted."""
+        return self.code in _ORDERLY_CODES
 
 
 class Session:
@@ -311,8 +321,11 @@ class Session:
             await asyncio.sleep(0.02)
         self.end(RESTART_CODE, "the server restarts", is_kept=True)
 
-    async def close(self, *, is_kept: bool) -> None:
-        """End all tasks; keep the session for its client, or give all back. Idempotent."""
+    async def close(self, *, is_kept: bool, has_vanished: bool) -> None:
+        """End all tasks; keep the session for its client, or give all back. Idempotent.
+
+        ``has_vanished``: the client went without a word, so an attempt of what it holds counts.
+        """
         if self.is_over:
             return
         self.is_over = True
@@ -325,9 +338,9 @@ class Session:
         try:
             await asyncio.gather(*(subscription.leave() for subscription in subscriptions))
             await asyncio.gather(*(subscription.settled() for subscription in subscriptions))
-            is_kept = is_kept and await self._keep()
+            is_kept = is_kept and await self._keep(has_vanished=has_vanished)
             if not is_kept:
-                await close_all(subscriptions, "session ended")
+                await close_all(subscriptions, "session ended", has_vanished=has_vanished)
             if tasks:
                 await asyncio.wait(tasks)
         finally:
@@ -337,7 +350,7 @@ class Session:
             # Not before: the process closes its way to the engine once nobody is left.
             self.context.drain.leave(self._on_drain)
 
-    async def _keep(self) -> bool:
+    async def _keep(self, *, has_vanished: bool) -> bool:
         """Whether the engine has the session now, until its client comes back."""
         subscriptions = [each for each in self.subscriptions.values() if not each.is_drained]
         if not self.resume_ttl_ms or not subscriptions:
@@ -353,6 +366,7 @@ class Session:
             content=content,
             held=held,
             reason="session not resumed",
+            has_vanished=has_vanished,
         )
         try:
             await self.context.store.session_keep(request)

@@ -370,8 +370,8 @@ class Subscription:
         """Until the engine has heard of all that was settled, or could not be told."""
         await self._settlement.finish()
 
-    async def close(self, reason: str) -> None:
-        """Give everything back at once."""
+    async def close(self, reason: str, *, has_vanished: bool = False) -> None:
+        """Give everything back at once; ``has_vanished``: an attempt of each counts."""
         await self.stop_fetching()
         await self._settlement.finish()
         held = self.held.leased(self._session.context.clock.now_ms())
@@ -379,8 +379,11 @@ class Subscription:
         for start in range(0, len(held), NACK_COUNT_MAX):
             some = held[start : start + NACK_COUNT_MAX]
             # Not what a client of a broadcast group fails to consume, which would be dropped.
-            is_release = self.group.is_broadcast
-            nacks = [nack_of(delivery, 0, reason, is_release=is_release) for delivery in some]
+            is_release = self.group.is_broadcast or not has_vanished
+            nacks = [
+                nack_of(each, None, reason, is_release=is_release, has_vanished=has_vanished)
+                for each in some
+            ]
             try:
                 await self._session.context.store.settle(self.membership.settle(nacks=nacks))
             except StoreError as exc:
@@ -391,6 +394,10 @@ class Subscription:
                 return
 
 
-async def close_all(subscriptions: Iterable[Subscription], reason: str) -> None:
-    """Give back everything that they hold."""
-    await asyncio.gather(*(subscription.close(reason) for subscription in subscriptions))
+async def close_all(
+    subscriptions: Iterable[Subscription], reason: str, *, has_vanished: bool
+) -> None:
+    """Give back everything that they hold; see ``Subscription.close``."""
+    await asyncio.gather(
+        *(subscription.close(reason, has_vanished=has_vanished) for subscription in subscriptions)
+    )

@@ -11,6 +11,7 @@ from mqservice.store import GroupConfig, StoreClient
 from tests.mqservice.delivery.browsing import browse, put
 from tests.mqservice.delivery.engine_serving import real_topic, serving_engine
 from tests.mqservice.delivery.peers import BOTH, Peer
+from tests.mqservice.delivery.resume.resuming import sever
 from tests.mqservice.delivery.serving import Json, Server
 from tests.mqservice.delivery.waiting import wait_until
 
@@ -195,7 +196,7 @@ def test_a_socket_retries_and_gives_up(
     assert (letter["body"], letter["reason"]) == ("never", "bad schema")
 
 
-def test_what_a_socket_holds_when_it_leaves_comes_again_as_a_retry(
+def test_what_a_socket_holds_when_it_unsubscribes_comes_again_as_the_same_attempt(
     server: Server, api: httpx.Client, topic: str, group: str
 ) -> None:
     with Peer(server) as peer:
@@ -205,5 +206,43 @@ def test_what_a_socket_holds_when_it_leaves_comes_again_as_a_retry(
         peer.ask("unsub", sid=1)
     messages = receive(api, topic, group) + receive(api, topic, group)
 
-    assert {(message["body"], message["attempt"]) for message in messages} == {("a", 2), ("b", 1)}
+    assert {(message["body"], message["attempt"]) for message in messages} == {("a", 1), ("b", 1)}
     assert peer.body(held) == b"a"
+
+
+def test_members_that_leave_in_order_make_no_dead_letters(
+    server: Server, api: httpx.Client, topic: str, group: str
+) -> None:
+    """Two members in turn, as many as there are attempts: one unsubscribes, one closes."""
+    put(api, topic, *({"body": str(number)} for number in range(10)))
+    credit = {"msgs": 10, "bytes": 1_000}
+    with Peer(server) as first:
+        first.ask("sub", sid=1, topic=topic, group=group, credit=credit)
+        held = first.take(10)
+        first.ask("unsub", sid=1)
+    with Peer(server, resume_ttl_ms=0) as second:
+        second.ask("sub", sid=1, topic=topic, group=group, credit=credit)
+        held += second.take(10)
+    with Peer(server) as third:
+        third.ask("sub", sid=1, topic=topic, group=group, credit=credit)
+        held += third.take(10)
+
+    assert [message["a"] for message in held] == [1] * 30
+    assert dead_letters(api, group)["messages"] == []
+
+
+def test_a_client_that_vanishes_uses_up_an_attempt(
+    server: Server, api: httpx.Client, topic: str, group: str
+) -> None:
+    put(api, topic, {"body": "poison"})
+    attempts = []
+    for _ in range(2):
+        with Peer(server, resume_ttl_ms=0) as peer:
+            peer.ask("sub", sid=1, topic=topic, group=group)
+            [held] = peer.take(1)
+            attempts.append(held["a"])
+            sever(peer)
+    wait_until(lambda: dead_letters(api, group)["messages"])
+
+    [letter] = dead_letters(api, group)["messages"]
+    assert (attempts, letter["body"], letter["attempts"]) == ([1, 2], "poison", 2)

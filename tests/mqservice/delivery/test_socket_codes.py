@@ -10,6 +10,7 @@ from websockets.exceptions import InvalidStatus
 
 from mqservice.delivery.http import Message
 from mqservice.delivery.sessions import SocketLimits
+from mqservice.delivery.socket.consumer import has_vanished
 from tests.mqservice.delivery.peers import Peer
 from tests.mqservice.delivery.serving import Server, serving
 from tests.mqservice.delivery.store_double import StoreDouble
@@ -94,3 +95,26 @@ async def test_a_server_that_cannot_answer_an_upgrade_closes_with_a_code(
     assert [message["type"] for message in sent] == ["websocket.accept", "websocket.close"]
     assert sent[1]["code"] == code
     assert server.context.sessions.socket_count == 0
+
+
+@pytest.mark.parametrize(
+    ("disconnect", "is_failure"),
+    [
+        ({"code": 1000, "reason": ""}, False),
+        ({"code": 1001, "reason": "going away"}, False),
+        ({"code": 1005, "reason": ""}, False),  # a close frame without a code
+        ({"code": 4000, "reason": "restarting"}, False),
+        ({"code": 1012}, False),  # the server's own stop
+        ({"code": 1005}, True),  # so uvicorn says that the connection was lost
+        ({"code": 1006}, True),
+        ({}, True),
+        ({"code": 1002, "reason": ""}, True),
+        ({"code": 1007, "reason": ""}, True),
+        ({"code": 1009, "reason": "message too big"}, True),
+        ({"code": 1011, "reason": ""}, True),
+    ],
+)
+def test_only_a_client_that_did_not_leave_in_order_has_failed(
+    disconnect: Message, is_failure: bool
+) -> None:
+    assert has_vanished(disconnect) is is_failure
