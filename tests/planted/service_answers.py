@@ -140,7 +140,9 @@ def slow_reader_never_cut_off(real: Real, session: Thing, now_ms: Thing, wall_ms
     "mqservice.delivery.socket.session:close_all",
     f"{_TESTS}/delivery/test_socket_flow.py::test_a_closed_socket_gives_its_leases_back_at_once",
 )
-async def closed_socket_keeps_its_leases(real: Real, subscriptions: Thing, reason: Thing) -> None:
+async def closed_socket_keeps_its_leases(
+    real: Real, subscriptions: Thing, reason: Thing, has_vanished: Thing
+) -> None:
     return
 
 
