@@ -192,7 +192,7 @@ __all__ = [
     "TraceRequest", "TraceState", "TracedGroup", "UseReply", "UseRequest", "Wait",
     "blocking_client", "cause_of", "client_id_fault", "close_store", "dedup_value", "dlq_topic_of",
     "encode_plain", "encode_record", "error_from_code", "find_dead_letter", "get_store",
-    "is_shown_as_it_is", "is_store_connected", "keep_client", "known_filter", "new_message_id",
+    "is_engine_silent", "is_shown_as_it_is", "keep_client", "known_filter", "new_message_id",
     "retry_topic_of", "scheduled", "shown_record", "use_store",
 ]  # fmt: skip
 
@@ -269,11 +269,11 @@ def get_store() -> Store:
     return _client
 
 
-def is_store_connected() -> bool | None:
-    """Whether this process's asynchronous client has the engine; None where there is no client."""
-    if _double is not None:
-        return _double.is_connected
-    return None if _client is None else _client.is_connected
+def is_engine_silent() -> bool:
+    """Whether this process's asynchronous client knows that the engine does not answer though it
+    is there; False where there is no such client. Any thread may ask.
+    """
+    return _client is not None and _client.is_silent
 
 
 async def close_store() -> None:
@@ -303,7 +303,9 @@ _kept: list[_KeptClient] = []
 
 def keep_client() -> None:
     """Let this thread, which stays, have one client until ``close_store``."""
-    _of_thread.client = _KeptClient(settings.MQ_ENGINE_SOCKET, client_name=_client_name())
+    _of_thread.client = _KeptClient(
+        settings.MQ_ENGINE_SOCKET, client_name=_client_name(), is_engine_silent=is_engine_silent
+    )
     _kept.append(_of_thread.client)
 
 
@@ -312,7 +314,9 @@ def blocking_client() -> StoreClient:
     kept = _of_thread.client
     if kept is not None:
         return kept
-    return StoreClient(settings.MQ_ENGINE_SOCKET, client_name=_client_name())
+    return StoreClient(
+        settings.MQ_ENGINE_SOCKET, client_name=_client_name(), is_engine_silent=is_engine_silent
+    )
 
 
 def _client_name() -> str:

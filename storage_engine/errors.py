@@ -1,8 +1,8 @@
 """Everything that can go wrong in the store, as one tree, used on both ends of the socket.
 
     StoreError
-    ├── StoreUnavailable      1  nobody answers on the engine's socket; nothing was sent
-    ├── OutcomeUnknown        2  the connection broke while a request was under way
+    ├── StoreUnavailable      1  the engine does not answer; nothing was changed
+    ├── OutcomeUnknown        2  no reply to a request that was sent and may have been done
     ├── BadFrame              3  bytes on the socket that are not a frame of this protocol
     ├── BadRequest            4  a well-formed frame that asks for something impossible
     ├── TopicNotFound         5

@@ -65,6 +65,9 @@ _JOINED_BYTES_MAX: Final = 16 * 1024  # of replies: copying them costs less than
 # to read, and the loop for that. It gives what ``net.core.wmem_max`` allows.
 _SEND_BUFFER_BYTES: Final = 1024 * 1024
 _MEMBERSHIPS_MAX: Final = 10_000  # that a connection remembers
+# How often a connection that is not read from hears that the engine is alive. Clients ask after
+# ``ClientConfig.ping_after_ms``, and their pings are not read either.
+_SIGN_OF_LIFE_MS: Final = 500
 
 
 class Server:
@@ -75,6 +78,7 @@ class Server:
         self.connections: set[_Connection] = set()
         self.observers = observers(store)
         self._listener: asyncio.Server | None = None
+        self._ticks_behind = 0  # since the disk could last keep up
 
     async def start(self, socket_path: str) -> None:
         """Listen on a unix socket that only this user can reach; a stale file is replaced."""
@@ -96,9 +100,16 @@ class Server:
 
     def resume_reading(self) -> None:
         """Called every tick: read again from everybody once the disk has caught up."""
-        if self.store.unsynced_bytes <= self.store.config.unsynced_bytes_max // 2:
+        config = self.store.config
+        if self.store.unsynced_bytes <= config.unsynced_bytes_max // 2:
+            self._ticks_behind = 0
             for connection in self.connections:
                 connection.resume_after_disk()
+            return
+        self._ticks_behind += 1
+        if self._ticks_behind % max(_SIGN_OF_LIFE_MS // config.tick_interval_ms, 1) == 0:
+            for connection in self.connections:
+                connection.show_life()
 
 
 class _Connection(asyncio.BufferedProtocol):
@@ -169,6 +180,11 @@ class _Connection(asyncio.BufferedProtocol):
         if self._is_waiting_for_disk:
             self._is_waiting_for_disk = False
             self._read_again()
+
+    def show_life(self) -> None:
+        """Say something to a client that waits for the disk, whose pings are not read."""
+        if self._is_waiting_for_disk and not self._is_waiting_for_client:
+            self._reply(Op.PING, 0, encode_struct(Empty()))
 
     def _read_again(self) -> None:
         if not (self._is_waiting_for_disk or self._is_waiting_for_client):

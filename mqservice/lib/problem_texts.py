@@ -242,11 +242,12 @@ MEANINGS: Final[dict[str, Meaning]] = {
         "Report `request_id`: it finds the cause in the log.",
     ),
     "ENGINE_UNAVAILABLE": Meaning(
-        "The storage engine does not answer. Nothing was stored.",
+        "The storage engine does not answer. Nothing was stored or changed.",
         "Send it again after `retry_after_ms`, with growing pauses.",
     ),
     "OUTCOME_UNKNOWN": Meaning(
-        "The storage engine went away before it had answered: what was asked may have been done.",
+        "The storage engine went away, or said nothing for some seconds, before it had answered: what "
+        "was asked may have been done.",
         "Send it again if doing it twice is better than not at all.",
     ),
     "METADATA_UNAVAILABLE": Meaning(

@@ -19,7 +19,8 @@ take for one (spaces, underscores, hexadecimal, NaN, Infinity). Integers are com
 
 RocketMQ reads a property as the very type of the literal, so there ``a > 5`` misses 5.5 and one
 unreadable value fails the whole expression; it takes every text but "true" for FALSE, and a missing
-property for one that contains nothing. Here all these are unknown, and only that comparison is.
+property for one that contains nothing. Here all these are unknown, and only that comparison is. The
+search for an empty text is FALSE in both.
 """
 
 from __future__ import annotations
@@ -100,6 +101,8 @@ def compile_condition(node: Node) -> Condition:
             return _negated(_every(bounds)) if is_negated else _every(bounds)
         case Membership(name, values, is_negated):
             return _membership(name, values, is_negated)
+        case Search(text=""):
+            return lambda _: False  # as in RocketMQ, for CONTAINS and NOT CONTAINS alike
         case Search(word, name, text, is_negated):
             found = _search(word, name, text.encode())
             return _negated(found) if is_negated else found

@@ -15,8 +15,8 @@
 It differs from RocketMQ's SelectorParser where that one misleads: NOT binds weaker than a
 comparison, as in SQL (there ``NOT a = 5`` is ``(NOT a) = 5``, which nothing matches); what follows
 the expression is refused, not ignored; ``a = b = c`` needs parentheses; IN takes numbers too; a
-comparison of literals whose types never agree is refused, and so is the search for an empty text,
-which nothing matches there.
+comparison of literals whose types never agree is refused. As there, the search for an empty text is
+FALSE, also with NOT before CONTAINS, and a text may be searched instead of a property.
 """
 
 from __future__ import annotations
@@ -137,13 +137,12 @@ class _Parser:
         if word is Word.IN:
             return self._membership(_name(left, start, word), is_negated)
         if word in _SEARCHES:
-            text = self._expect(Word.TEXT)
-            self._count_node(text)
-            if not text.text:
-                raise refusal(
-                    "an empty text", text.at, "every text has it; write IS NOT NULL instead"
-                )
-            return Search(word, _name(left, start, word), text.text, is_negated)
+            token = self._expect(Word.TEXT)
+            self._count_node(token)
+            text = token.text
+            if isinstance(left, Text):
+                return Truth(bool(text) and _is_found(word, left.value, text) is not is_negated)
+            return Search(word, _name(left, start, word), text, is_negated)
         right_start = self._token
         right = self._operand(depth)
         if word in _ORDERINGS:
@@ -311,6 +310,13 @@ def _ranged(node: Number, token: Token) -> Number:
     elif abs(value) <= LONG_MAX and value.is_integer():
         return Number(int(value))
     return node
+
+
+def _is_found(word: Word, searched: str, text: str) -> bool:
+    """Whether ``searched`` contains ``text``, or begins or ends with it, as ``word`` says."""
+    if word is Word.CONTAINS:
+        return text in searched
+    return searched.startswith(text) if word is Word.STARTSWITH else searched.endswith(text)
 
 
 def _as_condition(node: Node, start: Token) -> Node:

@@ -81,7 +81,9 @@ class Membership:
 
 @dataclass(frozen=True, slots=True)
 class Search:
-    """``operator`` is CONTAINS, STARTSWITH or ENDSWITH; ``text`` is not empty."""
+    """``operator`` is CONTAINS, STARTSWITH or ENDSWITH. An empty ``text`` is never found, and it is
+    not true either that it is not found.
+    """
 
     operator: Word
     name: str

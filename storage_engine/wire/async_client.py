@@ -4,10 +4,12 @@
     receive, settle, … ──▶ one frame each ───────────────▶ engine
     futures ◀── matched by request_id ◀── reply frames ◀── engine
 
-Promises: nothing is sent twice by itself. A call while disconnected fails at once with
-``StoreUnavailable`` (nothing was sent); one whose connection breaks, or that waits longer than its
-limit, fails with ``OutcomeUnknown``. Bytes in flight are bounded. Not thread-safe: one event loop
-owns it.
+Promises: nothing is sent twice by itself. A call while disconnected, or while the engine is silent
+(``silence.py``), fails at once with ``StoreUnavailable`` (nothing was sent). One whose connection
+breaks, that waits longer than its limit, or whose engine stays silent fails with
+``OutcomeUnknown``, or with ``StoreUnavailable`` if it changes nothing. What a receive leased that
+nobody waits for any more is given back when its reply comes. Bytes in flight are bounded. Not
+thread-safe: one event loop owns it.
 """
 
 from __future__ import annotations
@@ -22,7 +24,6 @@ from typing import TypeVar
 
 from storage_engine.clock import Clock, SystemClock
 from storage_engine.errors import (
-    OutcomeUnknown,
     RecordRefused,
     ShuttingDown,
     StoreBusy,
@@ -44,10 +45,11 @@ from storage_engine.wire.frames import (
     encode_frame_head,
     encode_struct,
 )
-from storage_engine.wire.inflight import Call, InFlight, fail_entry
+from storage_engine.wire.inflight import Call, InFlight, fail_entry, no_reply
 from storage_engine.wire.notices import Notice
-from storage_engine.wire.protocol import CancelRequest, HelloReply, HelloRequest, Op
+from storage_engine.wire.protocol import CancelRequest, Empty, HelloReply, HelloRequest, Op
 from storage_engine.wire.put_coalescer import PutCall, PutCoalescer, answer_puts, fail_puts
+from storage_engine.wire.silence import SilenceWatch
 from storage_engine.wire.struct import Wire
 from storage_engine.wire.told_calls import (
     ReceiveCall,
@@ -80,6 +82,11 @@ class AsyncStoreClient(AsyncCalls):
         # Kept, since asking for the running loop costs a system call in Python 3.11.
         self._loop: asyncio.AbstractEventLoop
         self._transport: asyncio.Transport | None = None
+        # The same while requests are taken: from the greeting on, unless the engine is silent.
+        self._answering: asyncio.Transport | None = None
+        self._silence = SilenceWatch(self._clock, self._config.sweep_interval_ms)
+        self._is_pinged = False  # since the engine was last heard
+        self._greeted_ms = 0  # when the connection was made
         self._inflight: dict[int, InFlight] = {}
         self._next_request_id = 1
         self._puts = PutCoalescer(self._config.put_frame_bytes)
@@ -99,7 +106,18 @@ class AsyncStoreClient(AsyncCalls):
 
     @property
     def is_connected(self) -> bool:
+        """Whether the engine answers: False also while there is a connection on which it does
+        not.
+        """
         return self._connected.is_set()
+
+    @property
+    def is_silent(self) -> bool:
+        """Whether there is a connection, but the engine says nothing on it. Any thread may ask."""
+        if self._transport is None or self._answering is not None:
+            return False
+        waited_ms = self._clock.monotonic_ms() - self._greeted_ms
+        return waited_ms >= self._config.silent_after_ms
 
     def start(self) -> None:
         """Begin to connect, and keep connected until ``aclose``. Needs a running loop."""
@@ -121,11 +139,11 @@ class AsyncStoreClient(AsyncCalls):
         without a connection are missed.
         """
         self._heard = heard
-        if self.is_connected:
+        if self._transport is not None:  # being greeted or not: a second HELLO does no harm
             self._tell(Op.HELLO, HelloRequest(client=self._client_name, is_listening=True))
 
     async def aclose(self) -> None:
-        """Close the connection; requests in flight fail with ``OutcomeUnknown``."""
+        """Close the connection; requests in flight fail as when it breaks."""
         self._is_closed = True
         if self._runner is not None:
             self._runner.cancel()
@@ -157,7 +175,7 @@ class AsyncStoreClient(AsyncCalls):
         Raises, and tells nobody, when nothing was sent:
             StoreUnavailable, RecordRefused, StoreBusy, ShuttingDown.
         """
-        if self._transport is None or self._transport.is_closing():
+        if self._answering is None or self._answering.is_closing():
             raise self._unavailable()
         put_bytes = sum(map(len, records))
         if put_bytes > self._put_bytes_max:
@@ -201,7 +219,7 @@ class AsyncStoreClient(AsyncCalls):
     def _begin(
         self, op: Op, request: Wire, call: Call, extra_wait_ms: int = 0
     ) -> tuple[int, InFlight]:
-        if self._transport is None or self._transport.is_closing():
+        if self._answering is None or self._answering.is_closing():
             raise self._unavailable()
         if len(self._inflight) >= self._config.inflight_count_max:
             raise StoreBusy(f"{len(self._inflight)} requests are in flight already")
@@ -274,7 +292,7 @@ class AsyncStoreClient(AsyncCalls):
     def _send_puts(self) -> None:
         self._is_sending = False
         frames = self._puts.take()
-        if self._transport is None or self._transport.is_closing():
+        if self._answering is None or self._answering.is_closing():
             error = self._unavailable()
             for _, waiters in frames:
                 fail_puts(waiters, error)
@@ -306,9 +324,7 @@ class AsyncStoreClient(AsyncCalls):
                 answer_puts(entry.puts, payload)
             return
         call = entry.call
-        if call is None:
-            return
-        if call.done():
+        if call is None or call.done():
             if entry.origin is not None and status == 0:
                 self.give_back(entry.origin, payload)
         elif status:
@@ -321,7 +337,7 @@ class AsyncStoreClient(AsyncCalls):
         while not self._is_closed:
             try:
                 transport, connection = await self._loop.create_unix_connection(
-                    partial(ClientConnection, self, self._config.frame_bytes_max),
+                    partial(ClientConnection, self, self._config.frame_bytes_max, self._silence),
                     self._socket_path,
                 )
             except OSError as exc:
@@ -330,7 +346,7 @@ class AsyncStoreClient(AsyncCalls):
                 try:
                     if await self._greet(transport):
                         delay_ms = self._config.reconnect_min_ms
-                        await self._watch(connection)
+                        await self._watch(connection, transport)
                 finally:
                     self._lost(transport)
             # Jitter keeps a fleet of clients from knocking in step after an engine's restart.
@@ -338,41 +354,109 @@ class AsyncStoreClient(AsyncCalls):
             delay_ms = min(delay_ms * 2, self._config.reconnect_max_ms)
 
     async def _greet(self, transport: asyncio.Transport) -> bool:
+        self._greeted_ms = self._clock.monotonic_ms()
         self._transport = transport
+        greeted: asyncio.Future[bytes] = self._loop.create_future()
+        request = HelloRequest(client=self._client_name, is_listening=self._heard is not None)
+        request_id, _ = self._register(Op.HELLO, greeted)
+        self._send(Op.HELLO, encode_frame(Op.HELLO, request_id, encode_struct(request)))
         try:
             async with asyncio.timeout(self._config.request_timeout_ms / 1_000):
-                request = HelloRequest(
-                    client=self._client_name, is_listening=self._heard is not None
-                )
-                self.hello = await self._ask(Op.HELLO, request, HelloReply)
+                reply = decode_reply(Op.HELLO, await greeted)
         except (StoreError, TimeoutError) as exc:
-            self._last_failure = str(exc)
+            self._last_failure = str(exc) or "it does not answer the greeting"
             return False
-        self._put_bytes_max = put_bytes_max(self.hello)
+        assert isinstance(reply, HelloReply)
+        self.hello = reply
+        self._put_bytes_max = put_bytes_max(reply)
+        self._silence.begin()
+        self._is_pinged = False
+        self._answering = transport
         self._connected.set()
         return True
 
-    async def _watch(self, connection: ClientConnection) -> None:
-        """Until the connection ends, fail what has waited too long."""
+    async def _watch(self, connection: ClientConnection, transport: asyncio.Transport) -> None:
+        """Until the connection ends, fail what has waited too long, and notice silence."""
         while not connection.ended.is_set():
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(self._config.sweep_interval_ms / 1_000):
                     await connection.ended.wait()
+            self._look(transport)
             now_ms = self._clock.monotonic_ms()
             for request_id, entry in list(self._inflight.items()):
                 if entry.deadline_ms <= now_ms:
-                    del self._inflight[request_id]
-                    self._put_inflight_bytes -= entry.put_bytes
-                    if entry.op is Op.PUT:
-                        # An engine that hangs gets no more; those who wait know for sure.
-                        for _, waiters in self._puts.take():
-                            fail_puts(waiters, StoreUnavailable("the engine does not answer"))
-                        self._put_frame_ended()
-                    fail_entry(entry, OutcomeUnknown(f"no reply to {entry.op.name} in time"))
+                    self._give_up(request_id, entry, f"no reply to {entry.op.name} in time")
+
+    def _look(self, transport: asyncio.Transport) -> None:
+        config = self._config
+        silent_ms = self._silence.look(transport.get_write_buffer_size())
+        if silent_ms < config.ping_after_ms:
+            self._is_pinged = False
+            if self._answering is None and not transport.is_closing():
+                self._answers_again(transport)
+            return
+        if not self._is_pinged:
+            self._is_pinged = True
+            self._tell(Op.PING, Empty())
+        if silent_ms >= config.silent_after_ms and self._answering is not None:
+            self._fell_silent(silent_ms)
+        if silent_ms >= config.give_up_after_ms:
+            for request_id, entry in list(self._inflight.items()):
+                if entry.is_awaited:
+                    reason = f"the engine fell silent during {entry.op.name}"
+                    self._give_up(request_id, entry, reason)
+
+    def _fell_silent(self, silent_ms: int) -> None:
+        """Take no more requests. The connection stays: with it the engine would take the members
+        that are known by it for gone, and what it still reads could not be matched to its replies.
+        """
+        self._answering = None
+        self._connected.clear()
+        log.warning(
+            "The storage engine does not answer; requests are refused until it does",
+            extra={
+                "action": "engine_silent",
+                "silent_ms": silent_ms,
+                "inflight_count": len(self._inflight),
+            },
+        )
+        for _, waiters in self._puts.take():  # not sent yet, and not to be sent any more
+            fail_puts(waiters, self._unavailable())
+
+    def _answers_again(self, transport: asyncio.Transport) -> None:
+        self._answering = transport
+        self._connected.set()
+        log.info("The storage engine answers again", extra={"action": "engine_answers"})
+        # Replies to what was asked before come now.
+        deadline_ms = self._clock.monotonic_ms() + self._config.request_timeout_ms
+        for entry in self._inflight.values():
+            entry.deadline_ms = max(entry.deadline_ms, deadline_ms)
+
+    def _give_up(self, request_id: int, entry: InFlight, reason: str) -> None:
+        """Tell who waits for a reply that none has come.
+
+        A receive stays known until it comes, so that what it leased can be given back.
+        """
+        is_abandoned = entry.origin is not None and not entry.is_awaited
+        if is_abandoned and self._answering is None:
+            return
+        if entry.origin is None or is_abandoned:
+            del self._inflight[request_id]
+        else:
+            self.cancel(request_id)
+            entry.deadline_ms = self._clock.monotonic_ms() + self._config.request_timeout_ms
+        self._put_inflight_bytes -= entry.put_bytes
+        if entry.op is Op.PUT:
+            # An engine that hangs gets no more; those who wait know for sure.
+            for _, waiters in self._puts.take():
+                fail_puts(waiters, StoreUnavailable("the engine does not answer"))
+            self._put_frame_ended()
+        fail_entry(entry, no_reply(entry.op, reason))
+        entry.call = None
 
     def _lost(self, transport: asyncio.Transport) -> None:
         self._connected.clear()
-        self._transport = None
+        self._transport = self._answering = None
         self._unsent, self._settle_count = [], 0
         transport.abort()
         self._fail_inflight()
@@ -383,13 +467,17 @@ class AsyncStoreClient(AsyncCalls):
         for _, waiters in self._puts.take():
             fail_puts(waiters, self._unavailable())
         for entry in entries:
-            fail_entry(
-                entry, OutcomeUnknown(f"the engine's connection broke during {entry.op.name}")
-            )
+            reason = f"the engine's connection broke during {entry.op.name}"
+            fail_entry(entry, no_reply(entry.op, reason))
 
     def _unavailable(self) -> StoreError:
         if self._is_closed:
             return ShuttingDown("this client is closed")
+        if self._transport is not None and self._silence.silent_ms:
+            return StoreUnavailable(
+                f"the engine at {self._socket_path} has said nothing for "
+                f"{self._silence.silent_ms} ms"
+            )
         return StoreUnavailable(f"no engine answers at {self._socket_path}: {self._last_failure}")
 
     def connection_failed(self, reason: str) -> None:

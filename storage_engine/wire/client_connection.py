@@ -11,6 +11,7 @@ from typing import Protocol, cast
 
 from storage_engine.errors import BadFrame
 from storage_engine.wire.frames import FrameDecoder
+from storage_engine.wire.silence import SilenceWatch
 
 log = logging.getLogger(__name__)
 
@@ -28,8 +29,9 @@ class Owner(Protocol):
 class ClientConnection(asyncio.BufferedProtocol):
     """Moves bytes; every decision is the client's."""
 
-    def __init__(self, client: Owner, frame_bytes_max: int) -> None:
+    def __init__(self, client: Owner, frame_bytes_max: int, watch: SilenceWatch) -> None:
         self._client = client
+        self._watch = watch
         self._decoder = FrameDecoder(frame_bytes_max)
         self._transport: asyncio.Transport | None = None
         self.ended = asyncio.Event()
@@ -41,6 +43,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         return self._decoder.space()
 
     def buffer_updated(self, nbytes: int) -> None:
+        self._watch.has_heard = True
         try:
             for frame in self._decoder.filled(nbytes):
                 self._client.replied(*frame)

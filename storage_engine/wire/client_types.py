@@ -30,7 +30,12 @@ class ClientConfig(msgspec.Struct, frozen=True, kw_only=True):
     request_timeout_ms: int = 15_000  # a request that may park gets its own wait on top
     reconnect_min_ms: int = 20
     reconnect_max_ms: int = 500
-    sweep_interval_ms: int = 500
+    sweep_interval_ms: int = 250
+    # See ``silence.py``. With the sweep's interval on top, an engine that stops is noticed within
+    # 2 s, and what was under way ends within 5 s.
+    ping_after_ms: int = 500
+    silent_after_ms: int = 1_500
+    give_up_after_ms: int = 4_500
 
 
 class PutResult(NamedTuple):

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from storage_engine.errors import StoreError
+from storage_engine.errors import OutcomeUnknown, StoreError, StoreUnavailable
 from storage_engine.wire.deliveries import ReceiveRequest
-from storage_engine.wire.protocol import Op
+from storage_engine.wire.protocol import HARMLESS_OPS, Op
 from storage_engine.wire.put_coalescer import PutWaiter, fail_puts
 
 
@@ -32,6 +32,18 @@ class InFlight:
         self.origin: ReceiveRequest | None = None
         self.puts: list[PutWaiter] = []
         self.put_bytes = 0
+
+    @property
+    def is_awaited(self) -> bool:
+        """Whether somebody would be told of a reply."""
+        return self.call is not None or bool(self.puts)
+
+
+def no_reply(op: Op, reason: str) -> StoreError:
+    """What a request that was sent ends with when no reply has come."""
+    if op in HARMLESS_OPS:
+        return StoreUnavailable(reason)
+    return OutcomeUnknown(reason)
 
 
 def fail_entry(entry: InFlight, error: StoreError) -> None:

@@ -21,6 +21,8 @@ RECEIVE reply   u32 length, MessagePack ``ReceiveHead``, then the records back t
 PULL reply      u32 length, MessagePack ``PullHead``, then the records back to back.
 LOOK_UP reply   u32 length, MessagePack ``LookUpHead``, then the records back to back.
 NOTICE          from the engine, unasked, to clients that listen; there is no request of it.
+PING            reply with request_id 0: unasked, to a connection that is not read from because too
+                much waits for the disk. It shows that the engine is alive.
 SCHEDULED_LIST  reply: u32 length, MessagePack ``ScheduledListHead``, then the records.
 all others      one MessagePack struct each way, as listed in ``REQUEST_TYPES`` and ``REPLY_TYPES``.
 error reply     MessagePack ``ErrorReply``.
@@ -169,6 +171,18 @@ class Op(enum.IntEnum):
     SCHEDULED_CANCEL = 62
     SCHEDULED_SEND_NOW = 63
     SCHEDULED_MOVE = 64
+
+
+# Requests that change nothing, so that one without a reply may simply be made again. What a RECEIVE
+# leased is given back when its reply comes.
+HARMLESS_OPS: Final = frozenset(
+    {
+        Op.HELLO, Op.PING, Op.CANCEL, Op.PULL, Op.RECEIVE, Op.LOOK_UP, Op.OFFSET_AT_TIME,
+        Op.GROUP_CLIENTS, Op.TOPIC_LIST, Op.TOPIC_STATS, Op.GROUP_LIST, Op.GROUP_STATS,
+        Op.GROUP_MEMBERS, Op.TRACE, Op.OFFSETS_CHANGED, Op.OBSERVE, Op.STATS, Op.USE,
+        Op.DEAD_LETTERS, Op.SCHEDULED_LIST,
+    }
+)  # fmt: skip
 
 
 class HelloRequest(Wire, frozen=True, kw_only=True):

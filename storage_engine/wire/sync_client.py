@@ -2,6 +2,10 @@
 
 One request at a time on one connection, opened when first needed and again after a failure. Frames
 and errors are those of ``async_client``. Thread-safe: a lock serialises the calls.
+
+While a reply is awaited the engine is pinged; one that says nothing at all is given up after the
+times of ``silence.py``, as in ``async_client``. Silence is counted in waits that ended without a
+byte, not by a clock: a process that was itself stopped does not blame the engine.
 """
 
 from __future__ import annotations
@@ -10,18 +14,18 @@ import contextlib
 import os
 import socket
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Final, Self
 
+from storage_engine.clock import Clock, SystemClock
 from storage_engine.errors import (
     BadFrame,
-    OutcomeUnknown,
     RecordRefused,
     StoreError,
     StoreUnavailable,
 )
-from storage_engine.wire.client_types import put_bytes_max
+from storage_engine.wire.client_types import ClientConfig, put_bytes_max
 from storage_engine.wire.frames import (
     Frame,
     FrameDecoder,
@@ -33,7 +37,10 @@ from storage_engine.wire.frames import (
 from storage_engine.wire.groups import (
     GroupConfig,
 )
+from storage_engine.wire.inflight import no_reply
 from storage_engine.wire.protocol import (
+    HARMLESS_OPS,
+    Empty,
     HelloReply,
     HelloRequest,
     Op,
@@ -49,12 +56,29 @@ _PUTS_AT_ONCE: Final = 256  # of topics and groups: their replies fit any socket
 
 
 class StoreClient(SyncCalls):
-    """See the module's docstring. ``timeout_ms`` bounds each step of a request."""
+    """See the module's docstring. ``timeout_ms`` bounds each step of a request to an engine that is
+    alive.
 
-    def __init__(self, socket_path: str, *, client_name: str, timeout_ms: int = 10_000) -> None:
+    ``is_engine_silent`` says whether somebody else in this process knows that the engine does not
+    answer: then nothing is sent, and what changes nothing waits no longer.
+    """
+
+    def __init__(
+        self,
+        socket_path: str,
+        *,
+        client_name: str,
+        timeout_ms: int = 10_000,
+        config: ClientConfig | None = None,
+        is_engine_silent: Callable[[], bool] | None = None,
+        clock: Clock | None = None,
+    ) -> None:
         self._socket_path = socket_path
         self._client_name = client_name
         self._timeout_ms = timeout_ms
+        self._config = config or ClientConfig()
+        self._is_engine_silent = is_engine_silent
+        self._clock = clock or SystemClock()
         self._lock = threading.Lock()
         self._socket: socket.socket | None = None
         self._pid = 0
@@ -112,7 +136,12 @@ class StoreClient(SyncCalls):
                 )
             return self._exchange(op, payload, extra_wait_ms)
 
+    def _is_known_silent(self) -> bool:
+        return self._is_engine_silent is not None and self._is_engine_silent()
+
     def _ensure_connected(self) -> None:
+        if self._is_known_silent():
+            raise StoreUnavailable(f"the engine at {self._socket_path} does not answer")
         if self._socket is None or self._pid != os.getpid() or self._has_ended(self._socket):
             self._connect()
 
@@ -145,7 +174,7 @@ class StoreClient(SyncCalls):
         hello = encode_struct(HelloRequest(client=self._client_name))
         try:
             reply = decode_reply(Op.HELLO, self._exchange(Op.HELLO, hello, 0))
-        except OutcomeUnknown as exc:
+        except StoreUnavailable as exc:
             raise StoreUnavailable(f"no greeting from {self._socket_path}: {exc}") from exc
         assert isinstance(reply, HelloReply)
         self.hello = reply
@@ -166,27 +195,68 @@ class StoreClient(SyncCalls):
     ) -> list[Frame]:
         """The replies in the order of the requests, which are sent together."""
         assert self._socket is not None
-        first = self._request_id
-        self._request_id = (first + len(requests)) % 0xFFFF_FFFF
-        ids = [(first + place) % 0xFFFF_FFFF + 1 for place in range(len(requests))]
+        ids = [self._next_request_id() for _ in requests]
         frames = [
             encode_frame(op, request_id, payload)
             for request_id, (op, payload) in zip(ids, requests, strict=True)
         ]
-        replies: dict[int, Frame] = {}
-        self._socket.settimeout((self._timeout_ms + extra_wait_ms) / 1_000)
+        first_op = requests[0][0]
         try:
+            self._socket.settimeout(min(self._timeout_ms, self._config.give_up_after_ms) / 1_000)
             self._socket.sendall(b"".join(frames))
-            while not all(request_id in replies for request_id in ids):
-                replies |= {frame.request_id: frame for frame in self._read_frames()}
+            replies = self._read_replies(ids, first_op, self._timeout_ms + extra_wait_ms)
         except OSError as exc:
             self._disconnect()
-            name = requests[0][0].name
-            raise OutcomeUnknown(f"the engine's connection broke during {name}: {exc}") from exc
+            reason = f"the engine's connection broke during {first_op.name}: {exc}"
+            raise no_reply(first_op, reason) from exc
         except BadFrame:
             self._disconnect()
             raise
         return [replies[request_id] for request_id in ids]
+
+    def _next_request_id(self) -> int:
+        self._request_id = self._request_id % 0xFFFF_FFFF + 1
+        return self._request_id
+
+    def _read_replies(self, ids: list[int], op: Op, wait_ms: int) -> dict[int, Frame]:
+        """Those to ``ids``, by id. Raises OSError when none has come for ``wait_ms``, or the engine
+        has been silent for too long.
+        """
+        assert self._socket is not None
+        config = self._config
+        # Nobody waits long for the greeting of an engine: nothing was asked of it yet.
+        silent_ms_max = config.silent_after_ms if op is Op.HELLO else config.give_up_after_ms
+        replies: dict[int, Frame] = {}
+        missing = set(ids)
+        silent_ms = 0
+        deadline_ms = self._clock.monotonic_ms() + wait_ms
+        while missing:
+            left_ms = deadline_ms - self._clock.monotonic_ms()
+            if left_ms <= 0:
+                raise TimeoutError(f"no reply within {wait_ms} ms")
+            step_ms = min(left_ms, config.ping_after_ms)
+            self._socket.settimeout(step_ms / 1_000)
+            try:
+                came = self._read_frames()
+            except TimeoutError:
+                if silent_ms == 0:
+                    self._ping()
+                silent_ms += step_ms
+                is_hopeless = op in HARMLESS_OPS and self._is_known_silent()
+                if silent_ms >= silent_ms_max or is_hopeless:
+                    raise TimeoutError(f"the engine has said nothing for {silent_ms} ms") from None
+                continue
+            silent_ms = 0
+            if any(frame.op != Op.PING or frame.request_id in missing for frame in came):
+                deadline_ms = self._clock.monotonic_ms() + wait_ms
+            replies |= {frame.request_id: frame for frame in came}
+            missing.difference_update(replies)
+        return replies
+
+    def _ping(self) -> None:
+        """Have the engine say something if it is alive; nobody waits for this very reply."""
+        assert self._socket is not None
+        self._socket.sendall(encode_frame(Op.PING, self._next_request_id(), encode_struct(Empty())))
 
     def _read_frames(self) -> list[Frame]:
         """Those that the next bytes complete, which may be none."""

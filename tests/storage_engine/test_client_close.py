@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from storage_engine.errors import OutcomeUnknown
+from storage_engine.errors import StoreUnavailable
 from storage_engine.wire.frames import FrameDecoder, encode_frame, encode_struct
 from storage_engine.wire.protocol import Op
 from storage_engine.wire.sync_client import StoreClient
@@ -53,6 +53,6 @@ def test_what_waits_for_an_engine_that_hangs_ends_when_the_client_is_closed(tmp_
             thread.start()
         is_asked.wait()
         client.close()
-        assert isinstance(outcomes.get(), OutcomeUnknown)
+        assert isinstance(outcomes.get(), StoreUnavailable)
         for thread in threads:
             thread.join()

@@ -14,7 +14,7 @@ from storage_engine.errors import (
     StoreUnavailable,
 )
 from storage_engine.wire.async_client import AsyncStoreClient
-from storage_engine.wire.client_types import Received
+from storage_engine.wire.client_types import ClientConfig, Received
 from storage_engine.wire.deliveries import (
     LeaseRef,
     ReceiveHead,
@@ -31,6 +31,7 @@ from storage_engine.wire.frames import (
     encode_struct,
 )
 from storage_engine.wire.protocol import Op
+from tests.storage_engine.doubles import ManualClock
 from tests.storage_engine.test_client_puts import SlowEngine, play, record
 
 RECEIVE = ReceiveRequest(
@@ -133,6 +134,23 @@ def test_what_was_leased_for_a_receive_that_is_cancelled_goes_back(
     play(tmp_path, scenario)
 
 
+def test_what_was_leased_for_a_receive_that_had_timed_out_goes_back(tmp_path: Path) -> None:
+    clock = ManualClock()
+
+    async def scenario(client: AsyncStoreClient, engine: SlowEngine) -> None:
+        told = Told()
+        client.receive_for(told, RECEIVE)
+        frame = await engine.puts.get()
+        clock.advance(ClientConfig().request_timeout_ms + RECEIVE.wait_ms)
+        assert (await engine.puts.get()).op == Op.CANCEL
+        assert told.heard == [StoreUnavailable]
+        give(engine, frame)
+        assert await released(engine) == [(7, True)]
+        assert told.heard == [StoreUnavailable]
+
+    play(tmp_path, scenario, clock, sweep_interval_ms=10)
+
+
 def test_replies_that_cannot_be_read_are_told_and_the_connection_stays(tmp_path: Path) -> None:
     async def scenario(client: AsyncStoreClient, engine: SlowEngine) -> None:
         told = Told()
@@ -184,7 +202,7 @@ def test_a_lost_connection_is_told_to_both_and_then_nothing_is_sent(tmp_path: Pa
         hold = client.receive_for(told, RECEIVE)
         await engine.puts.get()
         await client.aclose()
-        assert told.heard == [OutcomeUnknown, OutcomeUnknown]
+        assert told.heard == [OutcomeUnknown, StoreUnavailable]  # a receive changes nothing
         hold.cancel()
         with pytest.raises(StoreError):
             client.settle_for(told, SETTLE)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import signal
@@ -45,6 +46,16 @@ class EngineProcess:
                 },
                 stderr=log,
             )
+
+    @contextlib.contextmanager
+    def stopped(self) -> Iterator[None]:
+        """It stands still for the length of the block."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            self._process.send_signal(signal.SIGCONT)
 
     def end(self, how: signal.Signals) -> None:
         assert self._process is not None
@@ -158,6 +169,48 @@ def test_a_closed_socket_frees_its_leases_in_the_engine(server: Server, topic: s
         messages = other.take(20)
 
     assert {message["a"] for message in messages} == {1}
+
+
+def test_a_stopped_engine_is_told_at_once_and_closes_no_session(
+    server: Server, topic: str, engine_process: EngineProcess
+) -> None:
+    path = f"/v1/-/topics/{topic}"
+    with (
+        httpx.Client(
+            base_url=server.url, headers={"authorization": server.key()}, timeout=60
+        ) as api,
+        Peer(server) as peer,
+    ):
+        peer.ask("sub", sid=1, topic=topic, group="billing", credit={"msgs": 100, "bytes": 2**20})
+        peer.ask("pub", topic=topic, m=[{"body": "before"}])
+        (before,) = peer.take(1)
+        with engine_process.stopped():
+            wait_until(lambda: not server.store.is_connected)
+            refusals = [
+                api.post(f"{path}/messages", content=b"during"),
+                api.post(f"{path}/groups/billing:receive", json={"wait": "20s"}),
+                api.get(f"{path}/messages"),
+            ]
+            commands = [
+                peer.ask("pub", topic=topic, m=[{"body": "during"}]),
+                peer.ask("ack", sid=1, t=[before["t"]]),
+            ]
+        wait_until(lambda: server.store.is_connected)
+        settled = peer.ask("ack", sid=1, t=[before["t"]])
+        peer.ask("pub", topic=topic, m=[{"body": "after"}])
+        (after,) = peer.take(1)
+
+    for refusal in refusals:
+        assert refusal.status_code == 503
+        problem = refusal.json()
+        assert (problem["code"], problem["retryable"]) == ("ENGINE_UNAVAILABLE", True)
+        assert refusal.headers["retry-after"] == "1"
+    assert refusals[0].json()["stored"] is False
+    assert [(each["op"], each["code"], each["retryable"]) for each in commands] == [
+        ("err", "ENGINE_UNAVAILABLE", True)
+    ] * 2
+    assert settled["r"]["acked"] == 1
+    assert peer.body(after) == b"after"
 
 
 def test_nothing_confirmed_is_lost_when_the_engine_is_killed(

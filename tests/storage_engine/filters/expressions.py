@@ -83,7 +83,7 @@ _simple = (
         st.just("search"),
         st.sampled_from(SEARCHES),
         st.sampled_from(NAMES),
-        st.sampled_from(TEXTS),
+        st.sampled_from([*TEXTS, ""]),
         st.booleans(),
     )
 )

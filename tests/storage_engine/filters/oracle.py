@@ -63,6 +63,8 @@ def value(tree: Tree, properties: dict[str, bytes]) -> Value:
         among = joined_or([compared("=", own, value(part, properties)) for part in parts[1]])
         return negated(among) if parts[2] else among
     if kind == "search":
+        if not parts[2]:
+            return False
         found = searched(parts[0], properties.get(parts[1]), parts[2].encode())
         return negated(found) if parts[3] else found
     if kind == "not":
