@@ -3,19 +3,21 @@
 
     store ── staged, write ──▶ [TopicTable, GroupTable] ── whole file by rename ──▶ config/*.json
 
-What RocketMQ has no field for travels in its ``attributes``. A file that cannot be read stops the
-start-up; it is never replaced by an empty one. Loop thread only, but for ``write``.
+What RocketMQ has no field for travels in its ``attributes``. Fields and attributes that this engine
+has no use for are written again as they were found. A file that cannot be read stops the start-up;
+it is never replaced by an empty one. Loop thread only, but for ``write``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Final, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 import msgspec
 
 from storage_engine.clock import Clock
+from storage_engine.disk import config_json
 from storage_engine.disk.files import Files
 from storage_engine.errors import StoreCorrupt
 from storage_engine.groups.assignment import Strategy
@@ -38,6 +40,24 @@ _STRATEGY: Final = "mq.strategy"
 _ASSIGNMENT: Final = "mq.assignment"
 _BATCH_PER_GROUP: Final = "mq.batch.per.group"
 _RETRY_TOPICS: Final = "mq.retry_topics"
+
+_QUEUE_TYPE: Final = "queue.type"
+_SIMPLE_QUEUE: Final = "SimpleCQ"
+# Attributes that are made anew from the configuration whenever a row is written.
+_ATTRIBUTES: Final = frozenset(
+    {
+        _DURABILITY, _RETENTION_MS, _START_FROM, _START_MS, _LEASE_MS, _CONSUME_TIMEOUT_MS, _RETRY,
+        _DISPATCH, _STRATEGY, _ASSIGNMENT, _BATCH_PER_GROUP, _RETRY_TOPICS,
+    }
+)  # fmt: skip
+# Fields of a row that are.
+_MANAGED: Final = frozenset(
+    {
+        "topicName", "readQueueNums", "writeQueueNums", "groupName", "consumeEnable",
+        "consumeFromMinEnable", "retryMaxTimes", "consumeMessageOrderly", "retryQueueNums",
+        "attributes",
+    }
+)  # fmt: skip
 
 FileT = TypeVar("FileT", bound=msgspec.Struct)
 ValueT = TypeVar("ValueT")
@@ -88,6 +108,13 @@ class _GroupFile(msgspec.Struct, kw_only=True, rename="camel"):
     subscription_group_table: dict[str, _GroupRow] = {}
 
 
+# What a row of ours says where nobody said otherwise.
+_DEFAULTS: Final[dict[str, Any]] = {
+    **msgspec.to_builtins(_TopicRow(topic_name="", read_queue_nums=0, write_queue_nums=0)),
+    **msgspec.to_builtins(_GroupRow(group_name="")),
+}
+
+
 class Staged(Generic[ConfigT, ExtraT]):
     """A table as it is to be; ``rows`` are those of its file."""
 
@@ -121,6 +148,9 @@ class ConfigTable(Generic[ConfigT, ExtraT]):
         self.configs: dict[str, ConfigT] = {}
         self.extras: dict[str, ExtraT] = {}
         self._rows: dict[str, bytes] = {}  # as they stand in the file
+        # What only RocketMQ understands: fields of the file, and of each row.
+        self._file_unknown: dict[str, msgspec.Raw] = {}
+        self._unknown: dict[str, dict[str, Any]] = {}
         self.is_doubtful = False
 
     def name_of(self, config: ConfigT) -> str:
@@ -129,9 +159,22 @@ class ConfigTable(Generic[ConfigT, ExtraT]):
     def _extra_of(self, config: ConfigT, before: ExtraT | None) -> ExtraT:
         raise NotImplementedError
 
+    def _known_row(self, config: ConfigT, extra: ExtraT) -> _TopicRow | _GroupRow:
+        raise NotImplementedError
+
     def _row_of(self, config: ConfigT, extra: ExtraT) -> bytes:
         """As it stands in the table, with its name before it."""
-        raise NotImplementedError
+        name, row = self.name_of(config), self._known_row(config, extra)
+        return b"%b:%b" % (msgspec.json.encode(name), self._merged(name, row))
+
+    def _merged(self, name: str, row: _TopicRow | _GroupRow) -> bytes:
+        """The row with what only RocketMQ understands of it."""
+        unknown = self._unknown.get(name)
+        if unknown is None:
+            return msgspec.json.encode(row)
+        known: dict[str, Any] = msgspec.to_builtins(row)  # Any: as JSON has it
+        attributes = {**unknown.get("attributes", {}), **known["attributes"]}
+        return msgspec.json.encode({**known, **unknown, "attributes": attributes})
 
     def _empty_file(self, version: _DataVersion) -> _TopicFile | _GroupFile:
         raise NotImplementedError
@@ -155,6 +198,7 @@ class ConfigTable(Generic[ConfigT, ExtraT]):
 
     def remove(self, name: str) -> None:
         """Forget one; durable on return (two fsyncs). Raises ``DiskFull``, ``SyncFailed``."""
+        self._unknown.pop(name, None)
         tables = _without(self._rows, name), _without(self.configs, name)
         self.change(self._staged(*tables, _without(self.extras, name)))
 
@@ -169,7 +213,7 @@ class ConfigTable(Generic[ConfigT, ExtraT]):
         Any thread, one at a time. Raises ``DiskFull``, ``SyncFailed``.
         """
         self.is_doubtful = True
-        content = _file_of(self._empty_file(staged.version), staged.rows)
+        content = _file_of(self._file_unknown, self._empty_file(staged.version), staged.rows)
         self._files.replace(self._path, content)
         self.is_doubtful = False
 
@@ -177,6 +221,31 @@ class ConfigTable(Generic[ConfigT, ExtraT]):
         """Let memory be as the file, which is durable."""
         self._version, self._rows = staged.version, staged.rows
         self.configs, self.extras = staged.configs, staged.extras
+
+    def _read(self, kind: type[FileT], table: str) -> FileT:
+        """The file; what is unknown in it is kept. Raises ``StoreCorrupt``."""
+        try:
+            content = self._path.read_bytes()
+        except FileNotFoundError:
+            return kind()
+        # Without attributes the library of RocketMQ may write null.
+        fields = config_json.decode(content, dict[str, Any], self._path)
+        rows = fields.get(table)
+        for row in rows.values() if isinstance(rows, dict) else ():
+            if isinstance(row, dict) and row.get("attributes", "") is None:
+                del row["attributes"]
+        file = config_json.convert(fields, kind, self._path)
+        known = {field.encode_name for field in msgspec.structs.fields(kind)}
+        self._file_unknown = {
+            name: msgspec.Raw(msgspec.json.encode(value))
+            for name, value in fields.items()
+            if name not in known
+        }
+        for name, row in (rows or {}).items():
+            unknown = _unknown_of(row)
+            if unknown:
+                self._unknown[name] = unknown
+        return file
 
     def _loaded(self, config: ConfigT, extra: ExtraT) -> None:
         name = self.name_of(config)
@@ -200,15 +269,24 @@ class TopicTable(ConfigTable[TopicConfig, int]):
 
     def load(self) -> None:
         """Raises ``StoreCorrupt`` when the file is there and cannot be read."""
-        file = _read(self._path, _TopicFile)
+        file = self._read(_TopicFile, "topicConfigTable")
         self._version = file.data_version
         for name, row in file.topic_config_table.items():
-            topic = TopicConfig(
-                topic=name,
-                queue_count=row.write_queue_nums,
-                durability=Durability(row.attributes.get(_DURABILITY, Durability.SYNC)),
-                retention_ms=int(row.attributes.get(_RETENTION_MS, "0")),
-            )
+            if row.attributes.get(_QUEUE_TYPE, _SIMPLE_QUEUE) != _SIMPLE_QUEUE:
+                raise StoreCorrupt(
+                    f"{self._path}: topic {name} has {_QUEUE_TYPE}={row.attributes[_QUEUE_TYPE]}, "
+                    f"this engine reads {_SIMPLE_QUEUE} only; let RocketMQ serve this store"
+                )
+            try:
+                topic = TopicConfig(
+                    topic=name,
+                    queue_count=row.write_queue_nums,
+                    durability=Durability(row.attributes.get(_DURABILITY, Durability.SYNC)),
+                    # RocketMQ says -1 where nothing is set.
+                    retention_ms=max(int(row.attributes.get(_RETENTION_MS, "0")), 0),
+                )
+            except ValueError as exc:
+                raise StoreCorrupt(f"{self._path}: topic {name}: {exc}") from exc
             self._loaded(topic, max(row.read_queue_nums, row.write_queue_nums))
 
     def name_of(self, config: TopicConfig) -> str:
@@ -217,8 +295,13 @@ class TopicTable(ConfigTable[TopicConfig, int]):
     def _extra_of(self, config: TopicConfig, before: int | None) -> int:
         return max(config.queue_count, before or 0)
 
-    def _row_of(self, config: TopicConfig, extra: int) -> bytes:
-        return _topic_row(config, extra)
+    def _known_row(self, config: TopicConfig, extra: int) -> _TopicRow:
+        return _TopicRow(
+            topic_name=config.topic,
+            read_queue_nums=extra,
+            write_queue_nums=config.queue_count,
+            attributes={_DURABILITY: config.durability, _RETENTION_MS: str(config.retention_ms)},
+        )
 
     def _empty_file(self, version: _DataVersion) -> _TopicFile:
         return _TopicFile(data_version=version)
@@ -240,24 +323,13 @@ class GroupTable(ConfigTable[GroupConfig, list[str]]):
 
     def load(self) -> None:
         """Raises ``StoreCorrupt`` when the file is there and cannot be read."""
-        file = _read(self._path, _GroupFile)
+        file = self._read(_GroupFile, "subscriptionGroupTable")
         self._version = file.data_version
         for name, row in file.subscription_group_table.items():
-            group = GroupConfig(
-                group=name,
-                start_from=StartFrom(row.attributes.get(_START_FROM, StartFrom.EARLIEST)),
-                start_ms=int(row.attributes.get(_START_MS, "0")),
-                lease_ms=int(row.attributes.get(_LEASE_MS, "60000")),
-                consume_timeout_ms=_consume_timeout_ms(row.attributes),
-                max_reconsume_times=row.retry_max_times,
-                retry=_retry_of(row.attributes.get(_RETRY)),
-                is_paused=not row.consume_enable,
-                dispatch=Dispatch(row.attributes.get(_DISPATCH, Dispatch.SHARED)),
-                strategy=Strategy(row.attributes.get(_STRATEGY, Strategy.AVG)),
-                assignment=_assignment_of(row.attributes.get(_ASSIGNMENT)),
-                is_ordered=row.consume_message_orderly,
-                batch_per_group=int(row.attributes.get(_BATCH_PER_GROUP, "1")),
-            )
+            try:
+                group = _group_of(name, row)
+            except (ValueError, msgspec.MsgspecError) as exc:
+                raise StoreCorrupt(f"{self._path}: group {name}: {exc}") from exc
             topics = row.attributes.get(_RETRY_TOPICS, "")
             self._loaded(group, topics.split(",") if topics else [])
 
@@ -271,8 +343,16 @@ class GroupTable(ConfigTable[GroupConfig, list[str]]):
     def _extra_of(self, config: GroupConfig, before: list[str] | None) -> list[str]:
         return before or []
 
-    def _row_of(self, config: GroupConfig, extra: list[str]) -> bytes:
-        return _group_row(config, extra)
+    def _known_row(self, config: GroupConfig, extra: list[str]) -> _GroupRow:
+        return _GroupRow(
+            group_name=config.group,
+            consume_enable=not config.is_paused,
+            consume_from_min_enable=config.start_from is StartFrom.EARLIEST,
+            retry_max_times=config.max_reconsume_times,
+            consume_message_orderly=config.is_ordered,
+            retry_queue_nums=max(len(extra), 1),
+            attributes=_attributes_of(config, extra),
+        )
 
     def _empty_file(self, version: _DataVersion) -> _GroupFile:
         return _GroupFile(data_version=version)
@@ -282,38 +362,43 @@ def _without(table: Mapping[str, ValueT], name: str) -> dict[str, ValueT]:
     return {each: value for each, value in table.items() if each != name}
 
 
-def _file_of(empty: _TopicFile | _GroupFile, rows: dict[str, bytes]) -> bytes:
+def _file_of(
+    unknown: dict[str, msgspec.Raw], empty: _TopicFile | _GroupFile, rows: dict[str, bytes]
+) -> bytes:
     """The content of a file whose table, its last field, has these rows."""
     head = msgspec.json.encode(empty)
     assert head.endswith(b"{}}"), "the table is empty, and comes last"
+    if unknown:
+        head = b"%b,%b" % (msgspec.json.encode(unknown)[:-1], head[1:])
     return b"%b%b}}" % (head[:-2], b",".join(rows.values()))
 
 
-def _topic_row(topic: TopicConfig, read_count: int) -> bytes:
-    row = _TopicRow(
-        topic_name=topic.topic,
-        read_queue_nums=read_count,
-        write_queue_nums=topic.queue_count,
-        attributes={_DURABILITY: topic.durability, _RETENTION_MS: str(topic.retention_ms)},
+def _unknown_of(row: dict[str, Any]) -> dict[str, Any]:  # Any: as JSON has it
+    """What this engine does not manage of a row; its attributes hold those that are not ours."""
+    unknown = {name: value for name, value in row.items() if name not in _MANAGED}
+    attributes = row.get("attributes", {})
+    kept = {name: value for name, value in attributes.items() if name not in _ATTRIBUTES}
+    if kept:
+        unknown["attributes"] = kept
+    return {} if all(_DEFAULTS.get(name) == value for name, value in unknown.items()) else unknown
+
+
+def _group_of(name: str, row: _GroupRow) -> GroupConfig:
+    return GroupConfig(
+        group=name,
+        start_from=StartFrom(row.attributes.get(_START_FROM, StartFrom.EARLIEST)),
+        start_ms=int(row.attributes.get(_START_MS, "0")),
+        lease_ms=int(row.attributes.get(_LEASE_MS, "60000")),
+        consume_timeout_ms=_consume_timeout_ms(row.attributes),
+        max_reconsume_times=row.retry_max_times,
+        retry=_retry_of(row.attributes.get(_RETRY)),
+        is_paused=not row.consume_enable,
+        dispatch=Dispatch(row.attributes.get(_DISPATCH, Dispatch.SHARED)),
+        strategy=Strategy(row.attributes.get(_STRATEGY, Strategy.AVG)),
+        assignment=_assignment_of(row.attributes.get(_ASSIGNMENT)),
+        is_ordered=row.consume_message_orderly,
+        batch_per_group=int(row.attributes.get(_BATCH_PER_GROUP, "1")),
     )
-    return _named(topic.topic, row)
-
-
-def _group_row(group: GroupConfig, retry_topics: list[str]) -> bytes:
-    row = _GroupRow(
-        group_name=group.group,
-        consume_enable=not group.is_paused,
-        consume_from_min_enable=group.start_from is StartFrom.EARLIEST,
-        retry_max_times=group.max_reconsume_times,
-        consume_message_orderly=group.is_ordered,
-        retry_queue_nums=max(len(retry_topics), 1),
-        attributes=_attributes_of(group, retry_topics),
-    )
-    return _named(group.group, row)
-
-
-def _named(name: str, row: _TopicRow | _GroupRow) -> bytes:
-    return b"%b:%b" % (msgspec.json.encode(name), msgspec.json.encode(row))
 
 
 def _attributes_of(group: GroupConfig, retry_topics: list[str]) -> dict[str, str]:
@@ -353,17 +438,6 @@ def _assignment_of(content: str | None) -> AssignmentPolicy:
 def _shown_assignment(policy: AssignmentPolicy) -> dict[str, str]:
     content = msgspec.json.encode(policy).decode()
     return {} if content == "{}" else {_ASSIGNMENT: content}
-
-
-def _read(path: Path, kind: type[FileT]) -> FileT:
-    try:
-        content = path.read_bytes()
-    except FileNotFoundError:
-        return kind()
-    try:
-        return msgspec.json.decode(content, type=kind)
-    except (msgspec.DecodeError, msgspec.ValidationError) as exc:
-        raise StoreCorrupt(f"{path}: {exc}") from exc
 
 
 def _next_version(version: _DataVersion, clock: Clock) -> _DataVersion:

@@ -87,4 +87,5 @@ def _value(properties: bytes, head: bytes) -> bytes:
     at = properties.find(head)
     if at < 0 or (at > 0 and properties[at - 1] != 2):
         return b""
-    return properties[at + len(head) : properties.find(b"\x02", at)]
+    end = properties.find(b"\x02", at)
+    return properties[at + len(head) : end if end >= 0 else None]

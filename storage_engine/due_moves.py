@@ -21,7 +21,7 @@ from storage_engine.groups.retry_record import due_record
 from storage_engine.moves import Move, settling
 from storage_engine.queues.consume_queue import ConsumeQueue
 from storage_engine.records.key_hash import topic_hash
-from storage_engine.records.message_keys import PAIR_END
+from storage_engine.records.message_keys import BEHIND_ID, PAIR_END
 from storage_engine.records.record import MAGIC_V1, STORE_TIMESTAMP_AT
 from storage_engine.records.record_parts import parts_of
 from storage_engine.records.settles import SETTLES_HEAD, settles_value
@@ -108,7 +108,7 @@ class DueMoves:
                     target is not None
                     and tail[due_to:id_at] == middle
                     and tail[due_at:due_to].isdigit()
-                    and tail[id_to] == PAIR_END
+                    and tail.startswith(BEHIND_ID, id_to)
                     and PAIR_END not in message_id
                     and magic == MAGIC_V1
                     and not sysflag

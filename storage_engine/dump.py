@@ -23,6 +23,7 @@ import msgspec
 from msgspec.structs import replace
 
 from storage_engine.delivery.offset_journal import read_entries
+from storage_engine.disk import config_json
 from storage_engine.errors import StoreCorrupt, StoreError
 from storage_engine.layout import (
     CHECKPOINT_FILE,
@@ -175,7 +176,7 @@ def _journal(path: Path) -> Iterator[str]:
 def _json(path: Path) -> Iterator[str]:
     content = path.read_bytes()
     try:
-        yield msgspec.json.format(content, indent=2).decode()
+        yield msgspec.json.format(config_json.quoted(content), indent=2).decode()
     except (msgspec.MsgspecError, UnicodeDecodeError) as exc:
         raise StoreCorrupt(f"{path}: {exc}") from exc
 

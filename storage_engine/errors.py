@@ -17,6 +17,7 @@
     ├── ShuttingDown         14
     ├── StoreInUse           15  another engine owns the directory
     ├── StoreCorrupt         16  files that cannot be opened as a store
+    │   └── RecordUnsupported    a record of a kind that only RocketMQ has
     ├── Unauthenticated      17  the handshake's proof did not match
     ├── ConfigInvalid        18
     ├── StoreReadOnly        19  a sync failed; no puts until its segments are written anew
@@ -120,6 +121,10 @@ class StoreInUse(StoreError):
 
 class StoreCorrupt(StoreError):
     code = 16
+
+
+class RecordUnsupported(StoreCorrupt):
+    """A whole record of a kind that RocketMQ has and this engine does not."""
 
 
 class Unauthenticated(StoreError):

@@ -42,6 +42,7 @@ LOCK_FILE: Final = "lock"
 RESERVE_FILE: Final = "reserve"
 SPARE_FILE: Final = "spare"
 TEMPORARY_SUFFIX: Final = ".tmp"
+LOST_AND_FOUND: Final = "lost+found"  # what a file system keeps in its first directory
 
 
 def segment_name(base_offset: int) -> str:

@@ -29,6 +29,7 @@ from storage_engine.delivery.consumer_offsets import ConsumerOffsets
 from storage_engine.disk.disk_space import DiskSpace
 from storage_engine.disk.files import Files
 from storage_engine.disk.lock import StoreLock, next_epoch
+from storage_engine.disk.mapped_files import file_size_of
 from storage_engine.disk.run_mark import RunMark
 from storage_engine.dispatcher import Dispatcher
 from storage_engine.engine_puts import EnginePuts
@@ -36,7 +37,7 @@ from storage_engine.engine_stats import Watched, stats_of
 from storage_engine.errors import ShuttingDown, StoreBusy, StoreError
 from storage_engine.forwarder import Forwarder
 from storage_engine.index.indexer import Indexer
-from storage_engine.layout import CHECKPOINT_FILE, CONFIG_DIR, INDEX_DIR
+from storage_engine.layout import CHECKPOINT_FILE, COMMIT_LOG_DIR, CONFIG_DIR, INDEX_DIR
 from storage_engine.log.commit_log import CommitLog
 from storage_engine.log.durability import Durability
 from storage_engine.log.prefaulter import Prefaulter
@@ -47,8 +48,13 @@ from storage_engine.queries import Queries
 from storage_engine.queues.consume_queues import ConsumeQueues
 from storage_engine.queues.min_offsets import MinOffsets
 from storage_engine.records.schedule_topic import SCHEDULE_QUEUES, SCHEDULE_TOPIC
-from storage_engine.recovery.checkpoint import read_checkpoint, write_checkpoint
-from storage_engine.recovery.recovery import Recovered, recover
+from storage_engine.recovery.checkpoint import (
+    is_of_rocketmq,
+    read_checkpoint,
+    write_checkpoint,
+)
+from storage_engine.recovery.recovery import LogFound, Recovered, read_log, recover
+from storage_engine.recovery.refusals import refuse_gaps, refuse_strangers
 from storage_engine.retention import Retention
 from storage_engine.retention_clock import RetentionClock
 from storage_engine.schedule.level_offsets import LevelOffsets
@@ -69,7 +75,7 @@ class Store:
     """See the module's docstring."""
 
     def __init__(self, config: StoreConfig, clock: Clock, files: Files | None = None) -> None:
-        self.config = config.check()
+        config = self.config = _fitted(config.check())
         self._clock = clock
         self._files = files or Files()
         path = config.store_path
@@ -140,6 +146,7 @@ class Store:
 
         Raises ``StoreInUse``, or ``StoreCorrupt`` with the files left as they are.
         """
+        refuse_strangers(self.config.store_path)
         self._files.make_dirs(self.config.store_path)
         self._lock.acquire()
         try:
@@ -150,18 +157,16 @@ class Store:
 
     def _open(self, loop: asyncio.AbstractEventLoop) -> Recovered:
         path = self.config.store_path
+        found = self._read()
+        # Nothing has been written up to here.
+        self._lock.sign()
         self.disk.open()
-        self.catalog.load()
-        self._quarantine.load()
-        self._min_offsets.load()
-        self._dedup.load()
         recovered = recover(
             self._commit_log,
             self._queues,
-            read_checkpoint(path / CHECKPOINT_FILE),
+            found,
             floors=self._min_offsets.table,
             quarantine=self._quarantine,
-            was_power_cut=self._run_mark.was_power_cut(),
             save=partial(write_checkpoint, self._files, path / CHECKPOINT_FILE),
             keys=self.indexer,
             found_mark=self._dedup.found,
@@ -170,7 +175,7 @@ class Store:
         self._min_offsets.clamp(recovered.end_offset, self._queues)
         self._quarantine.forget_below(self._commit_log.start_offset)
         self._dispatcher.dispatched_offset = recovered.end_offset
-        self._consumer_offsets.load()
+        self._consumer_offsets.open()
         saves: list[Callable[[], object]] = [self._dedup.writer(recovered.end_offset)]
         if self._consumer_offsets.settle_recovered(recovered.settles):
             saves.append(self._consumer_offsets.save)
@@ -226,6 +231,35 @@ class Store:
             },
         )
         return recovered
+
+    def _read(self) -> LogFound:
+        """Read all files and change none. Raises ``StoreCorrupt``: this engine must not write."""
+        path = self.config.store_path
+        checkpoint = read_checkpoint(path / CHECKPOINT_FILE)
+        if self._run_mark.is_of_rocketmq():
+            checkpoint = None  # it may have cut the log, and written it anew, since
+        self.catalog.load()
+        self._quarantine.load()
+        self._min_offsets.load()
+        self._level_offsets.load()
+        self._consumer_offsets.load(
+            is_foreign=checkpoint is None and is_of_rocketmq(path / CHECKPOINT_FILE)
+        )
+        self._dedup.load()
+        found = read_log(
+            self._commit_log,
+            checkpoint,
+            was_power_cut=self._run_mark.was_power_cut(),
+            unsynced_bytes_max=self.config.unsynced_bytes_max + self.config.frame_bytes_max,
+        )
+        refuse_gaps(
+            path,
+            self._min_offsets.table,
+            log_start=self._commit_log.start_offset,
+            log_end=self._commit_log.end_offset,
+            is_ours=checkpoint is not None,
+        )
+        return found
 
     def _new_retention(self) -> Retention:
         consumption = self.consumption
@@ -398,3 +432,18 @@ class Store:
         return stats_of(
             self.config.broker, self.epoch, uptime_ms, puts, connection_count, self.watched()
         )
+
+
+def _fitted(config: StoreConfig) -> StoreConfig:
+    """The configuration with the size of segments that the store was made with."""
+    size_bytes = file_size_of(config.store_path / COMMIT_LOG_DIR, config.segment_bytes)
+    if size_bytes != config.segment_bytes:
+        log.warning(
+            "the store's segments have another size than configured; theirs counts",
+            extra={
+                "action": "segment_bytes_found",
+                "found_bytes": size_bytes,
+                "configured_bytes": config.segment_bytes,
+            },
+        )
+    return msgspec.structs.replace(config, segment_bytes=size_bytes)

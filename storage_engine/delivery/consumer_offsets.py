@@ -28,8 +28,9 @@ from storage_engine.delivery.offset_journal import (
 )
 from storage_engine.delivery.offset_runs import OffsetRuns, Run
 from storage_engine.delivery.progress import Progress
+from storage_engine.disk import config_json
 from storage_engine.disk.files import Files
-from storage_engine.errors import StoreCorrupt, StoreError
+from storage_engine.errors import StoreError
 from storage_engine.layout import CONFIG_DIR, CONSUMER_OFFSET_FILE, JOURNAL_FILE
 from storage_engine.records.settles import Settles
 
@@ -55,7 +56,8 @@ class _OffsetFile(msgspec.Struct):
 
     ``resetTable`` and ``leaseFloorTable`` are ours: how often that was reset, where it was, and
     from which lease generation on receipts count. ``beginning`` too: with which of both new
-    progress begins; and ``clientSeenTable``: group and client → epoch ms.
+    progress begins; and ``clientSeenTable``: group and client → epoch ms. ``engine`` says that
+    this engine wrote the file though it has fields of RocketMQ's.
     """
 
     offsetTable: dict[str, dict[int, int]] = {}
@@ -63,6 +65,7 @@ class _OffsetFile(msgspec.Struct):
     leaseFloorTable: dict[str, dict[int, int]] | msgspec.UnsetType = msgspec.UNSET
     beginning: Beginning | msgspec.UnsetType = msgspec.UNSET
     clientSeenTable: dict[str, int] | msgspec.UnsetType = msgspec.UNSET
+    engine: int | msgspec.UnsetType = msgspec.UNSET
 
 
 class ConsumerOffsets:
@@ -73,6 +76,7 @@ class ConsumerOffsets:
         self._path = store_path / CONFIG_DIR / CONSUMER_OFFSET_FILE
         self._table: dict[tuple[str, str], dict[int, Progress]] = {}
         self._journal = OffsetJournal(files, store_path / JOURNAL_FILE)
+        self._unknown: dict[str, msgspec.Raw] = {}  # RocketMQ's, kept as they are
         # Passed over by filters and not journaled yet.
         self._skipped: dict[Progress, list[Run]] = {}
         # Whose failures have changed and are not journaled yet, by queue offset.
@@ -84,20 +88,23 @@ class ConsumerOffsets:
         # Group and client → epoch ms; ``broadcast_clients`` keeps it, here it is only written down.
         self.client_seen_ms: dict[str, int] = {}
 
-    def load(self) -> None:
-        """Read the saved table and replay the journal over it.
+    def load(self, *, is_foreign: bool = False) -> None:
+        """Read the saved table and replay the journal over it; changes no file.
 
-        Raises ``StoreCorrupt`` when the table cannot be read; nothing is deleted.
+        ``is_foreign``: RocketMQ ran on the store since this engine did. Then its table says where
+        the groups are, and the journal what is settled above that. ``open`` must follow.
+
+        Raises ``StoreCorrupt`` when table or journal cannot be read.
         """
-        self._files.make_dirs(self._path.parent)
         try:
             content = self._path.read_bytes()
         except FileNotFoundError:
             content = b"{}"
-        try:
-            saved = msgspec.json.decode(content, type=_OffsetFile, strict=False)
-        except (msgspec.DecodeError, msgspec.ValidationError) as exc:
-            raise StoreCorrupt(f"{self._path}: {exc}") from exc
+        saved = config_json.decode(content, _OffsetFile, self._path)
+        self._unknown = config_json.unknown_fields(
+            content, _OffsetFile.__struct_fields__, self._path
+        )
+        is_foreign |= bool(self._unknown) and not saved.engine
         for name, offsets in saved.offsetTable.items():
             topic, _, group = name.partition("@")  # the group may be one's client, with another @
             reset_counts = saved.resetTable.get(name, {}) if saved.resetTable else {}
@@ -108,12 +115,18 @@ class ConsumerOffsets:
                 progress.lease_floor = floors.get(queue_id, 0)
         self._beginning = saved.beginning or Beginning()
         self.client_seen_ms = saved.clientSeenTable or {}
-        for entry in self._journal.open():
-            self._replay(entry)
+        moved_on = set(self) if is_foreign else set()
+        for entry in self._journal.read():
+            self._replay(entry, moved_on)
         for progress in self:
             progress.drop_failures()
 
-    def _replay(self, entry: JournalEntry) -> None:
+    def open(self) -> None:
+        """Open the journal for what is settled from now on."""
+        self._files.make_dirs(self._path.parent)
+        self._journal.open()
+
+    def _replay(self, entry: JournalEntry, moved_on: set[Progress]) -> None:
         if entry.is_dropped:
             self._table.pop((entry.group, entry.topic), None)
             self._beginning = Beginning(entry.count, entry.first)
@@ -123,6 +136,8 @@ class ConsumerOffsets:
             progress = self._add(entry.group, entry.topic, entry.queue_id, 0)
         if entry.is_lease_floor:
             progress.lease_floor = entry.first
+        elif entry.is_reset and progress in moved_on:
+            progress.reset(progress.consumer_offset, entry.count)
         elif entry.is_reset:
             progress.reset(entry.first, entry.count)
         elif entry.is_position:
@@ -327,18 +342,21 @@ class ConsumerOffsets:
 
     def write(self, taken: Snapshot) -> None:
         """Put a snapshot into ``consumerOffset.json``; durable on return. Any thread."""
-        self._files.replace(
-            self._path,
-            msgspec.json.encode(
-                _OffsetFile(
-                    taken.offsets,
-                    taken.resets or msgspec.UNSET,
-                    taken.lease_floors or msgspec.UNSET,
-                    taken.beginning if any(taken.beginning) else msgspec.UNSET,
-                    taken.client_seen_ms or msgspec.UNSET,
-                )
-            ),
+        own = _OffsetFile(
+            {},
+            taken.resets or msgspec.UNSET,
+            taken.lease_floors or msgspec.UNSET,
+            taken.beginning if any(taken.beginning) else msgspec.UNSET,
+            taken.client_seen_ms or msgspec.UNSET,
+            1 if self._unknown else msgspec.UNSET,
         )
+        fields = msgspec.json.decode(msgspec.json.encode(own), type=dict[str, msgspec.Raw])
+        rows = [
+            b"%b:%b" % (msgspec.json.encode(name), config_json.integer_table(offsets))
+            for name, offsets in taken.offsets.items()
+        ]
+        fields["offsetTable"] = msgspec.Raw(b"{%b}" % b",".join(rows))
+        self._files.replace(self._path, msgspec.json.encode({**self._unknown, **fields}))
 
     def finish(self, taken: Snapshot) -> int:
         """Begin a new journal with what the written snapshot lacks; the number of queues.
@@ -357,6 +375,8 @@ class ConsumerOffsets:
                 taken.offsets.get(name, {}).get(queue_id) != progress.consumer_offset
                 or taken.resets.get(name, {}).get(queue_id, 0) != progress.reset_count
                 or (progress.group, progress.topic) in self._dropped
+                # RocketMQ keeps none of it when it writes ``consumerOffset.json``.
+                or progress.reset_count
             ):
                 moved.append(progress)
             if progress.settled:

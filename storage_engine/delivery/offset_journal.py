@@ -108,23 +108,33 @@ class OffsetJournal:
         self._files = files
         self._path = path
         self._descriptor = -1
+        self._end = 0  # of what ``read`` found whole
         self._syncing = threading.Lock()  # the descriptor is not closed under a running sync
         self._names: dict[tuple[str, str], int] = {}
         self._failed_sync: SyncFailed | None = None
 
-    def open(self) -> list[JournalEntry]:
-        """Open for appending; what stands in it. A torn tail is cut off."""
+    def read(self) -> list[JournalEntry]:
+        """What stands in it; changes nothing. ``open`` must follow. Raises ``StoreCorrupt``."""
+        try:
+            content = self._path.read_bytes()
+        except FileNotFoundError:
+            content = b""
+        try:
+            entries, names, self._end = read_entries(content)
+        except (IndexError, UnicodeDecodeError) as exc:
+            raise StoreCorrupt(f"{self._path}: an entry names no group") from exc
+        self._names = {name: name_id for name_id, name in enumerate(names)}
+        return entries
+
+    def open(self) -> None:
+        """Open for appending. A torn tail is cut off."""
         is_new = not self._path.exists()
         self._descriptor = self._files.open_append(self._path)
         if is_new:
             self._files.sync_dir(self._path.parent)
-        content = self._path.read_bytes()
-        entries, names, end = read_entries(content)
-        if end < len(content):  # else the room taken behind it would be given back
-            os.ftruncate(self._descriptor, end)
+        if self._end < os.fstat(self._descriptor).st_size:
+            os.ftruncate(self._descriptor, self._end)  # else the room behind it would be given back
         self._files.take_room(self._descriptor, _ROOM_BYTES)
-        self._names = {name: name_id for name_id, name in enumerate(names)}
-        return entries
 
     def write_settled(
         self,
@@ -185,7 +195,7 @@ class OffsetJournal:
         """
         names: dict[tuple[str, str], int] = {}
         parts = [
-            _dropped_bytes(dropped, beginning, names),
+            _dropped_bytes(dropped or _nobody(beginning), beginning, names),
             self._position_bytes(moved, names),
             self._above_bytes(settled, names),
         ]
@@ -367,6 +377,13 @@ def _dropped_bytes(
         head, name_id = _name_bytes(name, names)
         parts += [head, _entry(_DROPPED, name_id, 0, beginning.lease_floor, beginning.reset_count)]
     return b"".join(parts)
+
+
+def _nobody(beginning: Beginning) -> list[tuple[str, str]]:
+    """Whom to name as dropped so that ``beginning`` is kept, when nobody was; no group has an empty
+    name.
+    """
+    return [("", "")] if any(beginning) else []
 
 
 def _entry(

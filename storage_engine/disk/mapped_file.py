@@ -19,7 +19,8 @@ _ZEROS: Final = bytes(_STEP_BYTES + PAGE_BYTES)
 
 class MappedFile:
     """See the module's docstring. ``let_go`` is called when the pool closes the map; while
-    ``is_new`` the file's name may not be durable.
+    ``is_new`` the file's name may not be durable. A file that was found with fewer than
+    ``size_bytes`` is as long as ``present_bytes`` until ``extend``.
     """
 
     __slots__ = (
@@ -31,6 +32,7 @@ class MappedFile:
         "base_offset",
         "is_new",
         "path",
+        "present_bytes",
         "size_bytes",
         "was_used",
     )
@@ -46,6 +48,7 @@ class MappedFile:
         pool: MapPool | None = None,
         let_go: Callable[[], None] | None = None,
         is_new: bool = False,
+        present_bytes: int | None = None,
     ) -> None:
         self._files = files
         self._mapping: Mapping | None = None
@@ -54,6 +57,7 @@ class MappedFile:
         self.path = path
         self.base_offset = base_offset
         self.size_bytes = size_bytes
+        self.present_bytes = size_bytes if present_bytes is None else present_bytes
         self.allocated_bytes = allocated_bytes
         self.was_used = False
         self.is_new = is_new
@@ -62,7 +66,7 @@ class MappedFile:
     def mapping(self) -> Mapping:
         mapping = self._mapping
         if mapping is None:
-            mapping = self._mapping = self._files.map(self.path, self.size_bytes)
+            mapping = self._mapping = self._files.map(self.path, self.present_bytes)
             if self._pool is not None:
                 self._files.read_no_more_than_asked(mapping)
                 self._pool.opened(self)
@@ -79,6 +83,13 @@ class MappedFile:
     @property
     def is_open(self) -> bool:
         return self._mapping is not None
+
+    def extend(self) -> None:
+        """Give the file its whole size, where it is shorter; durable on return."""
+        if self.present_bytes < self.size_bytes:
+            self.close()
+            self._files.extend(self.path, self.size_bytes)
+            self.present_bytes = self.size_bytes
 
     def allocate_to(self, end: int, step_bytes: int) -> None:
         """Put disk behind the file up to position ``end``, in steps. Raises ``DiskFull``."""
@@ -128,7 +139,19 @@ class MappedFile:
 
     def data_ranges(self, start: int) -> Iterator[tuple[int, int]]:
         """Parts from position ``start`` on that may hold something else than zeros, in order."""
-        return self._files.data_ranges(self.path, start, self.size_bytes)
+        return self._files.data_ranges(self.path, start, self.present_bytes)
+
+    def nonzero_end(self, start: int) -> int:
+        """Position behind the last byte from ``start`` on that is not zero; ``start`` without
+        one.
+        """
+        end = start
+        for first, last in self.data_ranges(start):
+            for at in range(first, last, _STEP_BYTES):
+                chunk = bytes(self.view[at : min(at + _STEP_BYTES, last)])
+                if not are_zeros(chunk):
+                    end = at + len(chunk.rstrip(b"\0"))
+        return end
 
     def zero_after(self, position: int) -> int:
         """Write zeros over everything from ``position`` on that is not zero yet; how many bytes.

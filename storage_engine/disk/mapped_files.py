@@ -9,15 +9,22 @@ own one. Writer: the engine's loop thread; ``prepare`` may run on another.
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 
-from storage_engine.disk.files import Files
+from storage_engine.disk.files import PAGE_BYTES, Files
 from storage_engine.disk.map_pool import MapPool
 from storage_engine.disk.mapped_file import MappedFile
 from storage_engine.errors import StoreCorrupt
-from storage_engine.layout import TEMPORARY_SUFFIX, base_offset_of, segment_name
+from storage_engine.layout import (
+    LOST_AND_FOUND,
+    TEMPORARY_SUFFIX,
+    base_offset_of,
+    segment_name,
+)
 
 
 class MappedFiles:
@@ -45,6 +52,7 @@ class MappedFiles:
         self.files: list[MappedFile] = []
         self._prepared: MappedFile | None = None
         self._preparing = threading.Lock()
+        self._leftovers: list[Path] = []
 
     def load(self) -> None:
         """Find the files that are there; one that was being made is deleted.
@@ -79,7 +87,56 @@ class MappedFiles:
         for path in leftovers:
             self._access.unlink(path)
 
-    def _file(self, base_offset: int, allocated_bytes: int) -> MappedFile:
+    def look(self) -> None:
+        """Find the files that are there and change nothing, not even what is left over; one may be
+        shorter than the others. ``tidy`` must follow.
+
+        Raises:
+            StoreCorrupt: something else is there, or one is missing in between.
+        """
+        self.close()
+        self.files, self._leftovers = [], []
+        found: list[tuple[int, Path, os.stat_result]] = []
+        for path in sorted(self.directory.iterdir()) if self.directory.is_dir() else ():
+            base_offset = base_offset_of(path.name)
+            if base_offset is not None and path.is_file():
+                found.append((base_offset, path, path.stat()))
+            elif path.name.endswith(TEMPORARY_SUFFIX):
+                self._leftovers.append(path)
+            elif not path.name.startswith(".") and path.name != LOST_AND_FOUND:
+                raise StoreCorrupt(
+                    f"{path} is no file of the log, whose names are 20 digits; nothing was "
+                    "changed: move it out of the store"
+                )
+        while found and not found[-1][2].st_size:
+            self._leftovers.append(found.pop()[1])  # the machine stopped while it was being made
+        for base_offset, path, stat in found:
+            if stat.st_size > self.size_bytes:
+                raise StoreCorrupt(
+                    f"{path} has {stat.st_size} bytes, the log's files have {self.size_bytes}; "
+                    "nothing was changed"
+                )
+            if self.files and base_offset != self.end_offset:
+                raise StoreCorrupt(
+                    f"{path} should start at {self.end_offset}: a file of the run is missing; "
+                    "nothing was changed: bring it back, from a backup for example"
+                )
+            allocated = self.size_bytes if stat.st_blocks * 512 >= self.size_bytes else 0
+            self.files.append(self._file(base_offset, allocated, stat.st_size))
+
+    def tidy(self) -> None:
+        """Extend the files that are shorter than the others; delete what ``look`` found left
+        over.
+        """
+        for file in self.files:
+            file.extend()
+        for path in self._leftovers:
+            self._access.unlink(path)
+        self._leftovers = []
+
+    def _file(
+        self, base_offset: int, allocated_bytes: int, present_bytes: int | None = None
+    ) -> MappedFile:
         path = self.directory / segment_name(base_offset)
         return MappedFile(
             self._access,
@@ -90,6 +147,7 @@ class MappedFiles:
             pool=self._pool,
             let_go=self._let_go,
             is_new=not self._are_durable,
+            present_bytes=present_bytes,
         )
 
     @property
@@ -183,3 +241,28 @@ class MappedFiles:
             file.close()
         if self._prepared is not None:
             self._prepared.close()
+
+
+def file_size_of(directory: Path, expected_bytes: int) -> int:
+    """How long each file of a run is that is there already; ``expected_bytes`` of a new one.
+
+    Whoever made them may have chosen another size. Two names tell it, and one file alone its length
+    where that is a number of whole pages: else it is one that was cut short.
+    """
+    found = []
+    for path in sorted(directory.iterdir()) if directory.is_dir() else ():
+        base_offset = base_offset_of(path.name)
+        if base_offset is not None and path.is_file() and path.stat().st_size:
+            found.append((base_offset, path.stat().st_size))
+    if not found:
+        return expected_bytes
+    longest = max(size for _, size in found)
+    if longest == expected_bytes:
+        return expected_bytes
+    gaps = {after[0] - before[0] for before, after in pairwise(found)}
+    if expected_bytes in gaps:
+        return expected_bytes
+    if longest % PAGE_BYTES:
+        is_expected = longest < expected_bytes
+        return expected_bytes if is_expected else -(-longest // PAGE_BYTES) * PAGE_BYTES
+    return longest

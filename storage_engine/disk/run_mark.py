@@ -40,6 +40,14 @@ class RunMark:
             return False
         return len(lines) > 1 and lines[1] != self._files.medium_id(self._store_path)
 
+    def is_of_rocketmq(self) -> bool:
+        """Whether RocketMQ ran here last and did not stop in order: its file has one line."""
+        try:
+            lines = self._path.read_text(errors="replace").splitlines()
+        except FileNotFoundError:
+            return False
+        return len(lines) < 2
+
     def set(self) -> None:
         """An engine runs from now on; durable on return (two fsyncs).
 

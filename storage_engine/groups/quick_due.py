@@ -22,7 +22,13 @@ from storage_engine.records.message_keys import (
     ID_HEAD_BACK,
     keys_of,
 )
-from storage_engine.records.record import BODY_LENGTH_AT, MAGIC_V1, TOPIC_BYTES_V1_MAX
+from storage_engine.records.record import (
+    BODY_LENGTH_AT,
+    CRC_PROPERTY_BYTES,
+    CRC_PROPERTY_HEAD,
+    MAGIC_V1,
+    TOPIC_BYTES_V1_MAX,
+)
 from storage_engine.records.schedule_topic import (
     DELAY_LEVEL,
     DELAY_MS,
@@ -90,6 +96,8 @@ class QuickWay:
         size, magic, body_crc, _, sysflag, body_bytes = HEAD.unpack_from(record)
         if magic != MAGIC_V1 or sysflag or size != len(record):
             return None
+        if not record.startswith(CRC_PROPERTY_HEAD, size - CRC_PROPERTY_BYTES):
+            return None  # the engine writes it over these bytes
         topic_at = HEAD.size + body_bytes
         due_at = record.find(_DELIVER_AT, topic_at)
         place = self._place(record[topic_at:due_at]) if due_at >= 0 else None

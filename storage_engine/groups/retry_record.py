@@ -45,6 +45,7 @@ from storage_engine.errors import RecordRefused, StoreCorrupt
 from storage_engine.records.dedup_mark import PROPERTY_DEDUP
 from storage_engine.records.record import PROPERTIES_BYTES_MAX, Record
 from storage_engine.records.record_draft import INT_MAX, PAIR_BYTES, RecordDraft, read_draft
+from storage_engine.records.record_parts import store_timestamp_of
 from storage_engine.records.schedule_topic import (
     DELAY_LEVEL,
     DELAY_MS,
@@ -52,6 +53,7 @@ from storage_engine.records.schedule_topic import (
     REAL_QUEUE_ID,
     REAL_TOPIC,
     SCHEDULE_TOPIC_BYTES,
+    due_ms_of,
 )
 from storage_engine.records.settles import PROPERTY_SETTLES, Settles, settles_value
 from storage_engine.topic_names import dlq_topic_of, retry_topic_of
@@ -265,6 +267,14 @@ def forwarded_record(buffer: bytes | memoryview, at: int = 0, *, settles: Settle
         StoreCorrupt: it is no record.
     """
     draft = read_draft(buffer, at)
+    if (
+        DELAY_LEVEL.encode() in draft.properties
+        and PROPERTY_DELIVER_AT.encode() not in draft.properties
+    ):
+        # RocketMQ's own: its delay must not begin again.
+        properties = b"".join(b"%b\x01%b\x02" % pair for pair in draft.properties.items())
+        due_ms = due_ms_of(properties, store_timestamp_of(buffer, at))
+        draft.set(PROPERTY_DELIVER_AT.encode(), str(due_ms).encode())
     _settle(draft, settles)
     if draft.properties_bytes() > PROPERTIES_BYTES_MAX:
         draft.drop(_TRACE_NAMES)

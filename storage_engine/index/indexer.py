@@ -31,7 +31,7 @@ from storage_engine.log.log_scan import Damage, scan, walk
 from storage_engine.records.key_hash import key_hashes, topic_hash
 from storage_engine.records.message_keys import KeyBatch, empty_batch, keys_of
 from storage_engine.records.record import verify_record
-from storage_engine.records.record_parts import parts_of, store_timestamp_of
+from storage_engine.records.record_parts import is_unseen, parts_of, store_timestamp_of
 from storage_engine.recovery.checkpoint import Checkpoint
 
 log = logging.getLogger(__name__)
@@ -119,15 +119,17 @@ class Indexer:
                 self._damaged = scan(segments, physical_offset, end, keeps_whole=True).damaged
                 stop = physical_offset
                 break
+            count += 1
+            if is_unseen(view, at):
+                continue
             _, _, _, stamp, topic, tail, properties_at = parts_of(view, at)
             keys = keys_of(tail, properties_at, len(tail))
             if len(keys) != 1:
-                batch.counts.append((count, len(keys)))
+                batch.counts.append((batch.message_count, len(keys)))
             batch.topic_hashes.append(topic_hash(topic))
             batch.keys.extend(keys)
             batch.physical_offsets.append(physical_offset)
             batch.stamps.append(stamp)
-            count += 1
         if stop is None:
             following = next(records, None)
             stop = end if following is None else following[0]
@@ -261,7 +263,7 @@ class Indexer:
         for physical_offset, view, at in walk(self._commit_log.segments(), start, below):
             if not _is_whole(view, at):
                 return True
-            if physical_offset > above:
+            if physical_offset > above and not is_unseen(view, at):
                 parts = parts_of(view, at)
                 if keys_of(parts.tail, parts.properties_at, len(parts.tail)):
                     return True

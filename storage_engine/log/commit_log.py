@@ -283,11 +283,35 @@ class CommitLog(LogReader):
     def start_offset(self) -> int:
         return self._run.start_offset
 
+    @property
+    def end_offset(self) -> int:
+        """Of the newest segment, used or not."""
+        return self._run.end_offset
+
     # Recovery -------------------------------------------------------------------------------
 
     def load(self) -> None:
-        """Find the segments; ``truncate`` must follow before anything is appended."""
-        self._run.load()
+        """Find the segments, and change nothing; ``tidy`` must follow, and ``truncate`` before
+        anything is appended. Raises ``StoreCorrupt``.
+        """
+        self._run.look()
+
+    def tidy(self) -> None:
+        """Give segments that were cut short behind the log's end their size again, and report
+        them.
+        """
+        for segment in self._run.files:
+            if segment.present_bytes < segment.size_bytes:
+                log.warning(
+                    "segment was shorter than it should be, nothing is missing from it; extended",
+                    extra={
+                        "action": "segment_extended",
+                        "path": str(segment.path),
+                        "found_bytes": segment.present_bytes,
+                        "size_bytes": segment.size_bytes,
+                    },
+                )
+        self._run.tidy()
 
     def truncate(self, end_offset: int, store_timestamp_ms: int) -> int:
         """Let the log end at ``end_offset``: what follows becomes zeros, later segments go.

@@ -26,7 +26,7 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from storage_engine.disk.mapped_file import MappedFile, are_zeros
-from storage_engine.errors import StoreCorrupt
+from storage_engine.errors import RecordUnsupported, StoreCorrupt
 from storage_engine.records.record import (
     BLANK,
     MAGIC_BLANK,
@@ -65,6 +65,8 @@ def scan(segments: list[MappedFile], start: int, flushed_offset: int, *, keeps_w
     """Verify record after record from ``start`` on; changes nothing.
 
     ``flushed_offset`` is the watermark; ``keeps_whole`` chooses between the two columns above it.
+
+    Raises ``RecordUnsupported``.
     """
     offset, count, stamp = start, 0, 0
     damaged: list[Damage] = []
@@ -78,7 +80,7 @@ def scan(segments: list[MappedFile], start: int, flushed_offset: int, *, keeps_w
                 count += run.record_count
                 stamp = max(stamp, store_timestamp_of(segment.view, run.last_at))
                 continue
-            if is_blank(segment.view, at):
+            if is_blank(segment.view, at, segment.size_bytes):
                 offset = segment_end
                 break
             reason = _why_not_whole(segment, at)
@@ -166,6 +168,8 @@ def _why_not_whole(segment: MappedFile, at: int) -> str:
     """Why no record that is whole stands at ``at``; empty when one does."""
     try:
         whole_record(segment.view, at, segment.base_offset)
+    except RecordUnsupported:
+        raise
     except StoreCorrupt as exc:
         return str(exc)
     return ""

@@ -4,7 +4,8 @@
                                                   └── topics, properties, bodies: when asked for
 
 A record counts as whole here when its lengths add up and it says that it stands where it stands;
-with ``check_crcs`` also when its CRC is right, which is the only thing that touches its body.
+with ``check_crcs`` also when its CRC is right, which is the only thing that touches its body. One
+of RocketMQ's without a CRC property is looked at alone then, see ``record.verify_uncovered``.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ from storage_engine.records.record import (
     SYSFLAG_BORN_HOST_V6,
     SYSFLAG_STORE_HOST_V6,
 )
+from storage_engine.records.record_check import is_whole
 
 Ints = NDArray[np.int64]
 HEAD_BYTES: Final = BODY_LENGTH_AT + 4
@@ -139,14 +141,14 @@ class Columns:
             & (self._end <= len(self._bytes))
             & (self.physical_offset == base_offset + self._at)
             & (self._properties_at + properties_bytes == self._end)
-            & (properties_bytes >= CRC_PROPERTY_BYTES)
         )
         return whole
 
     def check_crcs(self) -> None:
         """Take ``is_whole`` back where the CRC of a record is wrong; reads every byte of it."""
         rows = np.flatnonzero(self.is_whole)
-        crc_at = self._end[rows] - CRC_PROPERTY_BYTES
+        # A record without the CRC property may be shorter; whatever stands there then is none.
+        crc_at = np.maximum(self._end[rows] - CRC_PROPERTY_BYTES, 0)
         view = memoryview(self._content)
         places = zip(self._at[rows].tolist(), crc_at.tolist(), strict=True)
         found = np.array([crc32(view[at:end]) for at, end in places], np.int64) & CRC_MASK
@@ -158,6 +160,13 @@ class Columns:
             & (digits @ _DIGIT_VALUES == found)
             & (stored[:, -1] == _CRC_END)
         )
+        for row in rows[~self.is_whole[rows]].tolist():
+            self.is_whole[row] = is_whole(
+                view,
+                int(self._at[row]),
+                int(self.record_bytes[row]),
+                int(self.physical_offset[row]),
+            )
 
     def select(self, rows: NDArray[np.bool_] | slice) -> Columns:
         """The same columns of some rows only."""
@@ -178,8 +187,15 @@ class Columns:
         return np.array(rows, np.int32), [name.decode("utf-8", "replace") for name in indexes]
 
     def properties(self) -> Texts:
-        """``name 0x01 value 0x02`` each; without the last one, which is the CRC."""
-        return self._texts(self._properties_at, self._end - CRC_PROPERTY_BYTES)
+        """``name 0x01 value 0x02`` each, without the CRC at the end."""
+        return self._texts(self._properties_at, self._properties_end())
+
+    def _properties_end(self) -> Ints:
+        """Where the CRC property begins; the end of a record that has none."""
+        crc_at = self._end - CRC_PROPERTY_BYTES
+        heads = sliding_window_view(self._bytes, len(_CRC_HEAD))[np.maximum(crc_at, 0)]
+        has_crc = (heads == _CRC_HEAD).all(axis=1) & (crc_at >= self._properties_at)
+        return np.where(has_crc, crc_at, self._end)
 
     def values(self, name: bytes, bytes_max: int) -> list[bytes | None]:
         """The value of one property of each record; None where it must be looked for.

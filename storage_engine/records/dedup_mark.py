@@ -39,7 +39,8 @@ def dedup_mark_of(properties: bytes, start: int = 0) -> DedupMark | None:
         at = properties.find(DEDUP_HEAD, at + 1)
     if at < 0:
         return None
-    value = properties[at + len(DEDUP_HEAD) : properties.find(b"\x02", at)]
+    end = properties.find(b"\x02", at)
+    value = properties[at + len(DEDUP_HEAD) : end if end >= 0 else None]
     digits, key = value[:_FINGERPRINT_DIGITS], value[_FINGERPRINT_DIGITS:]
     if not key:
         return None

@@ -10,7 +10,11 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from storage_engine.records.record import CRC_PROPERTY_BYTES
+from storage_engine.records.record import (
+    CRC_PROPERTY_BYTES,
+    CRC_PROPERTY_HEAD,
+    properties_end,
+)
 
 _ID_BYTES: Final = 34  # of ``message_id.new_message_id``
 ID_HEAD: Final = b"UNIQ_KEY\x01"
@@ -22,6 +26,7 @@ ID_END_BACK: Final = CRC_PROPERTY_BYTES + 1
 _PAIR_END: Final = b"\x02"
 _KEY_END: Final = b" "
 PAIR_END: Final = 2
+BEHIND_ID: Final = _PAIR_END + CRC_PROPERTY_HEAD
 
 
 class KeyBatch(NamedTuple):
@@ -66,7 +71,7 @@ def keys_of(buffer: bytes, properties_at: int, end: int) -> list[bytes]:
     if (
         head_at >= properties_at
         and buffer.startswith(ID_HEAD, head_at)
-        and buffer[end - ID_END_BACK] == PAIR_END
+        and buffer.startswith(BEHIND_ID, end - ID_END_BACK)
         and (head_at == properties_at or buffer[head_at - 1] == PAIR_END)
     ):
         message_id = buffer[end - ID_BACK : end - ID_END_BACK]
@@ -80,7 +85,7 @@ def keys_of(buffer: bytes, properties_at: int, end: int) -> list[bytes]:
                 return [message_id, keys] if keys else [message_id]
             return [message_id, *filter(None, keys.split(_KEY_END))]
     message_id = keys = b""
-    for pair in buffer[properties_at : end - CRC_PROPERTY_BYTES].split(_PAIR_END):
+    for pair in buffer[properties_at : properties_end(buffer, properties_at, end)].split(_PAIR_END):
         if pair.startswith(ID_HEAD):
             message_id = pair[len(ID_HEAD) :]
         elif pair.startswith(KEYS_HEAD):

@@ -19,9 +19,12 @@
               1+n  TOPICLENGTH, topic          producer    2+n in V2
               2+n  PROPERTIESLENGTH, properties            ``name 0x01 value 0x02`` each, <= 32,767
 
-The last property is always ``__CRC32#``: ten decimal digits, least significant first, of the CRC-32
-of everything before that property (& 0x7FFFFFFF), so header, topic and properties are covered as
-well as the body. Layout from RocketMQ 5.3 ``MessageExtEncoder``, ``MessageDecoder.createCrc32``.
+The last property that this engine writes is always ``__CRC32#``: ten decimal digits, least
+significant first, of the CRC-32 of everything before that property (& 0x7FFFFFFF), so header, topic
+and properties are covered as well as the body. RocketMQ leaves it out unless it is told otherwise
+(``enabledAppendPropCRC``), may leave out the separator behind the last property, and compresses
+bodies (SYSFLAG bit 0): such records are read as well, see ``verify_uncovered``. Layout from
+RocketMQ 5.3 ``MessageExtEncoder``, ``MessageDecoder.createCrc32``.
 
 A producer's record has holes (zeros) where the engine writes; ``commit_log`` fills them while it
 appends. All integers are big-endian.
@@ -31,12 +34,14 @@ from __future__ import annotations
 
 import ipaddress
 import struct
+import zlib
+from operator import eq
 from typing import Final
 
 import msgspec
 from isal.isal_zlib import crc32
 
-from storage_engine.errors import RecordRefused, StoreCorrupt
+from storage_engine.errors import RecordRefused, RecordUnsupported, StoreCorrupt
 
 MAGIC_V1: Final = 0xDAA320A7
 MAGIC_V2: Final = 0xDAA320AB
@@ -49,11 +54,18 @@ TOPIC_BYTES_MAX: Final = 255
 PROPERTIES_BYTES_MAX: Final = 32_767
 CRC_MASK: Final = 0x7FFF_FFFF
 
+SYSFLAG_COMPRESSED: Final = 1
+SYSFLAG_COMPRESSOR: Final = 7 << 8  # 0 and 3: zlib; 1: LZ4; 2: Zstandard
 SYSFLAG_BORN_HOST_V6: Final = 1 << 4
 SYSFLAG_STORE_HOST_V6: Final = 1 << 5
+SYSFLAG_TRANSACTION: Final = 3 << 2
+SYSFLAG_INNER_BATCH: Final = 1 << 7
+# Records of a transaction that no consumer may see; RocketMQ gives them no unit of a consume queue.
+TRANSACTIONS_UNSEEN: Final = frozenset({1 << 2, 3 << 2})  # prepared, rolled back
 HOST_V4_BYTES: Final = 8
 HOST_V6_BYTES: Final = 20
 
+_BODY_CRC_AT: Final = 8
 QUEUE_OFFSET_AT: Final = 20
 SYSFLAG_AT: Final = 36
 STORE_TIMESTAMP_AT: Final = 56
@@ -87,10 +99,16 @@ PROPERTY_MESSAGE_ID: Final = "UNIQ_KEY"
 PROPERTY_MESSAGE_GROUP: Final = "__SHARDINGKEY"
 PROPERTY_CRC: Final = "__CRC32#"
 CRC_PROPERTY_HEAD: Final = PROPERTY_CRC.encode() + NAME_VALUE.encode()
+_CRC_HEAD_BYTES: Final = len(CRC_PROPERTY_HEAD)
 CRC_DIGITS: Final = 10
 CRC_PROPERTY_BYTES: Final = len(CRC_PROPERTY_HEAD) + CRC_DIGITS + 1
 CRC_HOLE: Final = CRC_PROPERTY_HEAD + b"0" * CRC_DIGITS + PROPERTY_END.encode()
 assert len(CRC_HOLE) == CRC_PROPERTY_BYTES == 20
+_BODY_BYTES_MAX: Final = 4 * 1024 * 1024  # of a body once it is decompressed; RocketMQ's limit
+_ZLIB: Final = frozenset({0, 3 << 8})
+# A topic is a directory of consume queues; RocketMQ's own names are letters, digits and %|_-.
+_NO_TOPICS: Final = frozenset({b".", b".."})
+_QUEUES_MAX: Final = 65_536  # of one topic; more are a flipped bit
 
 
 class StoreMessage(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -284,10 +302,11 @@ def decode_record(buffer: bytes | memoryview, at: int = 0) -> Record:
         topic_end = topic_at + 2 + LENGTH_2.unpack_from(buffer, topic_at)[0]
         topic = str(buffer[topic_at + 2 : topic_end], "utf-8")
     properties_bytes = (buffer[topic_end] << 8) | buffer[topic_end + 1]
-    # Every pair ends with the separator; the last one is the CRC, which nobody needs to see.
     properties_at = topic_end + 2
-    properties_end = properties_at + properties_bytes - CRC_PROPERTY_BYTES
-    text = str(buffer[properties_at:properties_end], "utf-8", "replace")
+    end = properties_end(buffer, properties_at, properties_at + properties_bytes)
+    text = str(buffer[properties_at:end], "utf-8", "replace")
+    if sysflag & SYSFLAG_COMPRESSED:
+        body = _decompressed(body, sysflag)
     return Record(
         topic,
         queue_id,
@@ -299,6 +318,29 @@ def decode_record(buffer: bytes | memoryview, at: int = 0) -> Record:
         body,
         *split_properties(text),
     )
+
+
+def properties_end(buffer: bytes | memoryview, properties_at: int, end: int) -> int:
+    """Where the properties of a record end that nobody sets: before its CRC, where it has one.
+
+    ``end`` is the end of the record.
+    """
+    crc_at = end - CRC_PROPERTY_BYTES
+    if crc_at >= properties_at and buffer[crc_at : crc_at + _CRC_HEAD_BYTES] == CRC_PROPERTY_HEAD:
+        return crc_at
+    return end
+
+
+def _decompressed(body: bytes, sysflag: int) -> bytes:
+    """A body that a RocketMQ client has compressed; as it is when this engine cannot."""
+    if sysflag & SYSFLAG_COMPRESSOR not in _ZLIB:
+        return body
+    inflater = zlib.decompressobj()
+    try:
+        content = inflater.decompress(body, _BODY_BYTES_MAX)
+    except zlib.error:
+        return body
+    return content if inflater.eof else body
 
 
 def split_properties(
@@ -344,11 +386,11 @@ def parse_head(buffer: bytes | memoryview, at: int = 0) -> RecordHead:
     fields = head.unpack_from(buffer, at)
     topic_at = head.size + fields[14]
     width = 1 if magic == MAGIC_V1 else 2
-    if topic_at + width + 2 + CRC_PROPERTY_BYTES > record_bytes:
+    if topic_at + width + 2 > record_bytes:
         raise StoreCorrupt(f"body of {fields[14]} bytes does not fit a record of {record_bytes}")
     topic_bytes = int.from_bytes(buffer[at + topic_at : at + topic_at + width])
     properties_at = topic_at + width + topic_bytes + 2
-    if properties_at + CRC_PROPERTY_BYTES > record_bytes:
+    if properties_at > record_bytes:
         raise StoreCorrupt(f"topic of {topic_bytes} bytes does not fit a record of {record_bytes}")
     properties_bytes = int.from_bytes(buffer[at + properties_at - 2 : at + properties_at])
     if properties_at + properties_bytes != record_bytes:
@@ -368,19 +410,72 @@ def parse_head(buffer: bytes | memoryview, at: int = 0) -> RecordHead:
 
 
 def verify_record(buffer: bytes | memoryview, at: int = 0) -> RecordHead:
-    """``parse_head``, and the CRC that covers the whole record.
+    """``parse_head``, and the CRC that covers the whole record; of a record of RocketMQ's that has
+    none, what ``verify_uncovered`` says.
 
     Raises:
         StoreCorrupt: anything about the record is not as it was written.
     """
     head = parse_head(buffer, at)
     end = at + head.record_bytes
-    crc_at = end - CRC_PROPERTY_BYTES
-    stored = bytes(buffer[crc_at:end])
+    stored = bytes(buffer[max(end - CRC_PROPERTY_BYTES, at) : end])
+    if not looks_covered(stored):
+        verify_uncovered(buffer, at, head)
+        return head
     computed = record_crc(buffer, at, head.record_bytes)
     if stored != CRC_PROPERTY_HEAD + crc_digits(computed) + b"\x02":
         raise StoreCorrupt(f"record CRC is {computed}, the record says {stored!r}")
     return head
+
+
+def looks_covered(end: bytes) -> bool:
+    """Whether a record that ends so was written with a CRC property.
+
+    Half of the property's fixed bytes are enough, so that a record of ours whose property was hurt
+    is not taken for one that never had any.
+    """
+    alike = sum(map(eq, end[:_CRC_HEAD_BYTES], CRC_PROPERTY_HEAD)) + end.endswith(b"\x02")
+    return len(end) == CRC_PROPERTY_BYTES and alike > _CRC_HEAD_BYTES // 2
+
+
+def verify_uncovered(buffer: bytes | memoryview, at: int, head: RecordHead) -> None:
+    """Check a record without a CRC property, as RocketMQ writes it by default.
+
+    Nothing covers its head, so everything is looked at: lengths (``parse_head`` did), the CRC of
+    the body, and texts that are texts. A page that never reached the disk leaves zeros in one of
+    them.
+
+    Raises:
+        StoreCorrupt: RocketMQ did not write it so.
+        RecordUnsupported: it did, and this engine cannot read it.
+    """
+    view = memoryview(buffer)
+    record = view[at : at + head.record_bytes]
+    topic = head.topic
+    sysflag = LENGTH_4.unpack_from(record, SYSFLAG_AT)[0]
+    properties = bytes(record[head.properties_at :])
+    width = 1 if LENGTH_4.unpack_from(record, 4)[0] == MAGIC_V1 else 2
+    body_end = head.properties_at - 2 - len(topic) - width
+    head_bytes = _HEADS[bool(sysflag & SYSFLAG_BORN_HOST_V6), bool(sysflag & SYSFLAG_STORE_HOST_V6)]
+    computed = crc32(record[head_bytes.size : body_end]) & CRC_MASK
+    stored = LENGTH_4.unpack_from(record, _BODY_CRC_AT)[0]
+    if computed != stored:
+        raise StoreCorrupt(f"body CRC is {computed}, the record says {stored}")
+    if not topic or topic in _NO_TOPICS or b"/" in topic:
+        raise StoreCorrupt(f"topic is {topic[:TOPIC_BYTES_MAX]!r}")
+    try:
+        is_text = "\0" not in topic.decode() and "\0" not in properties.decode()
+    except UnicodeDecodeError:
+        is_text = False
+    if not is_text:
+        raise StoreCorrupt("topic or properties are no text")
+    if not 0 <= head.queue_id < _QUEUES_MAX or head.queue_offset < 0:
+        raise StoreCorrupt(f"queue id is {head.queue_id}, queue offset {head.queue_offset}")
+    if sysflag & SYSFLAG_INNER_BATCH:
+        raise RecordUnsupported(
+            f"the record at {head.physical_offset} of topic {topic.decode()} is an inner batch "
+            "(RocketMQ's queue.type=BatchCQ), which this engine cannot read"
+        )
 
 
 def record_crc(buffer: bytes | memoryview, at: int, record_bytes: int) -> int:

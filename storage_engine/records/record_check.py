@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 from isal.isal_zlib import crc32
 
-from storage_engine.errors import StoreCorrupt
+from storage_engine.errors import RecordUnsupported, StoreCorrupt
 from storage_engine.records.record import (
     BLANK,
     CRC_MASK,
@@ -22,6 +22,7 @@ from storage_engine.records.record import (
     MAGIC_V1,
     MAGIC_V2,
     RecordHead,
+    looks_covered,
     parse_head,
     verify_record,
 )
@@ -41,8 +42,8 @@ def is_whole(view: memoryview, at: int, record_bytes: int, physical_offset: int)
     end = at + record_bytes
     if record_bytes < FIXED_BYTES or end > len(view):
         return False
-    return _PLACE.unpack_from(view, at) == (record_bytes, physical_offset) and _has_own_crc(
-        view, at, end
+    return _PLACE.unpack_from(view, at) == (record_bytes, physical_offset) and (
+        _has_own_crc(view, at, end) or _is_uncovered(view, at, end)
     )
 
 
@@ -62,7 +63,10 @@ def are_whole(content: bytes, places: list[tuple[int, int]]) -> bool:
             record_bytes < FIXED_BYTES
             or end > len(content)
             or _PLACE.unpack_from(content, at) != (record_bytes, physical_offset)
-            or not content.endswith(_crc_property(crc32(view[at:crc_at]) & CRC_MASK), at, end)
+            or not (
+                content.endswith(_crc_property(crc32(view[at:crc_at]) & CRC_MASK), at, end)
+                or _is_uncovered(view, at, end)
+            )
         ):
             return False
         at = end
@@ -94,12 +98,25 @@ def find_whole(view: memoryview, at: int, record_bytes: int, physical_offset: in
     ):
         return None
     crc = crc32(view[at:crc_at]) & CRC_MASK
-    return record if record.endswith(_crc_property(crc)) else None
+    is_whole = record.endswith(_crc_property(crc))
+    return record if is_whole or _is_uncovered(memoryview(record), 0, record_bytes) else None
 
 
 def _has_own_crc(view: memoryview, at: int, end: int) -> bool:
     crc_at = end - CRC_PROPERTY_BYTES
     return view[crc_at:end] == _crc_property(crc32(view[at:crc_at]) & CRC_MASK)
+
+
+def _is_uncovered(view: memoryview, at: int, end: int) -> bool:
+    """Whether it is a whole record without a CRC property. Raises ``RecordUnsupported``."""
+    if looks_covered(bytes(view[end - CRC_PROPERTY_BYTES : end])):
+        return False
+    try:
+        return verify_record(view[:end], at).record_bytes == end - at
+    except RecordUnsupported:
+        raise
+    except StoreCorrupt:
+        return False
 
 
 def _crc_property(crc: int) -> bytes:
@@ -119,10 +136,15 @@ def whole_record(view: memoryview, at: int, base_offset: int) -> RecordHead:
     return verify_record(view, at)
 
 
-def is_blank(view: memoryview, at: int) -> bool:
-    """True when a BLANK reaches from ``at`` to the end of the segment."""
-    room = len(view) - at
-    return room >= BLANK.size and BLANK.unpack_from(view, at) == (room, MAGIC_BLANK)
+def is_blank(view: memoryview, at: int, size_bytes: int | None = None) -> bool:
+    """True when a BLANK reaches from ``at`` to the end of the segment.
+
+    ``size_bytes``: of the segment, where the file is shorter than that.
+    """
+    room = (len(view) if size_bytes is None else size_bytes) - at
+    if len(view) - at < BLANK.size:
+        return False
+    return BLANK.unpack_from(view, at) == (room, MAGIC_BLANK)
 
 
 class WholeRun(NamedTuple):
@@ -137,6 +159,7 @@ def whole_run(view: memoryview, at: int, base_offset: int) -> WholeRun:
     """The whole records that follow each other from ``at`` on, in a segment at ``base_offset``.
 
     It stops at whatever is none, be it a BLANK, zeros or damage. A start has millions to look at.
+    Raises ``RecordUnsupported``.
     """
     room = len(view) - FIXED_BYTES
     count, last_at = 0, -1
@@ -148,7 +171,7 @@ def whole_run(view: memoryview, at: int, base_offset: int) -> WholeRun:
             or record_bytes < FIXED_BYTES
             or end > len(view)
             or physical_offset != base_offset + at
-            or not _has_own_crc(view, at, end)
+            or not (_has_own_crc(view, at, end) or _is_uncovered(view, at, end))
         ):
             break
         count += 1

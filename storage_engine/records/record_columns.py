@@ -18,6 +18,7 @@ from typing import Final, NamedTuple
 from storage_engine.records.record import (
     BODY_LENGTH_AT,
     CRC_PROPERTY_BYTES,
+    CRC_PROPERTY_HEAD,
     FIXED_BYTES,
     LENGTH_4,
     MAGIC_V1,
@@ -76,6 +77,9 @@ def columns_of(buffer: bytes, at: int, count: int) -> RecordColumns | None:
     topic_end = topic_at + 1 + buffer[topic_at]
     common = before_id(buffer, topic_at, topic_end + 2, ends[0])
     if not common or not all(map(buffer.startswith, repeat(common), topic_ats)):
+        return None
+    crc_ats = [tail_end - CRC_PROPERTY_BYTES for tail_end in ends]
+    if not all(map(buffer.startswith, repeat(CRC_PROPERTY_HEAD), crc_ats)):
         return None
     text = str(buffer[topic_end + 2 : ends[0] - CRC_PROPERTY_BYTES], "utf-8", "replace")
     tag, keys, group, _, properties = split_properties(text)

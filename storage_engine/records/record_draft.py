@@ -19,7 +19,6 @@ from storage_engine.records.record import (
     BODY_LENGTH_AT,
     CRC_HOLE,
     CRC_PROPERTY_BYTES,
-    CRC_PROPERTY_HEAD,
     FIXED_BYTES,
     HOST_V4_BYTES,
     HOST_V6_BYTES,
@@ -27,6 +26,7 @@ from storage_engine.records.record import (
     MAGIC_V2,
     NAME_VALUE,
     PROPERTIES_BYTES_MAX,
+    PROPERTY_CRC,
     PROPERTY_END,
     PROPERTY_MESSAGE_ID,
     STORE_TIMESTAMP_AT,
@@ -35,7 +35,9 @@ from storage_engine.records.record import (
     SYSFLAG_STORE_HOST_V6,
     TOPIC_BYTES_MAX,
     TOPIC_BYTES_V1_MAX,
+    looks_covered,
     parse_head,
+    properties_end,
 )
 
 INT_MAX: Final = (1 << 31) - 1  # integers of the format are signed
@@ -43,6 +45,7 @@ PAIR_BYTES: Final = 2  # of a property besides its name and value
 _NAME_VALUE: Final = NAME_VALUE.encode()
 _PAIR_END: Final = PROPERTY_END.encode()
 _MESSAGE_ID: Final = PROPERTY_MESSAGE_ID.encode()
+_CRC: Final = PROPERTY_CRC.encode()
 _BODY_CRC_AT: Final = 8
 _FLAG_AT: Final = 16
 _PHYSICAL_OFFSET_AT: Final = 28
@@ -160,7 +163,7 @@ def read_draft(buffer: bytes | memoryview, at: int = 0) -> RecordDraft:
     The store host's width is not taken over: the engine that appends writes its own.
 
     Raises:
-        StoreCorrupt: the lengths contradict each other, or the properties do not end with the CRC.
+        StoreCorrupt: the lengths contradict each other, or the CRC property is hurt.
     """
     head = parse_head(buffer, at)
     view = memoryview(buffer)[at : at + head.record_bytes]
@@ -173,12 +176,14 @@ def read_draft(buffer: bytes | memoryview, at: int = 0) -> RecordDraft:
     body_at = reconsume_at + 4 + 8
     body_end = body_at + 4 + int.from_bytes(view[body_at : body_at + 4])
     properties = bytes(view[head.properties_at :])
-    if not properties.startswith(CRC_PROPERTY_HEAD, len(properties) - CRC_PROPERTY_BYTES):
+    end = properties_end(properties, 0, len(properties))
+    if end == len(properties) and looks_covered(properties[-CRC_PROPERTY_BYTES:]):
         raise StoreCorrupt("the properties of the record do not end with its CRC")
     pairs: dict[bytes, bytes] = {}
-    for pair in properties[:-CRC_PROPERTY_BYTES].split(_PAIR_END):
+    for pair in properties[:end].split(_PAIR_END):
         name, _, value = pair.partition(_NAME_VALUE)
-        if name:
+        # RocketMQ hands the CRC of another record on, among the properties of this one.
+        if name and name != _CRC:
             pairs[name] = value
     place = bytes(view[store_host_at:reconsume_at])
     place += view[_PHYSICAL_OFFSET_AT : _PHYSICAL_OFFSET_AT + 8]

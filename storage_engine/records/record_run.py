@@ -12,15 +12,18 @@ from storage_engine.errors import StoreCorrupt
 from storage_engine.records.record import (
     BODY_LENGTH_AT,
     CRC_PROPERTY_BYTES,
+    CRC_PROPERTY_HEAD,
     FIXED_BYTES,
     MAGIC_V1,
     NAME_VALUE,
     PROPERTY_END,
     PROPERTY_MESSAGE_ID,
     SYSFLAG_BORN_HOST_V6,
+    SYSFLAG_COMPRESSED,
     SYSFLAG_STORE_HOST_V6,
     Record,
     decode_record,
+    properties_end,
     split_properties,
 )
 
@@ -31,7 +34,7 @@ assert _HEAD_BYTES == BODY_LENGTH_AT + 4
 _ID_NAME: Final = (PROPERTY_MESSAGE_ID + NAME_VALUE).encode()
 _END: Final = PROPERTY_END.encode()
 _AFTER_ID_BYTES: Final = CRC_PROPERTY_BYTES + len(_END)  # where the id is the last but the CRC
-_SYSFLAG_V6: Final = SYSFLAG_BORN_HOST_V6 | SYSFLAG_STORE_HOST_V6
+_UNUSUAL: Final = SYSFLAG_BORN_HOST_V6 | SYSFLAG_STORE_HOST_V6 | SYSFLAG_COMPRESSED
 
 
 def decode_records(buffer: bytes, at: int = 0) -> list[Record]:
@@ -66,7 +69,7 @@ def decode_records(buffer: bytes, at: int = 0) -> list[Record]:
             reconsume_times,
             body_bytes,
         ) = unpack(buffer, at)
-        if magic != MAGIC_V1 or sysflag & _SYSFLAG_V6:
+        if magic != MAGIC_V1 or sysflag & _UNUSUAL:
             _check_size(record_bytes)
             append(decode_record(buffer, at))
             at += record_bytes
@@ -76,7 +79,12 @@ def decode_records(buffer: bytes, at: int = 0) -> list[Record]:
         at += record_bytes
         id_at = topic_at + common_bytes
         id_end = at - _AFTER_ID_BYTES
-        if common and stands_at(common, topic_at) and find(_END, id_at, at) == id_end:
+        if (
+            common
+            and stands_at(common, topic_at)
+            and find(_END, id_at, at) == id_end
+            and stands_at(CRC_PROPERTY_HEAD, id_end + 1)
+        ):
             name, tag, properties = said
             append(
                 Record(
@@ -101,7 +109,8 @@ def decode_records(buffer: bytes, at: int = 0) -> list[Record]:
         name_bytes = buffer[topic_at + 1 : topic_end]
         if name_bytes != topic_bytes:
             topic_bytes, topic = name_bytes, str(name_bytes, "utf-8")
-        text = str(buffer[topic_end + 2 : at - CRC_PROPERTY_BYTES], "utf-8", "replace")
+        end_at = properties_end(buffer, topic_end + 2, at)
+        text = str(buffer[topic_end + 2 : end_at], "utf-8", "replace")
         tag, keys, group, message_id, properties = split_properties(text)
         append(
             Record(
@@ -131,9 +140,11 @@ def decode_records(buffer: bytes, at: int = 0) -> list[Record]:
 
 def before_id(buffer: bytes, topic_at: int, properties_at: int, end: int) -> bytes:
     """What stands before the id of a record that ends there, from its topic on; empty where the id
-    is not the last of the properties.
+    is not the last of the properties before a CRC.
     """
     name_at = buffer.rfind(_ID_NAME, properties_at, end)
+    if properties_end(buffer, properties_at, end) == end:
+        return b""
     is_property = name_at == properties_at or buffer.startswith(_END, name_at - 1)
     if name_at < 0 or not is_property or buffer.find(_END, name_at, end) != end - _AFTER_ID_BYTES:
         return b""

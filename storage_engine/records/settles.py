@@ -43,7 +43,8 @@ def settles_of(tail: bytes, properties_at: int) -> Settles | None:
     at = tail.find(SETTLES_HEAD, properties_at)
     if at < 0 or (at > properties_at and tail[at - 1] != 2):
         return None
-    return _settles(tail[at + len(SETTLES_HEAD) : tail.find(b"\x02", at)])
+    end = tail.find(b"\x02", at)
+    return _settles(tail[at + len(SETTLES_HEAD) : end if end >= 0 else None])
 
 
 def parse_settles(value: str) -> Settles | None:

@@ -14,8 +14,8 @@ _TAG_MARK: Final = b"\x02TAGS\x01"
 def tag_hash_of(properties: bytes) -> int:
     """Tag code of a consume-queue unit: Java's ``String.hashCode`` of the tag, 0 without one.
 
-    ``properties`` is the encoded property list, ended by 0x02. Bytes that are no UTF-8 count as
-    U+FFFD, as in Java.
+    ``properties`` is the encoded property list. Bytes that are no UTF-8 count as U+FFFD, as in
+    Java.
     """
     tag = tag_of(properties)
     if tag is None:
@@ -37,7 +37,8 @@ def tag_of(properties: bytes) -> bytes | None:
         if start < 0:
             return None
         start += len(_TAG_MARK)
-    return properties[start : properties.find(b"\x02", start)]
+    end = properties.find(b"\x02", start)
+    return properties[start : end if end >= 0 else None]
 
 
 def java_hash(text: str) -> int:

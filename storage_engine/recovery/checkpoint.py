@@ -15,9 +15,11 @@
         72      4  CRC-32 of bytes 0 to 71   ours, since version 2
         76   4020  zeros
 
-Version 1 (no index) is read as one whose index is empty. Written whole by rename, so it is never
-torn. A missing or damaged one only makes recovery read the log from its start; times in it never
-choose where to begin.
+Version 1 (no index) is read as one whose index is empty. Since version 3 the store's JSON has
+RocketMQ's integer keys without quotes. Written whole by rename, so it is never torn. RocketMQ
+writes the first 40 bytes over ours, after which the CRC is wrong and it is no checkpoint of ours
+any more. A missing or damaged one makes recovery read the log from its start, and cut nothing from
+it; times in it never choose where to begin.
 
 The format version is that of the whole store: whoever changes any file so that an older engine
 would misread it raises the version, and the older engine refuses the store untouched. There is no
@@ -38,13 +40,14 @@ from storage_engine.disk.files import Files
 from storage_engine.errors import StoreCorrupt
 
 CHECKPOINT_BYTES: Final = 4096
-FORMAT_VERSION: Final = 2
-_VERSIONS_READ: Final = frozenset({1, 2})
+FORMAT_VERSION: Final = 3
+_VERSIONS_READ: Final = frozenset({1, 2, 3})
 _BODY = struct.Struct(">qqqqqqI")
 _INDEX = struct.Struct(">qq")
 _CRC = struct.Struct(">I")
 _INDEX_AT: Final = 56
 _INDEX_CRC_AT: Final = 72
+_ROCKETMQ_BYTES: Final = 24  # of all its versions
 assert _BODY.size == 52
 
 
@@ -83,6 +86,15 @@ def write_checkpoint(files: Files, path: Path, checkpoint: Checkpoint) -> None:
     files.replace(path, content.ljust(CHECKPOINT_BYTES, b"\0"))
 
 
+def is_of_rocketmq(path: Path) -> bool:
+    """Whether a checkpoint that is none of ours looks like one that RocketMQ has written."""
+    try:
+        content = path.read_bytes()
+    except FileNotFoundError:
+        return False
+    return len(content) == CHECKPOINT_BYTES and any(content[:_ROCKETMQ_BYTES])
+
+
 def read_checkpoint(path: Path) -> Checkpoint | None:
     """The checkpoint, or None when there is none that can be believed.
 
@@ -101,7 +113,8 @@ def read_checkpoint(path: Path) -> Checkpoint | None:
         return None
     if version not in _VERSIONS_READ:
         raise StoreCorrupt(
-            f"{path} has format version {version}, this engine knows {FORMAT_VERSION}"
+            f"{path} has format version {version}, this engine knows {FORMAT_VERSION}: start the "
+            "newer engine that wrote it. Nothing was changed"
         )
     indexed_offset = index_entry_count = 0
     if version >= 2:

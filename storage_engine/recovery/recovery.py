@@ -1,8 +1,9 @@
 """From whatever files a stop left behind to a log with a clean end and the queues that belong to
 it.
 
-    checkpoint, commit log, consume queues ──▶ [recover] ──▶ append_offset, flushed_offset, queues
-                                                  └── keys of records ──▶ index
+    checkpoint, commit log ──▶ [read_log] ──▶ LogFound, or a refusal; no byte has changed
+    LogFound, consume queues ──▶ [recover] ──▶ append_offset, flushed_offset, queues
+                                     └── keys of records ──▶ index
 
 The log is scanned from ``dispatched_offset`` of the checkpoint; what is damaged and where it ends
 is decided by the table in ``log_scan.py``. Each whole record goes into its consume queue again; a
@@ -12,7 +13,16 @@ Consume queues that do not hold what the checkpoint counted are rebuilt from the
 Nothing is changed before the log has been read; running it twice changes nothing the second time.
 Times are never used to choose where to begin.
 
-Only a log whose segments are missing is refused: everything else can be served around.
+What is refused, with every byte as it was (``repair.py`` is what an operator may do then):
+
+    found                                                         because
+    segments missing, or cut short where records were             nothing can stand in for them
+    bytes behind the log's end, and no checkpoint of ours         somebody else wrote them: nobody
+                                                                  knows what they are
+    more of them than the newest segment's, and more than can     a power cut leaves no such thing
+    have been without a sync
+    records, and no table of topics                               groups and offsets are missing too
+    a kind of record that only RocketMQ has                       it would be lost
 """
 
 from __future__ import annotations
@@ -30,6 +40,7 @@ from storage_engine.log.log_scan import Damage, Scan, scan
 from storage_engine.log.quarantine import Quarantine
 from storage_engine.queues.consume_queues import ConsumeQueues
 from storage_engine.records.record import parse_head
+from storage_engine.records.record_check import is_blank, whole_run
 from storage_engine.records.record_parts import RecordParts
 from storage_engine.records.schedule_topic import unit_tag_of
 from storage_engine.records.settles import Settles
@@ -68,28 +79,29 @@ class Recovered(NamedTuple):
     settles: list[Settles]  # of records that took another one's place
 
 
-def recover(
+class LogFound(NamedTuple):
+    """The log as a stop left it. ``keeps_whole``: which column of ``log_scan``'s table counted."""
+
+    scan: Scan
+    start_offset: int
+    checkpoint: Checkpoint | None
+    keeps_whole: bool
+
+
+def read_log(
     commit_log: CommitLog,
-    queues: ConsumeQueues,
     checkpoint: Checkpoint | None,
     *,
-    floors: Mapping[str, list[int]],
-    quarantine: Quarantine,
     was_power_cut: bool,
-    save: Callable[[Checkpoint], None],
-    keys: KeyIndex,
-    found_mark: Callable[[int, RecordParts], None],
-) -> Recovered:
-    """Bring log and consume queues to one end; both are ready for appends on return.
+    unsynced_bytes_max: int,
+) -> LogFound:
+    """Find out where the log ends and what is damaged in it; changes no byte.
 
-    ``floors``: least min_offset of each queue, by topic. ``was_power_cut``: pages that were not
-    synced may be missing. ``save`` makes another checkpoint durable. ``keys`` are told of
-    the records that are not in their files. ``found_mark``: told of each record with the mark of a
-    request that no checkpoint covers.
+    ``checkpoint`` is one of ours, and nobody else has written to the store since.
+    ``was_power_cut``: pages that were not synced may be missing, ``unsynced_bytes_max`` at most.
 
     Raises:
-        StoreCorrupt: a segment is missing; nothing is changed.
-        DiskFull, SyncFailed: queues or index cannot be taken over; nothing is lost.
+        StoreCorrupt: see the module's docstring.
     """
     mark = checkpoint or Checkpoint()
     commit_log.load()
@@ -98,12 +110,93 @@ def recover(
     if mark.flushed_offset > log_end:
         raise StoreCorrupt(
             f"the checkpoint says {mark.flushed_offset} bytes are durable, the log has {log_end}: "
-            "segments are missing"
+            "segments are missing; nothing was changed: bring them back, from a backup for example"
         )
-    unsaved_offset = mark.dispatched_offset
     keeps_whole = checkpoint is None or not was_power_cut
     start = max(mark.dispatched_offset, commit_log.start_offset)
     found = _read_log(segments, start, mark.flushed_offset, keeps_whole=keeps_whole)
+    _refuse_short(segments, found, start)
+    _refuse_cut(
+        segments, found, is_ours=checkpoint is not None, unsynced_bytes_max=unsynced_bytes_max
+    )
+    return LogFound(found, start, checkpoint, keeps_whole)
+
+
+def _refuse_short(segments: list[MappedFile], found: Scan, start_offset: int) -> None:
+    """A segment may be shorter than the others only where nothing was in what it lacks."""
+    for segment in segments:
+        short_at = segment.base_offset + segment.present_bytes
+        end = segment.base_offset + segment.size_bytes
+        if short_at == end:
+            continue
+        lacks = any(each.start < end and each.end > short_at for each in found.damaged)
+        if short_at < start_offset:  # nobody has looked at its end
+            run = whole_run(segment.view, 0, segment.base_offset)
+            lacks = not is_blank(segment.view, run.end_at, segment.size_bytes)
+        is_torn = bool(found.tail_reason) and segment.base_offset <= found.end_offset < end
+        if lacks or is_torn:
+            raise StoreCorrupt(
+                f"{segment.path} has {segment.present_bytes} of {segment.size_bytes} bytes, and "
+                "records are missing at its end: it was copied in part only; nothing was changed: "
+                "copy it again, or bring back a backup"
+            )
+
+
+def _refuse_cut(
+    segments: list[MappedFile], found: Scan, *, is_ours: bool, unsynced_bytes_max: int
+) -> None:
+    """Behind the end may stand what a power cut tore of our own writing, and nothing else."""
+    end = found.end_offset
+    last = end
+    for segment in segments:
+        if segment.base_offset + segment.size_bytes > end:
+            start = max(end - segment.base_offset, 0)
+            stop = segment.nonzero_end(start)
+            if stop > start:
+                last = segment.base_offset + stop
+                newest_offset = segment.base_offset
+    if last == end:
+        return
+    what = found.tail_reason or "zeros, and more behind them"
+    if not is_ours:
+        why = "no checkpoint of this engine says that these bytes were never acknowledged"
+    elif end < newest_offset and last - end > unsynced_bytes_max:
+        why = f"no power cut leaves more than {unsynced_bytes_max} bytes of that"
+    else:
+        return
+    raise StoreCorrupt(
+        f"the log's last whole record ends at {end}; from there to {last} stand {last - end} bytes "
+        f"that are no records ({what}), and {why}. Nothing was changed. Let the broker that wrote "
+        "the store recover it, or bring back a backup; or cut the log there, which keeps what is "
+        f"cut in files beside the store: mqservice engine repair STORE --cut-at {end}"
+    )
+
+
+def recover(
+    commit_log: CommitLog,
+    queues: ConsumeQueues,
+    log_found: LogFound,
+    *,
+    floors: Mapping[str, list[int]],
+    quarantine: Quarantine,
+    save: Callable[[Checkpoint], None],
+    keys: KeyIndex,
+    found_mark: Callable[[int, RecordParts], None],
+) -> Recovered:
+    """Bring log and consume queues to one end; both are ready for appends on return.
+
+    ``floors``: least min_offset of each queue, by topic. ``save`` makes another checkpoint durable.
+    ``keys`` are told of the records that are not in their files. ``found_mark``: told of each
+    record with the mark of a request that no checkpoint covers.
+
+    Raises:
+        DiskFull, SyncFailed: queues or index cannot be taken over; nothing is lost.
+    """
+    found, start, checkpoint, keeps_whole = log_found
+    mark = checkpoint or Checkpoint()
+    commit_log.tidy()
+    segments = commit_log.segments()
+    unsaved_offset = mark.dispatched_offset
     cut = queues.load(start, floors)
     if sum(queue.max_offset for queue in queues) != mark.unit_count or _begin_late(queues, floors):
         # Somebody deleted or exchanged consume queues: all of them come back from the log. No
@@ -139,6 +232,10 @@ def recover(
             if queue.max_offset < floor:
                 queue.begin_at(floor)  # all of it has expired and been deleted
             queue.raise_min(floor)
+    if checkpoint is None and commit_log.start_offset:
+        # RocketMQ has no floors: its queues begin where its log does.
+        for queue in queues:
+            queue.raise_min(queue.first_at_or_above(commit_log.start_offset))
     stamp = max(found.store_timestamp_ms, mark.store_timestamp_ms)
     truncated_bytes = commit_log.truncate(found.end_offset, stamp)
     commit_log.rewrite_from(mark.flushed_offset)
@@ -210,5 +307,6 @@ def _from_head(
         return []
     properties_at = damage.start - segment.base_offset + head.properties_at
     properties = bytes(segment.view[properties_at : properties_at + head.properties_bytes])
-    unit = (damage.start, head.record_bytes, unit_tag_of(head.topic, properties))
+    tag = unit_tag_of(head.topic, properties, head.store_timestamp_ms)
+    unit = (damage.start, head.record_bytes, tag)
     return [(of_topic[head.queue_id], head.queue_offset, unit)]

@@ -18,12 +18,14 @@ from collections.abc import Callable
 from typing import Final, NamedTuple, Protocol
 
 from storage_engine.disk.mapped_file import MappedFile
+from storage_engine.errors import StoreCorrupt
 from storage_engine.log.log_scan import Damage, Scan, walk
 from storage_engine.queues.consume_queue import PRE_BLANK_BYTES, UNIT, ConsumeQueue, Unit
 from storage_engine.queues.consume_queues import ConsumeQueues
 from storage_engine.records.dedup_mark import DEDUP_HEAD
 from storage_engine.records.key_hash import topic_hash
 from storage_engine.records.message_keys import (
+    BEHIND_ID,
     ID_BACK,
     ID_END_BACK,
     ID_HEAD,
@@ -33,13 +35,26 @@ from storage_engine.records.message_keys import (
     empty_batch,
     keys_of,
 )
-from storage_engine.records.record_parts import RecordParts, parts_of, plain_parts_of
-from storage_engine.records.schedule_topic import unit_tag_of
+from storage_engine.records.record import CRC_DIGITS, FIXED_BYTES
+from storage_engine.records.record_parts import (
+    RecordParts,
+    is_unseen,
+    parts_of,
+    plain_parts_of,
+)
+from storage_engine.records.schedule_topic import (
+    PROPERTY_DELIVER_AT,
+    SCHEDULE_TOPIC_BYTES,
+    unit_tag_of,
+)
 from storage_engine.records.settles import SETTLES_HEAD, Settles, settles_of
 
 BATCH_RECORDS: Final = 2_048
 _LIKES_MAX: Final = 1_024
 _LIKE_BYTES_MAX: Final = 1_024  # of what makes records alike; longer ones are read one by one
+_DIGITS_BACK: Final = CRC_DIGITS + 1
+_DELIVER_AT: Final = PROPERTY_DELIVER_AT.encode()
+_NO_NAMES: Final = frozenset({b"", b".", b".."})
 
 # A unit that is known without its record: of which queue, its place there, what it says.
 KnownUnit = tuple[ConsumeQueue, int, Unit]
@@ -132,9 +147,15 @@ class Redispatch:
             record_bytes, queue_id, queue_offset, stamp, tail = plain_parts_of(view, at)
             message_id = tail[-ID_BACK:-ID_END_BACK]
             like = likes.get(tail[:-ID_BACK])
-            if like is None or PAIR_END in message_id or tail[-ID_END_BACK] != PAIR_END:
+            if (
+                like is None
+                or PAIR_END in message_id
+                or tail[-ID_END_BACK:-_DIGITS_BACK] != BEHIND_ID
+            ):
                 parts = parts_of(view, at)
                 queue_id, queue_offset, stamp = parts[1:4]
+                if is_unseen(view, at):
+                    continue
                 like, keys = self._look(offset, parts, is_plain=bool(tail))
             elif like.more_keys:
                 keys = [message_id, *like.more_keys]
@@ -178,7 +199,7 @@ class Redispatch:
                 self.settles.append(settled)
         if has_mark and is_new:
             self._found_mark(offset, parts)
-        tag = unit_tag_of(parts.topic, tail[properties_at:])
+        tag = unit_tag_of(parts.topic, tail[properties_at:], parts.store_timestamp_ms)
         fills = self._fills_of(parts.topic, parts.queue_id)
         keys = keys_of(tail, properties_at, len(tail))
         like = _Like(fills, tag, topic_hash(parts.topic), keys[1:])
@@ -189,6 +210,9 @@ class Redispatch:
             and not has_settles
             and not has_mark
             and tail.startswith(ID_HEAD, head_at)
+            and tail.startswith(BEHIND_ID, len(tail) - ID_END_BACK)
+            # Else when it is due depends on when it was stored.
+            and (parts.topic != SCHEDULE_TOPIC_BYTES or _DELIVER_AT in tail)
             and (head_at == properties_at or tail[head_at - 1] == PAIR_END)
             and keys[:1] == [tail[-ID_BACK:-ID_END_BACK]]
             and PAIR_END not in keys[0]
@@ -203,7 +227,7 @@ class Redispatch:
         if queue_id >= len(fills):
             queues = self._queues.by_topic.get(topic, [])
             if queue_id >= len(queues):
-                queues = self._queues.ensure(topic.decode(), queue_id + 1)
+                queues = self._queues.ensure(_name_of(topic), queue_id + 1)
             fills += [_Fill(queue) for queue in queues[len(fills) :]]
         return fills
 
@@ -217,6 +241,11 @@ class Redispatch:
             # What came before has expired and been deleted.
             fill.queue.begin_at(parts.queue_offset)
             fill.end = parts.queue_offset
+        elif lost_count > offset // FIXED_BYTES:
+            raise StoreCorrupt(
+                f"the record at {offset} says it has queue offset {parts.queue_offset} of "
+                f"{parts.topic!r}/{parts.queue_id}, which goes up to {fill.end}"
+            )
         elif lost_count:
             # Nothing knows these messages any more: their units lead to what is left of them.
             damaged = self._found.damaged
@@ -246,6 +275,19 @@ class Redispatch:
         if queue_offset == fill.end:
             fill.put(*unit)
             fill.flush()
+
+
+def _name_of(topic: bytes) -> str:
+    """A topic's name, which is a directory of consume queues. Raises ``StoreCorrupt``: it is
+    none.
+    """
+    try:
+        name = topic.decode()
+    except UnicodeDecodeError as exc:
+        raise StoreCorrupt(f"a record is of topic {topic!r}, which is no text") from exc
+    if topic in _NO_NAMES or "/" in name or "\0" in name:
+        raise StoreCorrupt(f"a record is of topic {topic!r}, which cannot be a directory")
+    return name
 
 
 def _start_of(damage: Damage) -> int:

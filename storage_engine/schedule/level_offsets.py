@@ -1,32 +1,30 @@
 """``config/delayOffset.json``: how far each delay level has been delivered, as RocketMQ keeps it.
 
-    {"offsetTable": {"1": 17, "2": 4}}      level → the first message that is still to come
+    {"offsetTable":{1:17,2:4}}      level → the first message that is still to come
 
 The truth is in the consumer offsets, which also know what was delivered out of order. This file is
-written with them, for a RocketMQ that opens the store; and it is read where they know nothing,
-because a RocketMQ has written the store.
+written with them, for a RocketMQ that opens the store; and it counts where it is ahead of them,
+because a RocketMQ has delivered from the store since.
 """
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterable
 from functools import partial
 
 import msgspec
 
 from storage_engine.config import StoreConfig
+from storage_engine.disk import config_json
 from storage_engine.disk.files import Files
 from storage_engine.layout import CONFIG_DIR, DELAY_OFFSET_FILE
 from storage_engine.queues.consume_queue import ConsumeQueue
 from storage_engine.records.delay_levels import DELAY_LEVEL_MAX
 from storage_engine.schedule.source import Source
 
-log = logging.getLogger(__name__)
-
 
 class _File(msgspec.Struct, frozen=True):
-    offsetTable: dict[str, int] = {}
+    offsetTable: dict[int, int] = {}
 
 
 class LevelOffsets:
@@ -35,21 +33,22 @@ class LevelOffsets:
     def __init__(self, config: StoreConfig, files: Files) -> None:
         self._files = files
         self._path = config.store_path / CONFIG_DIR / DELAY_OFFSET_FILE
-        self._written: dict[str, int] = {}
+        self._written: dict[int, int] = {}
+        self._found: dict[int, int] = {}
+        self._unknown: dict[str, msgspec.Raw] = {}  # RocketMQ's, kept as they are
+
+    def load(self) -> None:
+        """Read the file; changes nothing. Raises ``StoreCorrupt``."""
+        try:
+            content = self._path.read_bytes()
+        except FileNotFoundError:
+            return
+        self._found = config_json.decode(content, _File, self._path).offsetTable
+        self._unknown = config_json.unknown_fields(content, _File.__struct_fields__, self._path)
 
     def first_of(self, queue: ConsumeQueue) -> int:
-        """Where a queue of the schedule begins of which the consumer offsets know nothing."""
-        try:
-            file = msgspec.json.decode(self._path.read_bytes(), type=_File)
-        except FileNotFoundError:
-            return queue.min_offset
-        except (OSError, msgspec.MsgspecError) as exc:
-            log.warning(
-                "delay levels begin at their first messages",
-                extra={"action": "delay_offsets_unread", "reason": str(exc)},
-            )
-            return queue.min_offset
-        first = file.offsetTable.get(str(queue.queue_id + 1), 0)
+        """Where a queue of the schedule begins, for all that the file knows."""
+        first = self._found.get(queue.queue_id + 1, 0)
         return min(max(first, queue.min_offset), queue.max_offset)
 
     def writer(self, sources: Iterable[Source]) -> Callable[[], None]:
@@ -58,13 +57,15 @@ class LevelOffsets:
         It raises ``DiskFull``; and does nothing where nothing has changed.
         """
         taken = {
-            str(source.queue.queue_id + 1): source.progress.consumer_offset
+            source.queue.queue_id + 1: source.progress.consumer_offset
             for source in sources
             if source.queue.queue_id < DELAY_LEVEL_MAX
         }
         return partial(self._write, taken)
 
-    def _write(self, taken: dict[str, int]) -> None:
+    def _write(self, taken: dict[int, int]) -> None:
         if taken != self._written:
-            self._files.replace(self._path, msgspec.json.encode(_File(taken)))
+            table = msgspec.Raw(config_json.integer_table(taken))
+            content = msgspec.json.encode({**self._unknown, "offsetTable": table})
+            self._files.replace(self._path, content)
             self._written = taken

@@ -48,7 +48,7 @@ def real_topics(commit_log: CommitLog, physical_offsets: NDArray[np.int64]) -> l
 def real_topic(properties: bytes) -> bytes:
     """The topic that a scheduled record is for; empty when it does not say so."""
     _, head, rest = (b"\x02" + properties).partition(b"\x02" + _REAL_TOPIC + b"\x01")
-    return rest[: rest.find(b"\x02")] if head else b""
+    return rest.partition(b"\x02")[0] if head else b""
 
 
 def _base_offset(segment: MappedFile) -> int:

@@ -130,6 +130,9 @@ class Schedule:
         for queue in fresh:
             progress = offsets.find(SCHEDULE_GROUP, SCHEDULE_TOPIC, queue.queue_id)
             assert progress is not None
+            first = self._level_offsets.first_of(queue)
+            if first > progress.consumer_offset:  # RocketMQ has delivered what stands below
+                progress.apply([(0, first)])
             source = Source(queue, progress)
             self.sources.append(source)
             index = self._waiting(queue.queue_id).index

@@ -11,9 +11,9 @@ import os
 from pathlib import Path
 from typing import Any, Final
 
-import msgspec
-
 from storage_engine.delivery.offset_journal import ENTRY_BYTES, NEXT_SUFFIX, read_entries
+from storage_engine.disk import config_json
+from storage_engine.errors import StoreCorrupt
 from storage_engine.layout import (
     ABORT_FILE,
     CHECKPOINT_FILE,
@@ -41,6 +41,7 @@ _TOP_FILES: Final = frozenset(
 )
 _CONFIG_SUFFIXES: Final = (".json", ".json.bak")
 _EPOCH_FILE: Final = "epoch"
+_LOCK_KINDS: Final = frozenset({"FLOCK", "POSIX"})
 
 
 def is_engine_running(store: Path) -> bool:
@@ -57,7 +58,8 @@ def is_engine_running(store: Path) -> bool:
     device = f"{os.major(stat.st_dev):02x}:{os.minor(stat.st_dev):02x}"
     for line in locks.splitlines():
         fields = line.split()
-        if len(fields) != 8 or fields[1] != "FLOCK":
+        # RocketMQ's lock is of another kind than ours.
+        if len(fields) != 8 or fields[1] not in _LOCK_KINDS:
             continue
         locked_device, _, inode = fields[5].rpartition(":")
         if inode == str(stat.st_ino) and (locked_device == device or fields[4] == holder):
@@ -88,8 +90,8 @@ def check_config(store: Path, report: Report) -> None:
         content = path.read_bytes()
         count.byte_count += len(content)
         try:
-            msgspec.json.decode(content)
-        except msgspec.MsgspecError as exc:
+            config_json.decode(content, object, path)
+        except StoreCorrupt as exc:
             report.add(Kind.CONFIG_DAMAGED, f"{CONFIG_DIR}/{path.name}", None, str(exc))
 
 
@@ -137,9 +139,9 @@ def read_offsets(store: Path, report: Report) -> Offsets:
 
 def _table(path: Path) -> dict[str, Any]:  # reason: JSON that check_config has judged already
     try:
-        content = msgspec.json.decode(path.read_bytes())
+        content = config_json.decode(path.read_bytes(), dict[str, Any], path)
         table = content["offsetTable"]
-    except (FileNotFoundError, msgspec.MsgspecError, KeyError, TypeError):
+    except (FileNotFoundError, StoreCorrupt, KeyError):
         return {}
     return table if isinstance(table, dict) else {}
 

@@ -35,6 +35,7 @@ from storage_engine.records.record import (
     SYSFLAG_STORE_HOST_V6,
 )
 from storage_engine.records.record_check import is_blank, whole_record
+from storage_engine.records.record_parts import is_unseen, store_timestamp_of
 from storage_engine.records.schedule_topic import (
     REAL_TOPIC,
     SCHEDULE_TOPIC_BYTES,
@@ -201,6 +202,7 @@ class LogCheck:
                 is_cut = is_cut and segment is self.segments[-1]
                 if not (following is None and is_truncated) and not is_cut:
                     reason = _reason(view, at, segment.base_offset)
+                    reason = reason or "the body does not fit its CRC"
                     self._note(Kind.RECORD_DAMAGED, segment, offset, reason)
                 self._lose(offset, segment.base_offset + stop)
                 at = stop
@@ -279,7 +281,7 @@ def _take(view: memoryview, at: int, base_offset: int, batch: LogBatch) -> int:
         body_bytes = LENGTH_4.unpack_from(view, body_at - 4)[0]
     topic_at = body_at + body_bytes
     end = at + record_bytes
-    if end > size or topic_at + 3 + CRC_PROPERTY_BYTES > end:
+    if end > size or topic_at + 3 > end:
         return 0
     if magic == MAGIC_V1:
         properties_at = topic_at + 3 + view[topic_at]
@@ -290,7 +292,7 @@ def _take(view: memoryview, at: int, base_offset: int, batch: LogBatch) -> int:
     else:
         return 0
     if (
-        properties_at + CRC_PROPERTY_BYTES > end
+        properties_at > end
         or LENGTH_2.unpack_from(view, properties_at - 2)[0] != end - properties_at
         or physical_offset != base_offset + at
         or crc32(view[body_at:topic_at]) & CRC_MASK != body_crc
@@ -298,9 +300,16 @@ def _take(view: memoryview, at: int, base_offset: int, batch: LogBatch) -> int:
         return 0
     properties = bytes(view[properties_at:end])
     crc = crc32(view[at : end - CRC_PROPERTY_BYTES]) & CRC_MASK
-    if not properties.endswith(b"__CRC32#\x01%b\x02" % (b"%010d" % crc)[::-1]):
+    if not properties.endswith(b"__CRC32#\x01%b\x02" % (b"%010d" % crc)[::-1]) and _reason(
+        view, at, base_offset
+    ):
         return 0
-    row = (queue_offset, physical_offset, record_bytes, unit_tag_of(topic, properties))
+    batch.record_count += 1
+    taken: int = record_bytes
+    if is_unseen(view, at):
+        return taken
+    tag = unit_tag_of(topic, properties, store_timestamp_of(view, at))
+    row = (queue_offset, physical_offset, record_bytes, tag)
     units = batch.units.get((topic, queue_id))
     if units is None:
         units = batch.units[topic, queue_id] = []
@@ -312,8 +321,6 @@ def _take(view: memoryview, at: int, base_offset: int, batch: LogBatch) -> int:
         batch.key_offsets.append(physical_offset)
     if DEDUP_HEAD in properties and SETTLES_HEAD not in properties:  # else it was moved
         _mark(batch, physical_offset, topic, properties)
-    batch.record_count += 1
-    taken: int = record_bytes
     return taken
 
 
@@ -333,7 +340,7 @@ def _reason(view: memoryview, at: int, base_offset: int) -> str:
         whole_record(view, at, base_offset)
     except StoreCorrupt as exc:
         return str(exc)
-    return "the body does not fit its CRC"
+    return ""
 
 
 def _begins_whole(segment: Segment) -> bool:

@@ -14,11 +14,12 @@ import hashlib
 import ipaddress
 import itertools
 import json
+import re
 import struct
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 
 class NotAsWritten(Exception):
@@ -191,12 +192,17 @@ def java_hash_code(text: str) -> int:
     return value - (1 << 32) if value >= 1 << 31 else value
 
 
+def rocketmq_json(path: Path) -> Any:  # Any: as JSON has it
+    """A file of ``config/``; fastjson writes no quotes around keys that are integers."""
+    return json.loads(re.sub(r"([{,]\s*)(\d+)(\s*:)", r'\1"\2"\3', path.read_text()))
+
+
 def read_consumer_offsets(store: Path) -> dict[tuple[str, str, int], int]:
     """(group, topic, queue id) → next queue offset, from ``consumerOffset.json``.
 
     A client of a broadcast group stands for itself, as ``group@client``.
     """
-    table = json.loads((store / "config" / "consumerOffset.json").read_text())["offsetTable"]
+    table = rocketmq_json(store / "config" / "consumerOffset.json")["offsetTable"]
     offsets = {}
     for name, by_queue in table.items():
         topic, group = name.split("@", 1)

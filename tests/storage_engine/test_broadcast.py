@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
@@ -12,6 +11,7 @@ from storage_engine.wire.deliveries import LeaveRequest, ReceiveRequest, Subscri
 from storage_engine.wire.groups import Dispatch, GroupConfig, StartFrom
 from storage_engine.wire.topics import TopicConfig
 from tests.storage_engine.doubles import OpenStore, copy_store, message
+from tests.storage_engine.independent_reader import rocketmq_json
 from tests.storage_engine.listeners import Listener, broadcast, clients, filled
 from tests.storage_engine.stopping import kill
 
@@ -103,7 +103,7 @@ async def test_offsets_stand_in_the_file_under_group_and_client(tmp_path: Path) 
     await filled(store)
     Listener(store, "10.0.0.7@4711").take(2)
     await store.store.checkpoint()
-    content = json.loads((tmp_path / "config" / "consumerOffset.json").read_bytes())
+    content = rocketmq_json(tmp_path / "config" / "consumerOffset.json")
     assert content["offsetTable"] == {"t@g@10.0.0.7@4711": {"0": 2}}
     assert content["clientSeenTable"] == {"g@10.0.0.7@4711": store.clock.now_ms()}
     await store.close()

@@ -22,7 +22,7 @@ USED_BYTES = 76
 
 def test_golden_bytes_of_a_checkpoint(tmp_path: Path) -> None:
     write_checkpoint(Files(), tmp_path / "checkpoint", MARK)
-    body = struct.pack(">6qI", 0x99, 0x99, 0, 0x1234, 0x1200, 7, 2)
+    body = struct.pack(">6qI", 0x99, 0x99, 0, 0x1234, 0x1200, 7, 3)
     head = body + struct.pack(">I", zlib.crc32(body)) + struct.pack(">2q", 0x1100, 5)
     expected = head + struct.pack(">I", zlib.crc32(head)) + bytes(4_096 - USED_BYTES)
     assert (tmp_path / "checkpoint").read_bytes() == expected

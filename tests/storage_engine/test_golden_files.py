@@ -144,11 +144,11 @@ CHECKPOINT_HEX = """
     0000000000001f28            flushed_offset: 4096 + 3880
     0000000000001000            dispatched_offset
     0000000000000002            unit_count
-    00000002                    format version
-    9bff3e4e                    CRC-32 of the 52 bytes before
+    00000003                    format version
+    ecf80ed8                    CRC-32 of the 52 bytes before
     00000000000000c8            indexed_offset
     0000000000000005            index_entry_count
-    169f1a9f                    CRC-32 of the 72 bytes before
+    94f1ee54                    CRC-32 of the 72 bytes before
 """
 JOURNAL_HEX = """
     2d698672 01 000000 00000000 00000003 0000000000000000 00000000 744067   name 0 is t@g, 3 bytes
@@ -265,6 +265,7 @@ def test_checkpoint(tmp_path: Path) -> None:
 def test_journal_and_consumer_offsets(tmp_path: Path) -> None:
     offsets = ConsumerOffsets(Files(), tmp_path)
     offsets.load()
+    offsets.open()
     offsets.begin("g", "t", {0: 5})
     progress = offsets.find("g", "t", 0)
     assert progress is not None
@@ -277,4 +278,4 @@ def test_journal_and_consumer_offsets(tmp_path: Path) -> None:
     assert journal == unhex(JOURNAL_HEX)
     # topic@group → queue id → next offset, as RocketMQ's ConsumerOffsetManager reads it.
     saved = (tmp_path / "config" / "consumerOffset.json").read_bytes()
-    assert saved == b'{"offsetTable":{"t@g":{"0":7}}}'
+    assert saved == b'{"offsetTable":{"t@g":{0:7}}}'

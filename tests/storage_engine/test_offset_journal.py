@@ -26,6 +26,7 @@ State = dict[tuple[str, str, int], tuple[int, tuple[int, ...]]]
 def opened(directory: Path, files: Files | None = None) -> ConsumerOffsets:
     offsets = ConsumerOffsets(files or Files(), directory)
     offsets.load()
+    offsets.open()
     return offsets
 
 
@@ -108,7 +109,7 @@ def test_a_journal_begun_anew_keeps_the_state(tmp_path: Path) -> None:
     offsets.close()
     assert state(opened(tmp_path)) == expected
     table = (tmp_path / "config" / "consumerOffset.json").read_bytes()
-    assert table == b'{"offsetTable":{"t@g":{"0":2}}}'
+    assert table == b'{"offsetTable":{"t@g":{0:2}}}'
 
 
 def test_a_kill_anywhere_in_a_save_changes_nothing(tmp_path: Path) -> None:

@@ -103,11 +103,11 @@ async def test_a_checkpoint_of_a_newer_format_is_refused_untouched(tmp_path: Pat
     await (await filled(tmp_path / "s")).close()
     path = tmp_path / "s" / "checkpoint"
     content = bytearray(path.read_bytes())
-    content[48:52] = (3).to_bytes(4)
+    content[48:52] = (4).to_bytes(4)
     content[52:56] = zlib.crc32(bytes(content[:52])).to_bytes(4)
     path.write_bytes(bytes(content))
     before = fingerprint(tmp_path / "s", without=("lock",))
-    with pytest.raises(StoreCorrupt, match="version 3"):
+    with pytest.raises(StoreCorrupt, match="version 4"):
         OpenStore(tmp_path / "s").open()
     assert fingerprint(tmp_path / "s", without=("lock",)) == before
 

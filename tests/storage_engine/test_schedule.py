@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from pathlib import Path
 
 import msgspec
@@ -25,6 +24,7 @@ from storage_engine.wire.reads import PullRequest
 from storage_engine.wire.scheduled import DELIVER_AHEAD_MS_MAX
 from tests.storage_engine.delaying import delayed, numbered, put_delayed, until_delivered
 from tests.storage_engine.doubles import ManualClock, OpenStore, copy_store, message
+from tests.storage_engine.independent_reader import rocketmq_json
 
 DAY_MS = 86_400_000
 HOUR_MS = 3_600_000
@@ -45,7 +45,7 @@ async def test_each_level_waits_as_long_as_rocketmqs(tmp_path: Path, level: int)
         await store.pass_time(1)
         assert store.pull_bodies() == [b"later"]
         await store.store.checkpoint()
-    table = json.loads((tmp_path / "config/delayOffset.json").read_text())["offsetTable"]
+    table = rocketmq_json(tmp_path / "config/delayOffset.json")["offsetTable"]
     assert table.pop(str(min(level, 18))) == 1
     assert set(table.values()) == {0}
 

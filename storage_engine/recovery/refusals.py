@@ -1,0 +1,134 @@
+"""Stores that must not be opened although their log can be read; looks at files and changes none.
+
+    names in the directory ──▶ [refuse_strangers]      consume queues' units ──▶ [refuse_gaps]
+
+Consume queues are derived and prove nothing, but one that leads to a record which no segment holds
+says that a segment is missing, which the log cannot say of its own first and last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from storage_engine.errors import StoreCorrupt
+from storage_engine.layout import (
+    COMMIT_LOG_DIR,
+    CONFIG_DIR,
+    CONSUME_QUEUE_DIR,
+    LOCK_FILE,
+    LOST_AND_FOUND,
+    TOPICS_FILE,
+    base_offset_of,
+)
+from storage_engine.queues.consume_queue import PRE_BLANK_BYTES, UNIT, UNIT_BYTES, Unit
+
+_PARTS: Final = frozenset({COMMIT_LOG_DIR, CONFIG_DIR, LOCK_FILE})
+_LIGHT_QUEUE: Final = "%LMQ%"  # RocketMQ's light message queues, which have no records of their own
+
+
+def refuse_strangers(store: Path) -> None:
+    """Raises ``StoreCorrupt``: the directory has files, and is no store."""
+    names = {path.name for path in store.iterdir()} if store.is_dir() else set()
+    names = {name for name in names if not name.startswith(".") and name != LOST_AND_FOUND}
+    if names and not names & _PARTS:
+        some = ", ".join(sorted(names)[:3])
+        raise StoreCorrupt(
+            f"{store} is no store and not empty (it has {some}): nothing was changed; name an "
+            "empty directory, or the one that commitlog and config are in"
+        )
+
+
+class _Queue(NamedTuple):
+    topic: str
+    queue_id: int
+    files: list[tuple[int, Path]]  # by base offset
+
+
+def refuse_gaps(
+    store: Path, floors: Mapping[str, list[int]], *, log_start: int, log_end: int, is_ours: bool
+) -> None:
+    """Check consume queues and configuration against the segments that are there.
+
+    ``floors``: least min_offset of each queue, by topic; ``is_ours``: they are complete.
+
+    Raises:
+        StoreCorrupt: the first or the last segments are missing, or the configuration is.
+    """
+    if log_end > log_start and not (store / CONFIG_DIR / TOPICS_FILE).exists():
+        raise StoreCorrupt(
+            f"{store} has a log and no {CONFIG_DIR}/{TOPICS_FILE}: its topics, groups and consumer "
+            "offsets are missing. Nothing was changed: copy the config directory of the store too"
+        )
+    if is_ours and not log_start:
+        return
+    for queue in _queues(store / CONSUME_QUEUE_DIR):
+        if queue.topic.startswith(_LIGHT_QUEUE):
+            raise StoreCorrupt(
+                f"{store} has light message queues of RocketMQ ({queue.topic}), which this engine "
+                "cannot read. Nothing was changed: let RocketMQ serve this store"
+            )
+        if is_ours:
+            of_topic = floors.get(queue.topic, [])
+            floor = of_topic[queue.queue_id] if queue.queue_id < len(of_topic) else 0
+            unit = _unit_at(queue, floor)
+            if unit is not None and unit[0] < log_start and 0 < unit[1] < PRE_BLANK_BYTES:
+                _refuse(queue, floor, unit, "the first segments are", log_start, log_end)
+        else:
+            last = _last_unit(queue)
+            if last is not None and last[1][0] + last[1][1] > log_end:
+                _refuse(queue, *last, "the last segments are", log_start, log_end)
+
+
+def _refuse(
+    queue: _Queue, queue_offset: int, unit: Unit, what: str, log_start: int, log_end: int
+) -> None:
+    raise StoreCorrupt(
+        f"message {queue_offset} of {queue.topic}/{queue.queue_id} stands at {unit[0]} of the log, "
+        f"which goes from {log_start} to {log_end}: {what} missing. Nothing was changed: bring "
+        f"them back, from a backup for example. If they are gone for good, delete the store's "
+        f"{CONSUME_QUEUE_DIR} directory: it is made again from the log that is left"
+    )
+
+
+def _queues(root: Path) -> Iterator[_Queue]:
+    for topic in sorted(root.iterdir()) if root.is_dir() else ():
+        for directory in sorted(topic.iterdir()) if topic.is_dir() else ():
+            if not directory.name.isdecimal() or not directory.is_dir():
+                continue
+            bases = [(base_offset_of(path.name), path) for path in directory.iterdir()]
+            files = sorted((base, path) for base, path in bases if base is not None)
+            yield _Queue(topic.name, int(directory.name), files)
+
+
+def _unit_at(queue: _Queue, queue_offset: int) -> Unit | None:
+    position = queue_offset * UNIT_BYTES
+    for base_offset, path in reversed(queue.files):
+        if base_offset <= position:
+            return _read(path, position - base_offset)
+    return None
+
+
+def _last_unit(queue: _Queue) -> tuple[int, Unit] | None:
+    """The last unit that is one, with its queue offset; None in an empty queue."""
+    for base_offset, path in reversed(queue.files):
+        low, high = 0, path.stat().st_size // UNIT_BYTES
+        while low < high:
+            middle = (low + high) // 2
+            unit = _read(path, middle * UNIT_BYTES)
+            if unit is not None and unit[1] > 0:
+                low = middle + 1
+            else:
+                high = middle
+        unit = _read(path, (low - 1) * UNIT_BYTES) if low else None
+        if unit is not None and unit[1] < PRE_BLANK_BYTES:
+            return base_offset // UNIT_BYTES + low - 1, unit
+    return None
+
+
+def _read(path: Path, position: int) -> Unit | None:
+    with path.open("rb") as file:
+        file.seek(position)
+        content = file.read(UNIT_BYTES)
+    return UNIT.unpack(content) if len(content) == UNIT_BYTES else None
