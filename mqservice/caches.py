@@ -40,6 +40,7 @@ from mqservice.accounts.ticket_holders import find_holder, session_id_of
 from mqservice.groups.routes import GroupRoute, find_group_route
 from mqservice.lib.clock import Clock
 from mqservice.lib.lookup_cache import CacheLimits, LookupCache, LookupUnavailable
+from mqservice.lib.names import name_fault
 from mqservice.lib.problem import Problem
 from mqservice.lib.vanished import LIBPQ_OPTIONS
 from mqservice.quotas.limits import DEFAULTS, QuotaLimits
@@ -59,7 +60,10 @@ RouteKey = tuple[int, str, str]
 
 
 class RouteCache:
-    """Topics and groups by (tenant, namespace, name). ``ns`` may be ``-``, the key's own."""
+    """Topics and groups by (tenant, namespace, name). ``ns`` may be ``-``, the key's own.
+
+    Only names that can exist are looked up, so absences are remembered of short names only.
+    """
 
     def __init__(
         self,
@@ -87,7 +91,7 @@ class RouteCache:
         """Raises Problem: 404 for absent and foreign alike, 503 when nobody can know."""
         namespace = principal.namespace_named(ns)
         route = None
-        if namespace is not None:
+        if namespace is not None and name_fault(namespace) is None and name_fault(name) is None:
             route = await _load(self._topics, (principal.tenant_id, namespace, name))
         if route is None:
             raise Problem.of("TOPIC_NOT_FOUND", f"{name} does not exist in {ns}", stored=False)
@@ -119,7 +123,7 @@ class RouteCache:
         """Raises Problem: 404 for absent and foreign alike, 503 when nobody can know."""
         namespace = principal.namespace_named(ns)
         route = None
-        if namespace is not None:
+        if namespace is not None and name_fault(namespace) is None and name_fault(name) is None:
             route = await _load(self._groups, (principal.tenant_id, namespace, name))
         if route is None:
             raise Problem.of("GROUP_NOT_FOUND", f"{name} does not exist in {ns}")

@@ -28,6 +28,7 @@ from mqservice.delivery.http import (
     answer_problem,
     request_id_of,
 )
+from mqservice.delivery.limits import KIB, MIB
 from mqservice.delivery.produce import produce_batch, produce_one
 from mqservice.delivery.reading.browse import browse_messages, read_message
 from mqservice.delivery.reading.dead_letters import browse_dead_letters, read_dead_letter
@@ -42,6 +43,7 @@ from mqservice.delivery.reading.scheduled import (
 from mqservice.delivery.receive import receive_messages
 from mqservice.delivery.settle import settle_messages
 from mqservice.errors import problem_from_store
+from mqservice.lib.bounded_cache import BoundedCache
 from mqservice.lib.problem import Problem
 from mqservice.quotas.meter import TenantMeter
 from mqservice.quotas.refusals import body_bytes_of
@@ -60,7 +62,10 @@ _PATH: Final = re.compile(
     r"|scheduled(?:/(?P<handle>[^/:]+)(?P<verb>:send|:reschedule)?)?"
     r"|groups/(?P<group>[^/:]+)(?::(?P<settle>settle)|/(?P<dlq>dlq)(?:/(?P<dead_id>[^/:]+))?))"
 )
-_MATCHES_MAX: Final = 10_000
+# Paths of requests that showed a good key. A namespace and two names make 220 characters with what
+# stands around them; four bytes each, and as many again for the parts.
+_MATCH_BYTES_MAX: Final = 2 * KIB
+_MATCHES_BYTES_MAX: Final = 4 * MIB
 MESSAGES: Final = "messages"
 MESSAGES_BATCH: Final = "messages_batch"
 MESSAGE: Final = "message"
@@ -97,17 +102,25 @@ _PRODUCES: Final = frozenset({MESSAGES, MESSAGES_BATCH})
 # Settling, cancelling and sending now free what is held: they are never refused for a rate.
 _FREES: Final = frozenset({SETTLE, SCHEDULED_ONE, SCHEDULED_SEND})
 _OF_HANDLES: Final = {None: SCHEDULED_ONE, ":send": SCHEDULED_SEND, ":reschedule": SCHEDULED_MOVE}
+_SELDOM: Final = frozenset({MESSAGE, DEAD_LETTER, *_OF_HANDLES.values()})
 
 # Refusals that are made of what a tenant asks for, not of a single request.
 _PACED: Final = frozenset({"RATE_LIMITED", "INFLIGHT_LIMIT", "QUOTA_EXCEEDED"})
 _CLOSE: Final = [(b"connection", b"close")]
 
-_matches: dict[str, Match] = {}
+_matches: Final = BoundedCache[str, Match](
+    bytes_max=_MATCHES_BYTES_MAX, entry_bytes_max=_MATCH_BYTES_MAX
+)
+known_match: Final = _matches.get
+"""``find_match`` of a path that was kept by ``keep_match``; None of all others."""
 
 
 def find_match(path: str) -> Match | None:
-    """What ``path`` means to the data plane; None if it is not its own. Usually one dict hit."""
-    match = _matches.get(path)
+    """What ``path`` means to the data plane; None if it is not its own. Usually one dict hit.
+
+    Keeps nothing: whoever calls has not shown a key yet.
+    """
+    match = known_match(path)
     if match is not None:
         return match
     found = _PATH.fullmatch(path)
@@ -131,7 +144,7 @@ def find_match(path: str) -> Match | None:
         operation = SCHEDULED_ALL
     else:
         operation = MESSAGES_BATCH if found["batch"] else MESSAGES
-    match = Match(
+    return Match(
         operation,
         found["ns"] or "-",
         found["topic"] or "",
@@ -139,17 +152,13 @@ def find_match(path: str) -> Match | None:
         found["message_id"] or found["dead_id"] or found["handle"] or "",
         found["queue"] or "",
     )
-    if operation in (MESSAGE, DEAD_LETTER, *_OF_HANDLES.values()):
-        return match  # seldom asked for twice; it would only push out the others
-    if len(_matches) >= _MATCHES_MAX:
-        _matches.clear()
-    _matches[path] = match
-    return match
 
 
-def known_match(path: str) -> Match | None:
-    """``find_match`` of a path that it has found before; None of all others."""
-    return _matches.get(path)
+def keep_match(path: str, match: Match) -> None:
+    """Have ``match`` found again without a search, for a caller that has shown a good key."""
+    if match.operation in _SELDOM:
+        return  # seldom asked for twice; it would only push out the others
+    _matches.put(path, match, 2 * 4 * len(path))
 
 
 class DataPlane:
@@ -181,6 +190,8 @@ class DataPlane:
                 principal = keys.cached(authorization)
                 if principal is None:
                     principal = await counted(self._context, scope, keys.load(authorization))
+                if known_match(scope["path"]) is None:
+                    keep_match(scope["path"], match)
             request.principal = principal
             handlers = HANDLERS[match.operation]
             handler = handlers.get(scope["method"])

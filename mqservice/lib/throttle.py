@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import ipaddress
+from typing import Final
 
 from django.core.cache import cache
 
@@ -16,6 +17,7 @@ from mqservice.lib.clock import Clock, SystemClock
 from mqservice.lib.problem import Problem
 
 _SECOND_MS = 1_000
+ADDRESS_CHARS_MAX: Final = 64  # an IPv6 address with a zone
 
 
 class Throttle:
@@ -61,7 +63,7 @@ def network_of(address: str) -> str:
     try:
         parsed = ipaddress.ip_address(address)
     except ValueError:
-        return address
+        return address[:ADDRESS_CHARS_MAX]  # a proxy's word, and perhaps a stranger's
     if isinstance(parsed, ipaddress.IPv6Address):
         return str(ipaddress.IPv6Network((parsed, 64), strict=False).network_address)
     return address
