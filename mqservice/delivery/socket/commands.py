@@ -225,9 +225,11 @@ class Commands:
         await self._session.send_ok(command.id, pushes.Unsubscribed(subscription.outstanding_count))
 
     async def _ping(self, _: frames.Ping) -> None:
+        self._session.budget.spend_no_op()
         await self._session.send_frame(self._session.codec.pong)
 
     async def _pong(self, _: frames.Pong) -> None:
+        self._session.budget.spend_no_op()
         self._session.ponged()
 
     def _subscription(self, sid: int) -> Subscription:

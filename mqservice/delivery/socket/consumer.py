@@ -102,7 +102,8 @@ class DeliveryConsumer(AsyncConsumer):
         finally:
             try:
                 if self._session is not None:
-                    await self._session.close(is_kept=ending is None or ending.is_kept)
+                    is_kept = ending.is_kept if ending else not self._session.budget.excess
+                    await self._session.close(is_kept=is_kept)
             finally:
                 if self._meter is not None:
                     self._meter.dismiss_socket()

@@ -1,4 +1,7 @@
-"""The short way of WebSocket frames: all is told, answered and ended as uvicorn alone would."""
+"""The short way of WebSocket frames: all is told, answered and ended as uvicorn alone would.
+
+Only of pings that came together one is answered, the last.
+"""
 
 from __future__ import annotations
 
@@ -20,6 +23,7 @@ from websockets.frames import Frame, Opcode
 from mqservice.lib.web_sockets import WAITING_COUNT_MAX, SocketProtocol
 
 BYTES_MAX = 70_000
+PONG = 0x8A
 ACCEPT: Any = {"type": "websocket.accept", "subprotocol": None, "headers": []}
 HEAD = (
     b"GET /v1/ws HTTP/1.1\r\nhost: h\r\nupgrade: websocket\r\nconnection: upgrade\r\n"
@@ -71,6 +75,9 @@ class Connected:
             log_config=None,
         )
         config.load()
+        if issubclass(kind, SocketProtocol):
+            # Time stands still, so that no turn ends because the machine is slow.
+            kind = type(kind.__name__, (kind,), {"budget_clock_ns": staticmethod(lambda: 0)})
         self.protocol = kind(config, ServerState(), {}, _loop=self.loop)
         self.protocol.run_asgi = _run_nothing  # type: ignore[method-assign] # the test does it
         self.wire = Wire()
@@ -150,6 +157,19 @@ def cut(content: bytes, seed: int) -> list[bytes]:
     return pieces
 
 
+def with_last_pongs(written: bytes) -> bytes:
+    """Of pongs that follow each other only the last one."""
+    frames: list[bytes] = []
+    while written:
+        head = {126: 4, 127: 10}.get(written[1] & 0x7F, 2)
+        length = int.from_bytes(written[2:head]) if head > 2 else written[1]
+        if frames and frames[-1][0] == written[0] == PONG:
+            frames.pop()
+        frames.append(written[: head + length])
+        written = written[head + length :]
+    return b"".join(frames)
+
+
 def outcome(one: Connected, before: list[bytes], then: Any, after: list[bytes]) -> Any:
     """What the application and the client get of bytes before and after something is sent."""
     received = []
@@ -163,7 +183,10 @@ def outcome(one: Connected, before: list[bytes], then: Any, after: list[bytes]) 
             received += one.received()
     is_over = one.wire.is_closed or one.wire.is_paused
     one.close()
-    return received, one.wire.written, is_over
+    frames = one.wire.written
+    if frames.startswith(b"HTTP/1.1 101"):
+        frames = frames.partition(b"\r\n\r\n")[2]
+    return received, with_last_pongs(frames), is_over
 
 
 @given(
@@ -198,8 +221,7 @@ def test_what_comes_before_the_handshake_is_answered_waits_for_it(
         one.protocol.data_received(piece)
         assert one.wire.is_paused
     assert (one.received(), one.wire.written) == ([], b"")
-    received, written, is_over = outcome(one, [], ACCEPT, [])
-    assert (received, written.partition(b"\r\n\r\n")[2], is_over) == expected
+    assert outcome(one, [], ACCEPT, []) == expected
 
 
 @pytest.mark.parametrize("size", [0, 1, 125, 126, 65_535, 65_536, 300_000])
