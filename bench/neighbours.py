@@ -172,12 +172,14 @@ def p99_of(late_ms: list[float]) -> float:
     return sorted(late_ms)[min(int(len(late_ms) * 0.99), len(late_ms) - 1)]
 
 
-async def steady(service: Service, seconds: float) -> tuple[list[float], int]:
+async def steady(
+    service: Service, seconds: float, topic: str = "", connections: int = CONNECTIONS
+) -> tuple[list[float], int]:
     """(ms from when each request was due to its answer, errors) of the victim."""
     late_ms: list[float] = []
     errors = 0
     body = b'{"body":"%s"}' % make_body()
-    path = f"/v1/ns/{service.namespace}/topics/{service.topic}/messages"
+    path = f"/v1/ns/{service.namespace}/topics/{topic or service.topic}/messages"
     count, began = round(RATE * seconds), time.perf_counter()
 
     async def produce(numbers: range) -> None:
@@ -195,8 +197,8 @@ async def steady(service: Service, seconds: float) -> tuple[list[float], int]:
             http.close()
 
     async with asyncio.TaskGroup() as group:
-        for first in range(CONNECTIONS):
-            group.create_task(produce(range(first, count, CONNECTIONS)))
+        for first in range(connections):
+            group.create_task(produce(range(first, count, connections)))
     return late_ms, errors
 
 

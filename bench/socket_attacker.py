@@ -9,6 +9,7 @@ the neighbour measures. Prints how often it connected and how many bytes it got 
 from __future__ import annotations
 
 import base64
+import contextlib
 import os
 import socket
 import sys
@@ -189,7 +190,8 @@ def attack(url: str, key: str, topic: str, group: str, name: str, seconds: float
             _send_on(connection, content, one.piece, deadline, report)
         except OSError:
             pass  # cut off: come back
-        connection.close() if not reader.is_alive() else connection.shutdown(socket.SHUT_RDWR)
+        with contextlib.suppress(OSError):  # the service has closed it already
+            connection.shutdown(socket.SHUT_RDWR)
         reader.join()
         connection.close()
         time.sleep(RECONNECT_S)
@@ -211,5 +213,6 @@ def _send_on(
 
 
 if __name__ == "__main__":
-    found = attack(*sys.argv[1:6], float(sys.argv[6]))
+    url, key, topic, group, name, seconds = sys.argv[1:]
+    found = attack(url, key, topic, group, name, float(seconds))
     sys.stdout.write(msgspec.json.encode(found).decode())

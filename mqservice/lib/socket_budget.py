@@ -4,9 +4,9 @@
     no-op          ──▶                ── its part of the second used up ──▶ read nothing meanwhile
                                            └ for many seconds in a row ──▶ ``excess``: close, 1008
 
-A no-op costs work and moves nothing: a ping, a pong, a small fragment, a command that would be
-refused again. Honest clients send few of them. All other commands are never a reason to close: a
-client that sends more of them than it may is read more slowly.
+A no-op costs work and moves nothing: a ping, a pong, a small fragment, a command that has no effect
+or would be refused again. Honest clients send few of them. All other commands are never a reason to
+close: a client that sends more of them than it may is read more slowly.
 
 Time is charged between ``start`` and ``stop`` and within one turn, so what other sockets do while
 this one waits is not counted.
@@ -16,8 +16,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 from mqservice.lib.loop_turns import LoopTurns
 
@@ -25,16 +26,19 @@ SECOND_NS: Final = 1_000_000_000
 US_NS: Final = 1_000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BudgetLimits:
-    """``no_op_us_max``: time that refused commands may cost each second.
+class BudgetLimits(msgspec.Struct, frozen=True, kw_only=True):
+    """``turn_us_max``: what all others wait for when a socket has much to do. Much less would cost
+    throughput, since what is taken in one turn goes to the engine in one request.
+
+    ``no_op_us_max``: time that refused commands may cost each second.
 
     One refused command may cost many times that, and is paid for by reading nothing for as many
     seconds; ``pause_s_max`` at most, so that the client is not taken for gone.
     """
 
-    turn_count_max: int = 64
-    turn_us_max: int = 500
+    turn_count_max: int = 256
+    turn_bytes_max: int = 1024 * 1024
+    turn_us_max: int = 2_000
     commands_per_second_max: int = 50_000
     no_ops_per_second_max: int = 1_000
     no_op_us_max: int = 20_000
@@ -59,9 +63,11 @@ class SocketBudget:
         "_second_end_ns",
         "_since_ns",
         "_turn",
+        "_turn_bytes",
         "_turn_count",
         "_turn_ns",
         "_turns",
+        "_waiting_count",
         "excess",
     )
 
@@ -74,10 +80,12 @@ class SocketBudget:
         self._turns = turns
         self._limits = limits
         self._clock_ns = clock_ns
-        self._turn = -1  # the one that the next three are about
+        self._turn = -1  # the one that the next four are about
         self._turn_count = 0
+        self._turn_bytes = 0
         self._turn_ns = 0
         self._since_ns: int | None = None
+        self._waiting_count = 0
         self._second_end_ns = 0  # of the second that the next four are about
         self._command_count = 0
         self._no_op_count = 0
@@ -106,6 +114,19 @@ class SocketBudget:
                 self._turn_ns += self._clock_ns() - self._since_ns
             self._since_ns = None
 
+    def charge_since(self, began_ns: int) -> None:
+        """For work that is not between ``start`` and ``stop``; ``began_ns`` is of ``now_ns``."""
+        self._enter_turn()
+        self._turn_ns += self._clock_ns() - began_ns
+
+    def now_ns(self) -> int:
+        """Of the clock that time is charged by."""
+        return self._clock_ns()
+
+    def spend_bytes(self, count: int) -> None:
+        """So much was read."""
+        self._turn_bytes += count
+
     def spend_frame(self) -> None:
         """A frame is taken."""
         self._turn_count += 1
@@ -114,8 +135,12 @@ class SocketBudget:
         """A command is taken."""
         self._turn_count += 1
         self._command_count += 1
-        self._command_turn = self._turns.number()
+        self._command_turn = self._turn
         self._command_since_ns = self._clock_ns()
+
+    def spend_commands(self, count: int) -> None:
+        """The command that was taken costs as much as so many."""
+        self._command_count += count
 
     def spend_no_op(self) -> None:
         """The frame or command that was taken has moved nothing."""
@@ -135,20 +160,37 @@ class SocketBudget:
         """Whether the rest should be done in a later turn."""
         if not self._enter_turn():
             return False
-        if self._turn_count >= self._limits.turn_count_max:
+        limits = self._limits
+        if self._turn_count >= limits.turn_count_max or self._turn_bytes >= limits.turn_bytes_max:
             return True
         used_ns = self._turn_ns
         if self._since_ns is not None:
             used_ns += self._clock_ns() - self._since_ns
-        return used_ns >= self._limits.turn_us_max * US_NS
+        return used_ns >= limits.turn_us_max * US_NS
 
-    async def next_turn(self) -> None:
-        """Return in a later turn, after the sockets that wait already."""
-        await self._turns.next_turn()
+    async def give_way(self) -> None:
+        """If the turn is over, return in a later one, after the sockets that wait already."""
+        if self.is_turn_over:
+            self._waiting_count += 1
+            try:
+                await self._turns.next_turn()
+            finally:
+                self._waiting_count -= 1
 
     def wait(self, go_on: Callable[[], None]) -> None:
         """Call ``go_on`` in a later turn, after the sockets that wait already."""
-        self._turns.wait(go_on)
+
+        def go_on_now() -> None:
+            self._waiting_count -= 1
+            go_on()
+
+        self._waiting_count += 1
+        self._turns.wait(go_on_now)
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether there is more to do for this socket as soon as it has its turn."""
+        return self._waiting_count > 0
 
     def pause_s(self) -> float:
         """For how long nothing should be read; 0: it may be. May set ``excess``."""
@@ -180,6 +222,7 @@ class SocketBudget:
             return True
         self._turn = turn
         self._turn_count = 0
+        self._turn_bytes = 0
         self._turn_ns = 0
         if self._since_ns is not None:
             self._since_ns = self._clock_ns()
@@ -204,5 +247,5 @@ class SocketBudget:
             time_max = f"{limits.no_op_us_max / 1_000:g} ms a second"
             self.excess = f"refused commands took more than {time_max} {for_long}"
         else:
-            what = "pings, pongs, small fragments and refused commands"
+            what = "pings, pongs, small fragments and commands without effect"
             self.excess = f"over {limits.no_ops_per_second_max} {what} a second {for_long}"

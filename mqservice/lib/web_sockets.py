@@ -20,7 +20,6 @@ them. What was read beyond that stays unread in ``_rest``, and nothing more is r
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Callable
 from typing import Any, ClassVar, Final
 
@@ -57,9 +56,17 @@ _JOINED_BYTES_MAX: Final = 16 * 1024  # below it, copying costs less than a seco
 FRAGMENTS_MAX: Final = 8_192
 SMALL_FRAGMENT_BYTES: Final = 512  # below it, a fragment is a no-op for the budget
 POLICY_CODE: Final = 1008
+# What may still come after the close frame: the client may be sending a large message. One that
+# sends more does not read, and is cut off.
+LATE_BYTES_MAX: Final = 8 * 1024 * 1024
 _EXCESS_CLOSE_S: Final = 2.0  # for the client to read why
 
 Data = bytes | bytearray
+
+
+def socket_protocol(limits: BudgetLimits) -> type[SocketProtocol]:
+    """The protocol, for a server whose sockets have these limits."""
+    return type(SocketProtocol.__name__, (SocketProtocol,), {"budget_limits": limits})
 
 
 def socket_of(send: Callable[..., Any]) -> SocketProtocol | None:  # Any: as ASGI has it
@@ -72,7 +79,6 @@ class SocketProtocol(WebSocketsSansIOProtocol):
     """See the module's docstring."""
 
     budget_limits: ClassVar[BudgetLimits] = BudgetLimits()
-    budget_clock_ns: ClassVar[Callable[[], int]] = staticmethod(time.perf_counter_ns)
 
     _bytes_max = 0
     _rest_bytes_min = 0  # ``_rest`` is not worth a look before it has as many
@@ -81,6 +87,7 @@ class SocketProtocol(WebSocketsSansIOProtocol):
     _pause_timer: asyncio.TimerHandle | None = None
     _pong: bytes | None = None  # content of the pong that is owed
     _fragment_count = 0  # of the message that is not whole yet
+    _late_bytes = 0  # that came after the close frame was sent
     _is_cut_off = False  # closed for its excess: what comes now is not even looked at
 
     def __init__(self, *given: Any, **named: Any) -> None:  # Any: as uvicorn has them
@@ -88,7 +95,10 @@ class SocketProtocol(WebSocketsSansIOProtocol):
         assert not self.config.ws_per_message_deflate, "the short way knows no extension"
         self._rest = bytearray()  # the beginning of a frame
         self._bytes_max = self.config.ws_max_size
-        self.budget = SocketBudget(turns_of(self.loop), self.budget_limits, self.budget_clock_ns)
+        self.budget = self.make_budget()
+
+    def make_budget(self) -> SocketBudget:
+        return SocketBudget(turns_of(self.loop), self.budget_limits)
 
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
@@ -103,8 +113,20 @@ class SocketProtocol(WebSocketsSansIOProtocol):
         if not self.handshake_initiated:
             super().data_received(data)  # the head of the request, which is all of ``data``
             return
-        if self._is_cut_off:
-            return
+        budget = self.budget
+        budget.start()
+        budget.spend_bytes(len(data))
+        if self.close_sent:
+            self._late_bytes += len(data)
+            if self._late_bytes > LATE_BYTES_MAX:
+                self.transport.abort()
+                return
+        if not self._is_cut_off:
+            self._take_data(data)
+        budget.stop()
+        self._keep_to_budget()
+
+    def _take_data(self, data: bytes) -> None:
         rest = self._rest
         if self.conn.state is State.CONNECTING or self._has_unread or self._is_waiting:
             # The first: a client that did not wait for the answer. websockets fails on what is
@@ -119,10 +141,8 @@ class SocketProtocol(WebSocketsSansIOProtocol):
                 rest += memoryview(data)[taken:]
         else:
             rest += data
-            if len(rest) < self._rest_bytes_min:
-                return
-            self._take_rest()
-        self._keep_to_budget()
+            if len(rest) >= self._rest_bytes_min:
+                self._take_rest()
 
     def _take_rest(self) -> None:
         rest = self._rest
@@ -137,7 +157,6 @@ class SocketProtocol(WebSocketsSansIOProtocol):
         bytes they have. What is left of them is said by ``_has_unread``.
         """
         budget = self.budget
-        budget.start()
         at, end = 0, len(data)
         self._rest_bytes_min = 2
         while end - at >= 2:
@@ -151,7 +170,6 @@ class SocketProtocol(WebSocketsSansIOProtocol):
             budget.spend_frame()
         if self._pong is not None:
             self._send_pong()
-        budget.stop()
         return at
 
     def _take_frame(self, data: Data, at: int, end: int) -> int:
@@ -180,7 +198,9 @@ class SocketProtocol(WebSocketsSansIOProtocol):
             self._rest_bytes_min = frame_end - at
             return 0
         if first in _MESSAGES and conn.current_size is None:
-            self._queue(first, apply_mask(data[body_at:frame_end], data[body_at - 4 : body_at]))
+            if not self.close_sent:
+                mask = data[body_at - 4 : body_at]
+                self._queue(first, apply_mask(data[body_at:frame_end], mask))
         elif first in (_PING, _PONG) and body_at == at + 6:
             self.budget.spend_no_op()
             if first == _PING:
@@ -192,9 +212,7 @@ class SocketProtocol(WebSocketsSansIOProtocol):
         return frame_end - at
 
     def _queue(self, first: int, content: bytes) -> None:
-        """Give the application a message, unless it has closed or this is no text."""
-        if self.close_sent:
-            return
+        """Give the application a message, unless this is no text."""
         message: Any  # as ASGI has them
         if first == _BINARY:
             message = {"type": "websocket.receive", "bytes": content}
@@ -235,8 +253,8 @@ class SocketProtocol(WebSocketsSansIOProtocol):
         """The next message for the application, in a later turn if this one is used up."""
         budget, queue = self.budget, self.queue
         budget.stop()
-        if budget.is_turn_over and not queue.empty():
-            await budget.next_turn()
+        if not queue.empty() and budget.is_turn_over:
+            await budget.give_way()
         message = await queue.get()
         if self.read_paused and queue.empty():
             self.read_paused = False
@@ -248,13 +266,15 @@ class SocketProtocol(WebSocketsSansIOProtocol):
         """After frames were taken: read on, or see to it that ``_go_on`` is called."""
         budget = self.budget
         pause_s = budget.pause_s()
-        if budget.excess:
+        if budget.excess and not self._is_cut_off:
             self._close_for_excess()
-        elif pause_s:
+        if self._is_waiting or self.conn.state is State.CONNECTING:
+            return
+        if pause_s:
             self._is_waiting = True
             self.transport.pause_reading()
             self._pause_timer = self.loop.call_later(pause_s, self._go_on)
-        elif self._has_unread:
+        elif self._has_unread or budget.is_turn_over:
             self.transport.pause_reading()
             if not self.read_paused:
                 self._is_waiting = True
@@ -264,15 +284,20 @@ class SocketProtocol(WebSocketsSansIOProtocol):
         """Take what is unread, then read on."""
         self._is_waiting = False
         self._pause_timer = None
-        if self.read_paused or self._is_cut_off:
+        if self.read_paused:
             return
         if self.transport.is_closing():
             self._rest = bytearray()
             return
         if self._has_unread:
             self._has_unread = False
+            self.budget.start()
             self._take_rest()
+            self.budget.stop()
             self._keep_to_budget()
+        self._read_on()
+
+    def _read_on(self) -> None:
         if not (self.read_paused or self._has_unread or self._is_waiting):
             self.transport.resume_reading()
 
@@ -297,7 +322,6 @@ class SocketProtocol(WebSocketsSansIOProtocol):
             )
         if self.close_timer is None:
             self.close_timer = self.loop.call_later(_EXCESS_CLOSE_S, self.transport.close)
-        self.transport.resume_reading()
 
     # Out ----------------------------------------------------------------------------------------
 

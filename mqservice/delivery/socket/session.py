@@ -169,7 +169,7 @@ class Session:
         try:
             for part in self.codec.split(content):
                 if budget.is_turn_over:
-                    await budget.next_turn()
+                    await budget.give_way()
                 await self._take_command(part)
                 if pause_s := budget.pause_s():
                     await self._pause(pause_s)
