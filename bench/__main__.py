@@ -12,6 +12,7 @@ import uvloop
 
 from bench import (
     analytics,
+    attacks,
     authorisation,
     backlog,
     console,
@@ -47,6 +48,7 @@ WORKLOADS: Final[dict[str, Callable[[Plan, Path], Awaitable[list[Row]]]]] = {
 }
 # Minutes, and some of them many GiB: only when asked for.
 LARGE: Final = {
+    "attacks": attacks.measure,
     "footprint": footprint.measure,
     "idle": idle.measure,
     "scale": scale.measure,

@@ -141,7 +141,7 @@ async def _run(plan: Plan, service: Service) -> _Outcome:
     count = await _saturate(service, seconds)
     cpu_us = (sum(map(cpu_seconds, web)) - before) * 1e6 / max(1, count)
     before, quiet_began = sum(map(cpu_seconds, web)), time.perf_counter()
-    quiet, quiet_errors = await _steady(service, seconds)
+    quiet, quiet_errors = await steady(service, seconds)
     quiet_cores = (sum(map(cpu_seconds, web)) - before) / (time.perf_counter() - quiet_began)
     before = sum(map(cpu_seconds, web))
     noise, ended = _Noise(), asyncio.Event()
@@ -149,7 +149,7 @@ async def _run(plan: Plan, service: Service) -> _Outcome:
     async with asyncio.TaskGroup() as group:
         for _ in range(NOISY_CONNECTIONS):
             group.create_task(_make_noise(service, neighbour, noise, ended))
-        noisy, noisy_errors = await _steady(service, seconds)
+        noisy, noisy_errors = await steady(service, seconds)
         ended.set()
     if not noise.refused:
         raise MeasureFailed(f"the neighbour was never refused: {noise}")
@@ -157,8 +157,8 @@ async def _run(plan: Plan, service: Service) -> _Outcome:
     return _Outcome(
         noise_cores=(sum(map(cpu_seconds, web)) - before) / passed_s,
         quiet_cores=quiet_cores,
-        quiet_ms=_p99(quiet),
-        noisy_ms=_p99(noisy),
+        quiet_ms=p99_of(quiet),
+        noisy_ms=p99_of(noisy),
         errors=quiet_errors + noisy_errors,
         noise=noise,
         seconds=passed_s,
@@ -166,18 +166,20 @@ async def _run(plan: Plan, service: Service) -> _Outcome:
     )
 
 
-def _p99(late_ms: list[float]) -> float:
+def p99_of(late_ms: list[float]) -> float:
     if not late_ms:
         raise MeasureFailed("the victim was never answered")
     return sorted(late_ms)[min(int(len(late_ms) * 0.99), len(late_ms) - 1)]
 
 
-async def _steady(service: Service, seconds: float) -> tuple[list[float], int]:
+async def steady(
+    service: Service, seconds: float, topic: str = "", connections: int = CONNECTIONS
+) -> tuple[list[float], int]:
     """(ms from when each request was due to its answer, errors) of the victim."""
     late_ms: list[float] = []
     errors = 0
     body = b'{"body":"%s"}' % make_body()
-    path = f"/v1/ns/{service.namespace}/topics/{service.topic}/messages"
+    path = f"/v1/ns/{service.namespace}/topics/{topic or service.topic}/messages"
     count, began = round(RATE * seconds), time.perf_counter()
 
     async def produce(numbers: range) -> None:
@@ -195,8 +197,8 @@ async def _steady(service: Service, seconds: float) -> tuple[list[float], int]:
             http.close()
 
     async with asyncio.TaskGroup() as group:
-        for first in range(CONNECTIONS):
-            group.create_task(produce(range(first, count, CONNECTIONS)))
+        for first in range(connections):
+            group.create_task(produce(range(first, count, connections)))
     return late_ms, errors
 
 

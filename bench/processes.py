@@ -132,12 +132,15 @@ async def bare_running(base: Path, worker_count: int) -> AsyncIterator[BareProce
 
 
 @contextlib.asynccontextmanager
-async def service_running(base: Path) -> AsyncIterator[Service]:
-    """The whole service on an empty data directory and a free port, started as users start it."""
+async def service_running(base: Path, **env: str) -> AsyncIterator[Service]:
+    """The whole service on an empty data directory and a free port, started as users start it.
+
+    ``env``: settings besides.
+    """
     with scratch_directory("service", base) as directory:
         port = free_port()
         data_dir = directory / "data"
-        environ = {**os.environ, "MQ_DATA_DIR": str(data_dir), "MQ_PORT": str(port)}
+        environ = {**os.environ, "MQ_DATA_DIR": str(data_dir), "MQ_PORT": str(port), **env}
         command = [sys.executable, "-m", "mqservice.cli.main", "up"]
         with _process(command, environ, directory) as process:
             await _answers(f"http://127.0.0.1:{port}/readyz", process)

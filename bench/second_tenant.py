@@ -1,6 +1,6 @@
-"""``python -m bench.second_tenant NAME QUOTA``: a tenant with a key, a topic and a limit, as JSON.
+"""``python -m bench.second_tenant NAME QUOTA``: a tenant to measure with, as JSON.
 
-Runs with the settings of the service that it is made in.
+It has a key, a topic, a group and a limit. Runs with the settings of the service it is made in.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ class SecondTenant(msgspec.Struct, frozen=True):
     api_key: str
     namespace: str
     topic: str
+    group: str
 
 
 def environment_of(pid: int) -> dict[str, str]:
@@ -55,6 +56,7 @@ def main(name: str, messages_in_per_second: int) -> None:
         get_or_create_namespace,
         get_or_create_tenant,
     )
+    from mqservice.groups.services import GroupChange, put_group
     from mqservice.quotas.models import Source
     from mqservice.quotas.services import put_limits
     from mqservice.topics.services import TopicChange, put_topic
@@ -63,8 +65,9 @@ def main(name: str, messages_in_per_second: int) -> None:
     namespace = get_or_create_namespace(tenant, name)
     _, key = create_api_key(tenant, name="bench", scopes=list(Scope), namespace=namespace)
     put_topic(namespace, "orders", TopicChange(queue_count=4))
+    put_group(namespace, "billing", GroupChange())
     put_limits(None, tenant, Source.OPERATOR, {"messages_in_per_second": messages_in_per_second})
-    made = SecondTenant(api_key=key, namespace=name, topic="orders")
+    made = SecondTenant(api_key=key, namespace=name, topic="orders", group="billing")
     sys.stdout.write(msgspec.json.encode(made).decode())
 
 

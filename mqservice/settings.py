@@ -7,7 +7,7 @@ optional   VALKEY_URL MQ_DATA_DIR MQ_ENGINE_SOCKET MQ_PORT MQ_BASE_URL MQ_ALLOWE
            MQ_EMAIL_URL MQ_EMAIL_FROM MQ_WEBHOOK_NETWORKS
            MQ_SIGN_UP MQ_FAILED_KEYS_MAX MQ_AUDIT_DAYS
            MQ_SOCKETS_MAX MQ_TENANT_SOCKETS_MAX MQ_SOCKET_ORIGINS MQ_WEB_WORKERS MQ_ENGINE_STORE_DIR
-           MQ_TAIL_WATCHERS_MAX
+           MQ_TAIL_WATCHERS_MAX MQ_SOCKET_COMMANDS_PER_SECOND_MAX MQ_SOCKET_NO_OPS_PER_SECOND_MAX
            MQ_REPORTS_AT MQ_REPORTS_ZONE MQ_REPORTS_MASTER MQ_REPORTS_MEMORY MQ_REPORTS_LIMIT_S
            MQ_REPORTS_CONF MQ_REPORTS_LAKE MQ_REPORTS_OUT MQ_REPORTS_BY_HAND_MAX MQ_ENVIRONMENT
 """
@@ -337,6 +337,15 @@ MQ_WEBHOOK_NETWORKS = envnetworks("MQ_WEBHOOK_NETWORKS")
 MQ_SOCKETS_MAX = envint("MQ_SOCKETS_MAX", 10_000, minimum=1, maximum=1_000_000)
 MQ_TENANT_SOCKETS_MAX = envint(
     "MQ_TENANT_SOCKETS_MAX", min(5_000, MQ_SOCKETS_MAX), minimum=1, maximum=MQ_SOCKETS_MAX
+)
+# What one WebSocket may send. Above either it is read more slowly, and after ten seconds above the
+# second in a row it is closed. That one counts what an honest client sends little of: pings, pongs,
+# fragments below 512 bytes, and commands that are refused or have no effect.
+MQ_SOCKET_COMMANDS_PER_SECOND_MAX = envint(
+    "MQ_SOCKET_COMMANDS_PER_SECOND_MAX", 50_000, minimum=100, maximum=10_000_000
+)
+MQ_SOCKET_NO_OPS_PER_SECOND_MAX = envint(
+    "MQ_SOCKET_NO_OPS_PER_SECOND_MAX", 1_000, minimum=10, maximum=1_000_000
 )
 
 # Pages that follow topics of one namespace at a time (live tail), in each web process.

@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Final
 import uvicorn
 
 from mqservice.delivery.limits import FRAME_BYTES_HARD_MAX
-from mqservice.lib.web_sockets import SocketProtocol
+from mqservice.lib.socket_budget import BudgetLimits
+from mqservice.lib.web_sockets import socket_protocol
 from mqservice.web_transport import CorkedHttpProtocol
 
 if TYPE_CHECKING:
@@ -95,13 +96,15 @@ def bind_socket(host: str, port: int, *, is_shared: bool) -> socket.socket:
     return listener
 
 
-def server_config(application: Application) -> uvicorn.Config:
+def server_config(
+    application: Application, socket_limits: BudgetLimits | None = None
+) -> uvicorn.Config:
     """How uvicorn runs; the same for the service and for tests."""
     return uvicorn.Config(
         application,
         loop="uvloop",
         http=CorkedHttpProtocol,
-        ws=SocketProtocol,
+        ws=socket_protocol(socket_limits or BudgetLimits()),
         ws_max_size=FRAME_BYTES_HARD_MAX,
         # The session has a heartbeat of its own, which proxies pass on.
         ws_ping_interval=None,
@@ -131,13 +134,19 @@ def main() -> int:
     except AddressRefused as exc:
         print(f"mqservice.web: {exc}", file=sys.stderr)
         return ADDRESS_STATUS
+    from django.conf import settings
+
     from mqservice.asgi import application
 
+    socket_limits = BudgetLimits(
+        commands_per_second_max=settings.MQ_SOCKET_COMMANDS_PER_SECOND_MAX,
+        no_ops_per_second_max=settings.MQ_SOCKET_NO_OPS_PER_SECOND_MAX,
+    )
     # What has been imported stays; the collector need not look at it again and again.
     gc.collect()
     gc.freeze()
     gc.set_threshold(50_000, 20, 50)
-    WebServer(server_config(application), application).run(sockets=[listener])
+    WebServer(server_config(application, socket_limits), application).run(sockets=[listener])
     return 0
 
 

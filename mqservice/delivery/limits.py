@@ -84,6 +84,14 @@ FRAME_BYTES_DEFAULT: Final = (
     MIB  # what the server sends at most; common client libraries take 1 MiB
 )
 FRAME_BYTES_MIN: Final = 16 * KIB
+# A frame of many small commands is one large piece of work before any of them is answered.
+FRAME_COMMANDS_MAX: Final = 1_000
+# Lists of one command, refused while they are decoded: what is too long is told better above.
+LIST_COUNT_HARD_MAX: Final = 2_000
+# JSON has to be read before it is known how much is in it. Above this size, with more commas than
+# that outside and inside of strings, its lists are counted before they are decoded.
+COUNTED_JSON_BYTES: Final = 64 * KIB
+COUNTED_JSON_COMMAS: Final = 16_000
 FRAME_MESSAGES_MAX: Final = 250  # so that the largest credit is four frames
 # How long a subscription waits for messages with one request: a thousand that are idle ask the
 # engine three times a second.

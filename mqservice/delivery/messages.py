@@ -13,7 +13,7 @@ store.
 from __future__ import annotations
 
 import re
-from typing import Final
+from typing import Annotated, Final
 
 import msgspec
 
@@ -43,6 +43,8 @@ from mqservice.topics.routes import TopicRoute
 
 RESERVED_PROPERTIES: Final = SYSTEM_PROPERTIES | {JSON_PROPERTY}
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+# Refused while it is decoded; what is too much is told better by ``check_offer``.
+_FEW: Final = msgspec.Meta(max_length=1_000)
 _SPACE: Final = re.compile(r"\s")
 
 
@@ -111,9 +113,9 @@ class PackedMessage(msgspec.Struct, frozen=True, array_like=True, forbid_unknown
 
     body: bytes
     tag: str | None = None
-    keys: list[str] = []
+    keys: Annotated[list[str], _FEW] = []
     message_group: str | None = None
-    properties: dict[str, str] = {}
+    properties: Annotated[dict[str, str], _FEW] = {}
     queue: int | None = None
     delay_level: int | None = None
     delay: str | None = None

@@ -31,7 +31,13 @@ from mqservice.usage.counts import usage_counts
 
 
 class PendingPut:
-    """Checked offers on their way into the store; they were handed over when this was made."""
+    """Checked offers on their way into the store: encoded, handed over, answered.
+
+    ``results`` does all of it. Whoever has others to think of encodes in steps: ``encode`` until it
+    says that nothing is left, then ``hand_over``, then ``told`` once ``outcomes`` are done.
+    """
+
+    outcomes: asyncio.Future[list[PutResult]]
 
     def __init__(
         self,
@@ -44,13 +50,10 @@ class PendingPut:
         key: str | None = None,
         is_batch: bool = True,
     ) -> None:
-        """``key``: of the request; see ``once``.
-
-        Raises Problem, with nothing stored, when a message does not fit a record, or the tenant
-        has used up its rate.
-        """
-        born_ms = context.clock.now_ms()
-        self._context, self._route = context, route
+        """``key``: of the request; see ``once``."""
+        born_ms = self._born_ms = context.clock.now_ms()
+        self._context, self._meter, self._route = context, meter, route
+        self._client, self._is_batch = client, is_batch
         self._durability = durability_of(route)
         self._waits = {
             index: offer.wait
@@ -62,33 +65,49 @@ class PendingPut:
         )
         self._message_ids: list[str] = []
         self._offers = offers
-        is_once = has_keys(key, offers)
-        marks = marks_of(key, offers, is_batch=is_batch) if is_once else None
-        records: list[bytes] = []
-        for index, (offer, queue_id) in enumerate(zip(offers, self._queue_ids, strict=True)):
+        self._is_once = has_keys(key, offers)
+        self._marks = marks_of(key, offers, is_batch=is_batch) if self._is_once else None
+        self._records: list[bytes] = []
+        self._sizes: list[int] = []
+        self._duplicates: set[int] = set()
+
+    def encode(self, count: int) -> bool:
+        """Encode the next ``count`` messages; whether those were the last ones.
+
+        Raises Problem, with nothing stored, when a message does not fit a record.
+        """
+        offers, queue_ids, marks = self._offers, self._queue_ids, self._marks
+        start = len(self._records)
+        end = min(start + count, len(offers))
+        for index in range(start, end):
             try:
                 message_id, record = encode_offer(
-                    offer,
-                    route,
-                    queue_id=queue_id,
-                    born_ms=born_ms,
-                    born_host=client,
+                    offers[index],
+                    self._route,
+                    queue_id=queue_ids[index],
+                    born_ms=self._born_ms,
+                    born_host=self._client,
                     mark=marks[index] if marks else None,
                 )
             except Fault as fault:
-                place = fault.under(f"/{index}") if is_batch else fault
+                place = fault.under(f"/{index}") if self._is_batch else fault
                 raise problem_of(place, stored=False) from None
             self._message_ids.append(message_id)
-            records.append(record)
+            self._records.append(record)
+        return end == len(offers)
+
+    def hand_over(self) -> None:
+        """To the store, what is encoded: in the order in which this is called.
+
+        Raises Problem, with nothing stored, when the tenant has used up its rate.
+        """
+        records, self._records = self._records, []
         self._sizes = [len(record) for record in records]
-        meter.charge_in(len(records), sum(self._sizes), context.clock.monotonic_ms())
-        self._duplicates: set[int] = set()
-        # Done once the store has answered.
-        self.outcomes: asyncio.Future[list[PutResult]]
-        if is_once:
+        self._meter.charge_in(len(records), sum(self._sizes), self._context.clock.monotonic_ms())
+        if self._is_once:
             self.outcomes = asyncio.ensure_future(self._put_once(records))
         else:
-            self.outcomes = context.store.put(records)
+            self.outcomes = self._context.store.put(records)
 
     async def _put_once(self, records: list[bytes]) -> list[PutResult]:
         """What was stored before is told as it was told then."""
@@ -107,7 +126,9 @@ class PendingPut:
         return [result_of(place) for place in places]
 
     async def results(self) -> tuple[int, list[StoredResult | RefusedResult]]:
-        """``told``, once the store has answered."""
+        """``told``, once the store has answered. Raises Problem as ``encode``, ``hand_over`` do."""
+        self.encode(len(self._offers))
+        self.hand_over()
         await self.outcomes
         return self.told()
 

@@ -222,34 +222,60 @@ def check_batch(
     messages: Sequence[ProduceMessage | PackedMessage], route: TopicRoute
 ) -> list[Offer]:
     """Offers of all ``messages``, or a Problem that lists up to ``FAULTS_MAX`` faults."""
-    if not messages:
-        raise Fault("", "BAD_REQUEST", "a batch must not be empty", item_code="BATCH_EMPTY")
-    if len(messages) > BATCH_COUNT_MAX:
-        raise Fault(
-            f"/{BATCH_COUNT_MAX}",
-            "BAD_REQUEST",
-            f"a batch has at most {BATCH_COUNT_MAX} messages, found {len(messages)}",
-            item_code="BATCH_TOO_LONG",
-        )
-    offers: list[Offer] = []
-    faults: list[Fault] = []
-    total_bytes = 0
-    for index, message in enumerate(messages):
-        try:
-            offer = message.offer()
-            check_offer(offer, route)
-        except Fault as fault:
-            faults.append(fault.under(f"/{index}"))
-            if len(faults) == FAULTS_MAX:
-                break
-        else:
-            offers.append(offer)
-            total_bytes += len(offer.body)
-    if faults:
-        raise problem_of(*faults, stored=False)
-    if total_bytes > BATCH_BYTES_MAX:
-        raise Problem.of(
-            "BODY_TOO_LARGE",
-            f"the bodies have {total_bytes} bytes, a batch takes at most {BATCH_BYTES_MAX}",
-        )
-    return offers
+    check = BatchCheck(messages, route)
+    check.take(len(messages))
+    return check.offers()
+
+
+class BatchCheck:
+    """``check_batch`` in steps: ``take`` until it says that all were looked at, then ``offers``.
+
+    Raises Fault for a batch that is empty or too long.
+    """
+
+    def __init__(
+        self, messages: Sequence[ProduceMessage | PackedMessage], route: TopicRoute
+    ) -> None:
+        if not messages:
+            raise Fault("", "BAD_REQUEST", "a batch must not be empty", item_code="BATCH_EMPTY")
+        if len(messages) > BATCH_COUNT_MAX:
+            raise Fault(
+                f"/{BATCH_COUNT_MAX}",
+                "BAD_REQUEST",
+                f"a batch has at most {BATCH_COUNT_MAX} messages, found {len(messages)}",
+                item_code="BATCH_TOO_LONG",
+            )
+        self._messages = messages
+        self._route = route
+        self._taken_count = 0
+        self._offers: list[Offer] = []
+        self._faults: list[Fault] = []
+
+    def take(self, count: int) -> bool:
+        """Check the next ``count`` messages; whether those were the last ones."""
+        start = self._taken_count
+        end = self._taken_count = min(start + count, len(self._messages))
+        route, offers = self._route, self._offers
+        for index in range(start, end):
+            try:
+                offer = self._messages[index].offer()
+                check_offer(offer, route)
+            except Fault as fault:
+                self._faults.append(fault.under(f"/{index}"))
+                if len(self._faults) == FAULTS_MAX:
+                    return True
+            else:
+                offers.append(offer)
+        return end == len(self._messages)
+
+    def offers(self) -> list[Offer]:
+        """What was checked. Raises Problem for the faults that were found."""
+        if self._faults:
+            raise problem_of(*self._faults, stored=False)
+        total_bytes = sum([len(offer.body) for offer in self._offers])
+        if total_bytes > BATCH_BYTES_MAX:
+            raise Problem.of(
+                "BODY_TOO_LARGE",
+                f"the bodies have {total_bytes} bytes, a batch takes at most {BATCH_BYTES_MAX}",
+            )
+        return self._offers

@@ -19,6 +19,7 @@ _AL: Final = "mqservice.alerts.limits:"
 _IS: Final = "mqservice.issues.limits:"
 _S: Final = "mqservice.schedules.limits:"
 _M: Final = "mqservice.masking.limits:"
+_B: Final = "mqservice.lib.socket_budget:BudgetLimits."
 _TASK: Final = "mqservice.tasks.limits:"
 
 
@@ -134,6 +135,13 @@ SECTIONS: Final[dict[str, tuple[Row, ...]]] = {
         _row("Frame to the client", "{} unless `max_frame` says more (from {})",
              _D + "FRAME_BYTES_DEFAULT", _D + "FRAME_BYTES_MIN"),
         _row("Messages of a frame", "{}", _D + "FRAME_MESSAGES_MAX"),
+        _row("Commands of a frame", "{}", _D + "FRAME_COMMANDS_MAX"),
+        _row("Fragments of a message", "{}", "mqservice.lib.web_sockets:FRAGMENTS_MAX"),
+        _row("Commands of a connection in a second", "{}, then it is read more slowly",
+             _B + "commands_per_second_max"),
+        _row("Pings, pongs, small fragments, commands without effect",
+             "{} in a second, then it is read more slowly; after {} s in a row it is closed",
+             _B + "no_ops_per_second_max", _B + "excess_s_max"),
         _row("Credit", "{} messages and {} by default; {} and {} at most",
              _D + "CREDIT_MSGS_DEFAULT", _D + "CREDIT_BYTES_DEFAULT", _D + "CREDIT_MSGS_MAX",
              _D + "CREDIT_BYTES_MAX"),

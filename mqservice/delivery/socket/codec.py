@@ -18,6 +18,12 @@ import msgspec
 
 from mqservice.delivery.bodies import JSON_PROPERTY, split_json_mark
 from mqservice.delivery.decoding import Fault, fault_of
+from mqservice.delivery.limits import (
+    COUNTED_JSON_BYTES,
+    COUNTED_JSON_COMMAS,
+    FRAME_COMMANDS_MAX,
+    LIST_COUNT_HARD_MAX,
+)
 from mqservice.delivery.socket import frames, pushes
 from mqservice.lib.problem import Problem
 from mqservice.store import Record, RecordColumns
@@ -45,6 +51,13 @@ class FrameBroken(Exception):
     """Bytes that are no frame of this subprotocol."""
 
 
+class TooManyCommands(Exception):
+    """A frame with more commands than it may carry."""
+
+    def __init__(self) -> None:
+        super().__init__(f"a frame carries at most {FRAME_COMMANDS_MAX} commands")
+
+
 class CommandRefused(Exception):
     """A command that cannot be taken, to be answered by an err frame."""
 
@@ -69,7 +82,7 @@ class Codec(Protocol):
     pong: ClassVar[bytes]
 
     def split(self, content: bytes) -> Sequence[bytes | msgspec.Raw]:
-        """The commands of one frame, still encoded. Raises FrameBroken."""
+        """The commands of one frame, still encoded. Raises FrameBroken, TooManyCommands."""
 
     def decode(self, part: bytes | msgspec.Raw) -> frames.AnyCommand:
         """One command. Raises FrameBroken, CommandRefused."""
@@ -92,6 +105,14 @@ def encode_problem(codec: Codec, command_id: int | None, problem: Problem) -> by
     return codec.encode(codec.Err(command_id, problem.code, problem.retryable, problem.detail))
 
 
+class _JsonLists(msgspec.Struct):
+    """The lists of a command, whose elements nobody has looked at."""
+
+    id: int | None = None
+    m: msgspec.Raw = msgspec.Raw(b"[]")
+    t: msgspec.Raw = msgspec.Raw(b"[]")
+
+
 class _JsonEnvelope(msgspec.Struct):
     """As much of a refused command as is needed to answer it."""
 
@@ -111,6 +132,8 @@ class JsonCodec:
     pong: ClassVar[bytes] = b'{"op":"pong"}'
 
     _decode = msgspec.json.Decoder(frames.JsonCommand).decode
+    _decode_lists = msgspec.json.Decoder(_JsonLists).decode
+    _decode_elements = msgspec.json.Decoder(list[msgspec.Raw]).decode
     _decode_envelope = msgspec.json.Decoder(_JsonEnvelope).decode
     _encode = msgspec.json.Encoder().encode
     _pong: ClassVar[frames.JsonPong] = frames.JsonPong()
@@ -118,9 +141,14 @@ class JsonCodec:
     def split(self, content: bytes) -> Sequence[bytes | msgspec.Raw]:
         if b"\n" not in content:
             return (content,)
+        if content.count(b"\n") > FRAME_COMMANDS_MAX:
+            raise TooManyCommands
         return [line for line in content.split(b"\n") if line and not line.isspace()]
 
     def decode(self, part: bytes | msgspec.Raw) -> frames.AnyCommand:
+        content = bytes(part)
+        if len(content) > COUNTED_JSON_BYTES and content.count(b",") > COUNTED_JSON_COMMAS:
+            self._check_lists(content)
         try:
             command: frames.AnyCommand = self._decode(part)
             return command
@@ -132,6 +160,17 @@ class JsonCodec:
             if not bytes(part).strip():
                 return self._pong
             raise FrameBroken(f"not JSON: {exc}") from exc
+
+    def _check_lists(self, content: bytes) -> None:
+        """Refuse a list that is far too long before an object is made for each of its elements."""
+        try:
+            lists = self._decode_lists(content)
+            count = max(len(self._decode_elements(each)) for each in (lists.m, lists.t))
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            return  # the decoder of commands finds it too, and says it better
+        if count > LIST_COUNT_HARD_MAX:
+            detail = f"a list has at most {LIST_COUNT_HARD_MAX} elements, found {count}"
+            raise CommandRefused(lists.id, "BAD_REQUEST", detail)
 
     def _refused(self, part: bytes | msgspec.Raw, fault: Fault) -> CommandRefused:
         try:
@@ -251,6 +290,8 @@ class PackCodec:
     def split(self, content: bytes) -> Sequence[bytes | msgspec.Raw]:
         if not _is_array_of_arrays(content):
             return (content,)
+        if _array_length(content) > FRAME_COMMANDS_MAX:
+            raise TooManyCommands
         try:
             return self._decode_parts(content)
         except (msgspec.DecodeError, RecursionError) as exc:
@@ -332,6 +373,15 @@ def _unknown_op(command_id: int | None, shown: str) -> CommandRefused:
 def _bad_field(command_id: int | None, fault: Fault) -> CommandRefused:
     where = f" at {fault.pointer}" if fault.pointer else ""
     return CommandRefused(command_id, "BAD_REQUEST", fault.detail + where)
+
+
+def _array_length(content: bytes) -> int:
+    """What the head of a MessagePack array says, before any of it is decoded."""
+    if content[0] == 0xDC:
+        return int.from_bytes(content[1:3])
+    if content[0] == 0xDD:
+        return int.from_bytes(content[1:5])
+    return content[0] & 0x0F
 
 
 def _is_array_of_arrays(content: bytes) -> bool:

@@ -34,7 +34,7 @@ from mqservice.delivery.limits import (
     SUBSCRIPTION_COUNT_MAX,
 )
 from mqservice.delivery.pending_put import PendingPut
-from mqservice.delivery.produce import check_batch
+from mqservice.delivery.produce import BatchCheck
 from mqservice.delivery.request_keys import check_key
 from mqservice.delivery.socket import frames, pushes
 from mqservice.delivery.socket.confirming import Confirming
@@ -47,6 +47,9 @@ from mqservice.topics.routes import TopicRoute
 
 if TYPE_CHECKING:
     from mqservice.delivery.socket.session import Session
+
+_STEP_COUNT: Final = 32  # messages of a batch between two looks at the budget
+_SUBSCRIBE_WEIGHT: Final = 500  # in commands: it makes tasks, and asks the engine several times
 
 
 class Commands:
@@ -115,13 +118,16 @@ class Commands:
             check_key("/key", command.key, "key")
         self._session.meter.check_in(self._session.context.clock.monotonic_ms())
         route = await self.topic_route(command.topic)
+        # In steps, so that a large batch does not keep others waiting.
+        budget = self._session.budget
         try:
-            offers = check_batch(command.m, route)
+            check = BatchCheck(command.m, route)
+            while not check.take(_STEP_COUNT):
+                await budget.give_way()
+            offers = check.offers()
         except Fault as fault:
             raise fault.under("/m") from None
-        await self.confirming.wait_for_room()
-        self.published_count += len(offers)
-        # Handed to the store here, so that frames are stored in the order in which they came.
+        await self.confirming.wait_for_room(len(offers))
         pending = PendingPut(
             self._session.context,
             self._session.meter,
@@ -130,9 +136,15 @@ class Commands:
             self.client,
             key=command.key,
         )
-        self.confirming.add(command.id, pending)
+        while not pending.encode(_STEP_COUNT):
+            await budget.give_way()
+        # Handed to the store here, so that frames are stored in the order in which they came.
+        pending.hand_over()
+        self.published_count += len(offers)
+        self.confirming.add(command.id, pending, len(offers))
 
     async def _subscribe(self, command: frames.Subscribe) -> None:
+        self._session.budget.spend_commands(_SUBSCRIBE_WEIGHT)
         self.principal.require(Scope.CONSUME, Kind.TOPIC, command.topic)
         self.principal.require(Scope.CONSUME, Kind.GROUP, command.group)
         if command.sid in self._session.subscriptions:
@@ -174,7 +186,10 @@ class Commands:
     async def _add_credit(self, command: frames.AddCredit) -> None:
         _check_credit(command.msgs, command.bytes)
         subscription = self._subscription(command.sid)
+        before = subscription.credits.left
         subscription.add_credit(command.msgs, command.bytes)
+        if subscription.credits.left == before:  # it has all that it may have
+            self._session.budget.spend_no_op()
         await self._session.send_ok(command.id, pushes.Subscribed(subscription.credits.left))
 
     async def _ack(self, command: frames.Ack) -> None:
@@ -185,7 +200,8 @@ class Commands:
         if command.upto is not None:
             tags = [*tags, *subscription.tags_upto(command.upto)]
         await subscription.wait_ready()
-        subscription.ack(tags, command.id)
+        if not subscription.ack(tags, command.id):
+            self._session.budget.spend_no_op()
 
     async def _nack(self, command: frames.Nack) -> None:
         subscription = self._subscription(command.sid)
@@ -196,7 +212,8 @@ class Commands:
                 raise Fault(f"/t/{index}/1", "BAD_REQUEST", "the delay is out of range")
             _check_reason(f"/t/{index}/2", item.reason)
         await subscription.wait_ready()
-        subscription.nack(command.t, command.id)
+        if not subscription.nack(command.t, command.id):
+            self._session.budget.spend_no_op()
 
     async def _dead_letter(self, command: frames.DeadLetter) -> None:
         subscription = self._subscription(command.sid)
@@ -205,7 +222,8 @@ class Commands:
         for index, item in enumerate(command.t):
             _check_reason(f"/t/{index}/1", item.reason)
         await subscription.wait_ready()
-        subscription.dead_letter(command.t, command.id)
+        if not subscription.dead_letter(command.t, command.id):
+            self._session.budget.spend_no_op()
 
     async def _extend(self, command: frames.Extend) -> None:
         subscription = self._subscription(command.sid)
@@ -213,7 +231,8 @@ class Commands:
         if len(command.t) > SETTLE_COUNT_MAX:
             raise Fault("/t", "BAD_REQUEST", f"at most {SETTLE_COUNT_MAX} tags at once")
         await subscription.wait_ready()
-        subscription.extend(dict.fromkeys(command.t), command.ms, command.id)
+        if not subscription.extend(dict.fromkeys(command.t), command.ms, command.id):
+            self._session.budget.spend_no_op()
 
     async def _unsubscribe(self, command: frames.Unsubscribe) -> None:
         subscription = self._subscription(command.sid)
@@ -225,9 +244,11 @@ class Commands:
         await self._session.send_ok(command.id, pushes.Unsubscribed(subscription.outstanding_count))
 
     async def _ping(self, _: frames.Ping) -> None:
+        self._session.budget.spend_no_op()
         await self._session.send_frame(self._session.codec.pong)
 
     async def _pong(self, _: frames.Pong) -> None:
+        self._session.budget.spend_no_op()
         self._session.ponged()
 
     def _subscription(self, sid: int) -> Subscription:

@@ -4,7 +4,8 @@
                      store ── outcome ──▶ ↑
 
 An answer is written at once. Where that cannot be, because the client reads slowly or somebody else
-is sending, one task sends all that wait, in their order.
+is sending, one task sends all that wait, in their order. So it is when the session's part of the
+turn is used up: the engine answers many puts at once, and each answer is some work.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from mqservice.delivery.socket.session import Session
 
 _COUNT_MAX: Final = 64
+_MESSAGES_MAX: Final = 4_000  # of all of them, or one publish
 
 
 class Confirming:
@@ -33,37 +35,50 @@ class Confirming:
 
     def __init__(self, session: Session) -> None:
         self._session = session
-        self._ready: deque[tuple[int | None, PendingPut]] = deque()
+        self._ready: deque[tuple[int | None, PendingPut, int]] = deque()
         self._is_sending = False
         self._freed = asyncio.Event()
         self.count = 0
+        self._message_count = 0
 
-    async def wait_for_room(self) -> None:
-        """Until one more may be under way."""
-        while self.count >= _COUNT_MAX:
+    async def wait_for_room(self, message_count: int = 1) -> None:
+        """Until one more publish, of so many messages, may be under way."""
+        while self.count >= _COUNT_MAX or (
+            self.count and self._message_count + message_count > _MESSAGES_MAX
+        ):
             self._freed.clear()
             await self._freed.wait()
 
-    def add(self, command_id: int | None, pending: PendingPut) -> None:
+    def add(self, command_id: int | None, pending: PendingPut, message_count: int = 1) -> None:
         """Answer the command once its put has an outcome."""
         self.count += 1
-        pending.outcomes.add_done_callback(partial(self._decided, command_id, pending))
+        self._message_count += message_count
+        decided = partial(self._decided, command_id, pending, message_count)
+        pending.outcomes.add_done_callback(decided)
 
     def _decided(
-        self, command_id: int | None, pending: PendingPut, outcomes: asyncio.Future[list[PutResult]]
+        self,
+        command_id: int | None,
+        pending: PendingPut,
+        message_count: int,
+        outcomes: asyncio.Future[list[PutResult]],
     ) -> None:
-        if self._session.is_over or outcomes.cancelled():
-            self._drop(pending)
+        session = self._session
+        if session.is_over or outcomes.cancelled():
+            self._drop(pending, message_count)
             return
-        if not self._is_sending and self._session.sender.may_write():
-            self._write(command_id, pending)
+        budget = session.budget
+        if not self._is_sending and session.sender.may_write() and not budget.is_turn_over:
+            began_ns = budget.now_ns()
+            self._write(command_id, pending, message_count)
+            budget.charge_since(began_ns)
             return
-        self._ready.append((command_id, pending))
+        self._ready.append((command_id, pending, message_count))
         if not self._is_sending:
             self._is_sending = True
             self._session.spawn(self._send())
 
-    def _write(self, command_id: int | None, pending: PendingPut) -> None:
+    def _write(self, command_id: int | None, pending: PendingPut, message_count: int) -> None:
         try:
             frame = self._frame(command_id, pending)
             if frame is not None:
@@ -71,34 +86,42 @@ class Confirming:
         except Exception as exc:
             self._session.failed(exc)
         finally:
-            self._free()
+            self._free(message_count)
 
     async def _send(self) -> None:
+        budget = self._session.budget
         try:
             while self._ready:
+                await budget.give_way()
                 async with self._session.sender.only_sender() as send:
                     # Not for longer: others have frames to send, too.
                     for _ in range(len(self._ready)):
-                        command_id, pending = self._ready.popleft()
+                        command_id, pending, message_count = self._ready.popleft()
+                        began_ns = budget.now_ns()
                         try:
                             frame = self._frame(command_id, pending)
+                            budget.charge_since(began_ns)
                             if frame is not None:
                                 await send(frame)
                         finally:
-                            self._free()
+                            self._free(message_count)
+                        if budget.is_turn_over:
+                            break
         finally:
             self._is_sending = False
             while self._ready:  # its client is gone, or the session is over
-                self._drop(self._ready.popleft()[1])
+                _, pending, message_count = self._ready.popleft()
+                self._drop(pending, message_count)
 
-    def _drop(self, pending: PendingPut) -> None:
+    def _drop(self, pending: PendingPut, message_count: int) -> None:
         """Tell nobody; but what was stored counts."""
-        self._free()
+        self._free(message_count)
         with contextlib.suppress(Problem, StoreError, asyncio.CancelledError):
             pending.told()
 
-    def _free(self) -> None:
+    def _free(self, message_count: int) -> None:
         self.count -= 1
+        self._message_count -= message_count
         self._freed.set()
 
     def _frame(self, command_id: int | None, pending: PendingPut) -> bytes | None:

@@ -109,11 +109,12 @@ class DeliveryConsumer(AsyncConsumer):
         finally:
             try:
                 if self._session is not None:
+                    is_excessive = bool(self._session.budget.excess)
                     await self._session.close(
-                        is_kept=ending is None or ending.is_kept,
-                        has_vanished=self._has_vanished
-                        if ending is None
-                        else not ending.is_orderly,
+                        is_kept=ending.is_kept if ending else not is_excessive,
+                        has_vanished=not ending.is_orderly
+                        if ending
+                        else is_excessive or self._has_vanished,
                     )
             finally:
                 if self._meter is not None:

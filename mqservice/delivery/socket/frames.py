@@ -10,14 +10,21 @@ whose capability comes later hold their position and take null only.
 
 from __future__ import annotations
 
+from typing import Annotated, TypeVar
+
 import msgspec
 
 from mqservice.delivery.filters import FilterForm
 from mqservice.delivery.limits import (
     CREDIT_BYTES_DEFAULT,
     CREDIT_MSGS_DEFAULT,
+    LIST_COUNT_HARD_MAX,
 )
 from mqservice.delivery.messages import PackedMessage, ProduceMessage
+
+T = TypeVar("T")
+# In MessagePack a list says how long it is, and is refused before any of it is decoded.
+Bounded = Annotated[list[T], msgspec.Meta(max_length=LIST_COUNT_HARD_MAX)]
 
 
 class Command(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -63,7 +70,7 @@ class Have(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=T
 
     sid: int
     upto: int = 0
-    t: list[int] = []
+    t: Bounded[int] = []
 
 
 class Resume(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -71,7 +78,7 @@ class Resume(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     session: str
     token: str
-    have: list[Have] | None = None
+    have: Bounded[Have] | None = None
 
 
 class PackResume(Resume, frozen=True, array_like=True):
@@ -129,7 +136,7 @@ class Ack(Command, frozen=True, kw_only=True):
     """Settle the tags in ``t``, and all up to ``upto``."""
 
     sid: int
-    t: list[int] | None = None
+    t: Bounded[int] | None = None
     upto: int | None = None
 
 
@@ -137,21 +144,21 @@ class Nack(Command, frozen=True, kw_only=True):
     """Give messages back."""
 
     sid: int
-    t: list[NackItem]
+    t: Bounded[NackItem]
 
 
 class DeadLetter(Command, frozen=True, kw_only=True):
     """Give messages up: they go to the group's DLQ."""
 
     sid: int
-    t: list[DeadLetterItem]
+    t: Bounded[DeadLetterItem]
 
 
 class Extend(Command, frozen=True, kw_only=True):
     """Let the leases of ``t`` end ``ms`` from now."""
 
     sid: int
-    t: list[int]
+    t: Bounded[int]
     ms: int
 
 
@@ -175,7 +182,7 @@ class JsonHello(Hello, frozen=True, tag_field="op", tag="hello"):
 
 
 class JsonPublish(Publish, frozen=True, kw_only=True, tag_field="op", tag="pub"):
-    m: list[ProduceMessage]
+    m: Bounded[ProduceMessage]
     key: str | None = None
 
 
@@ -220,7 +227,7 @@ class PackHello(Hello, frozen=True, kw_only=True, array_like=True, tag=1):
 
 
 class PackPublish(Publish, frozen=True, kw_only=True, array_like=True, tag=3):
-    m: list[PackedMessage]
+    m: Bounded[PackedMessage]
     key: str | None = None
 
 

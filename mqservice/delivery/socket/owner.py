@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 from mqservice.delivery.context import DeliveryContext
 from mqservice.delivery.socket.codec import Codec
+from mqservice.lib.socket_budget import SocketBudget
 from mqservice.quotas.meter import TenantMeter
 
 
@@ -18,6 +19,7 @@ class Session(Protocol):
     meter: TenantMeter
     codec: Codec
     frame_bytes_max: int
+    budget: SocketBudget
 
     @property
     def member_id(self) -> str:

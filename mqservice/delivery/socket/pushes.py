@@ -13,6 +13,7 @@ from mqservice.delivery.limits import (
     CREDIT_BYTES_MAX,
     CREDIT_MSGS_MAX,
     FRAME_BYTES_MAX,
+    FRAME_COMMANDS_MAX,
     PING_MS,
     PONG_MS,
 )
@@ -23,6 +24,7 @@ class Limits(msgspec.Struct, frozen=True):
     credit_msgs: int = CREDIT_MSGS_MAX
     credit_bytes: int = CREDIT_BYTES_MAX
     max_frame: int = FRAME_BYTES_MAX
+    max_commands: int = FRAME_COMMANDS_MAX
 
 
 class PackLimits(Limits, frozen=True, array_like=True):

@@ -33,6 +33,7 @@ from mqservice.delivery.socket.codec import (
     Codec,
     CommandRefused,
     FrameBroken,
+    TooManyCommands,
     encode_problem,
 )
 from mqservice.delivery.socket.commands import Commands
@@ -41,8 +42,11 @@ from mqservice.delivery.socket.kept import held_leases, kept_session
 from mqservice.delivery.socket.sender import FrameSender
 from mqservice.delivery.socket.subscription import Subscription, close_all
 from mqservice.errors import problem_from_store
+from mqservice.lib.loop_turns import turns_of
 from mqservice.lib.problem import Problem
 from mqservice.lib.request_ids import new_request_id
+from mqservice.lib.socket_budget import BudgetLimits, SocketBudget
+from mqservice.lib.web_sockets import POLICY_CODE, socket_of
 from mqservice.quotas.meter import TenantMeter
 from mqservice.store import SessionKeepRequest, StoreError
 
@@ -112,6 +116,7 @@ class Session:
         self._is_text = codec.name.endswith(".json")
         self._keys = keys
         self.authorization = authorization
+        self.budget = _budget_of(send)
         self.sender = FrameSender(send, context.clock, is_text=self._is_text)
         self._interrupt = interrupt
         self.subscriptions: dict[int, Subscription] = {}
@@ -170,25 +175,43 @@ class Session:
             raise SessionEnded(
                 TOO_LARGE_CODE, f"the frame has {len(content)} bytes, at most {FRAME_BYTES_MAX}"
             )
+        budget = self.budget
         try:
             for part in self.codec.split(content):
+                if budget.is_turn_over:
+                    await budget.give_way()
                 await self._take_command(part)
+                if pause_s := budget.pause_s():
+                    await self._pause(pause_s)
+        except TooManyCommands as exc:
+            raise SessionEnded(TOO_LARGE_CODE, str(exc)) from exc
         except FrameBroken as exc:
             raise SessionEnded(BAD_FRAME_CODE, str(exc)) from exc
 
+    async def _pause(self, pause_s: float) -> None:
+        """Take nothing for so long; with full queues, nothing is read either."""
+        if self.budget.excess:
+            raise SessionEnded(POLICY_CODE, self.budget.excess)
+        await asyncio.sleep(pause_s)
+
     async def _take_command(self, part: bytes | msgspec.Raw) -> None:
         command_id: int | None = None
+        self.budget.spend_command()
         try:
             command = self.codec.decode(part)
             command_id = getattr(command, "id", None)
             await self.commands.run(command)
         except CommandRefused as exc:
+            self.budget.spend_refusal()
             await self.send_frame(
                 self.codec.encode(self.codec.Err(exc.id, exc.code, False, exc.detail))
             )
         except Problem as problem:
+            if not problem.retryable:
+                self.budget.spend_refusal()
             await self.send_problem(command_id, problem)
         except Fault as fault:
+            self.budget.spend_refusal()
             await self.send_problem(command_id, problem_of(fault))
         except StoreError as exc:
             await self.send_problem(command_id, problem_from_store(exc))
@@ -374,3 +397,11 @@ class Session:
             log.info("Not kept", extra={"action": "keep_refused", "error": str(exc)})
             return False
         return True
+
+
+def _budget_of(send: Send) -> SocketBudget:
+    """The one of the connection, whose frames and commands are one work."""
+    socket = socket_of(send)
+    if socket is not None:
+        return socket.budget
+    return SocketBudget(turns_of(asyncio.get_running_loop()), BudgetLimits())

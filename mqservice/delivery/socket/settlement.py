@@ -1,6 +1,6 @@
-"""Settles of one subscription, gathered per loop tick, and their confirmations.
+"""Settles of one subscription, gathered while the client is read, and their confirmations.
 
-    ack, ack, nack (one tick) ──▶ one SettleRequest, one LeaseRef per queue and delivery
+    ack, ack, nack ──▶ one SettleRequest, one LeaseRef per queue and delivery
     SettleReply ──▶ ok for each command that has an id, with the tags that had no effect
 
 What the engine could not be told stays with the subscription as late, so that the client can settle
@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _FLUSH_COUNT_MAX: Final = 64
+_GATHERED_COUNT_MAX: Final = 256  # commands of one request
+_GATHER_TURNS_MAX: Final = 16  # of the loop
 
 
 @dataclass(slots=True, eq=False)
@@ -159,8 +161,15 @@ class Settlement:
         return batch
 
     async def _flush(self) -> None:
-        batch, self._batch = self._batch, None
+        batch = self._batch
         assert batch is not None
+        # What else the client has sent already goes to the engine with this.
+        budget = self._session.budget
+        for _ in range(_GATHER_TURNS_MAX):
+            if not budget.is_waiting or len(batch.parts) >= _GATHERED_COUNT_MAX:
+                break
+            await asyncio.sleep(0)
+        self._batch = None
         subscription = self._subscription
         earlier = self._flushes - {cast("asyncio.Task[None]", asyncio.current_task())}
         try:

@@ -224,19 +224,22 @@ class Subscription:
         if self._settlement.is_busy:
             await self._settlement.wait_ready()
 
-    def ack(self, tags: list[int], command_id: int | None) -> None:
-        """Settle ``tags``; the answer is sent once the engine has confirmed."""
+    def ack(self, tags: list[int], command_id: int | None) -> bool:
+        """Settle ``tags``; the answer is sent once the engine has confirmed. Whether the client
+        holds any of them, as for all that settles.
+        """
         command = Command(command_id, "acked")
         batch = self.held.take_batch(tags)
         if batch is not None:  # none of it can be settled already
             self.credits.restore(len(batch.tags), batch.body_bytes)
             self._settlement.add_batch(command, batch)
-            return
+            return True
         pending = self._pending(tags)
         taken = self._take(tags, command)
         self._settlement.add_acks(command, taken)
         if pending:
             self._settlement.join(command, pending)
+        return bool(taken or pending)
 
     def tags_upto(self, upto: int) -> list[int]:
         """Outstanding tags that are not greater than ``upto``, and those still being settled."""
@@ -247,19 +250,19 @@ class Subscription:
         settling = self._settlement.settling
         return [tag for tag in tags if tag in settling] if settling else []
 
-    def nack(self, items: list[frames.NackItem], command_id: int | None) -> None:
+    def nack(self, items: list[frames.NackItem], command_id: int | None) -> bool:
         """Give messages back, each after its delay."""
         by_tag = {item.t: item for item in items}
-        self._give_up(
+        return self._give_up(
             list(by_tag),
             Command(command_id, "nacked"),
             lambda tag, given: nack_of(given, by_tag[tag].delay_ms, by_tag[tag].reason or ""),
         )
 
-    def dead_letter(self, items: list[frames.DeadLetterItem], command_id: int | None) -> None:
+    def dead_letter(self, items: list[frames.DeadLetterItem], command_id: int | None) -> bool:
         """Send messages to the group's DLQ."""
         reasons = {item.t: item.reason or "" for item in items}
-        self._give_up(
+        return self._give_up(
             list(reasons),
             Command(command_id, "dead_lettered"),
             lambda tag, given: nack_of(given, None, reasons[tag], is_dead=True),
@@ -273,15 +276,16 @@ class Subscription:
 
     def _give_up(
         self, tags: list[int], command: Command, nack: Callable[[int, Delivery], Nack]
-    ) -> None:
+    ) -> bool:
         pending = self._pending(tags)
         taken = self._take(tags, command)
         nacks = [nack(tag, delivery) for tag, delivery in taken]
         self._settlement.add_nacks(command, taken, nacks)
         if pending:
             self._settlement.join(command, pending)
+        return bool(taken or pending)
 
-    def extend(self, tags: Iterable[int], lease_ms: int, command_id: int | None) -> None:
+    def extend(self, tags: Iterable[int], lease_ms: int, command_id: int | None) -> bool:
         """Let the leases of ``tags`` end ``lease_ms`` from now; they stay outstanding."""
         command = Command(command_id, "extended")
         found: list[tuple[int, Delivery]] = []
@@ -292,6 +296,7 @@ class Subscription:
             else:
                 found.append((tag, delivery))
         self._settlement.add_extends(command, found, lease_ms)
+        return bool(found)
 
     def extended(self, tag: int, until_ms: int) -> None:
         """The engine has moved the end of a lease."""

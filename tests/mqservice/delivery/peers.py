@@ -159,7 +159,7 @@ class Peer:
         if op == "msgs":
             frame["m"] = [dict(zip(_MESSAGE, m, strict=True)) for m in frame["m"]]
         if op == "welcome":
-            names = ["credit_msgs", "credit_bytes", "max_frame"]
+            names = ["credit_msgs", "credit_bytes", "max_frame", "max_commands"]
             frame["limits"] = dict(zip(names, frame["limits"], strict=True))
         return frame
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from typing import Any, cast
 
@@ -14,10 +15,13 @@ from mqservice.delivery.produce_answers import StoredResult
 from mqservice.delivery.socket.codec import CODECS, JSON_NAME
 from mqservice.delivery.socket.confirming import Confirming
 from mqservice.delivery.socket.session import Session
+from mqservice.lib.loop_turns import turns_of
 from mqservice.lib.problem import Problem
+from mqservice.lib.socket_budget import BudgetLimits, SocketBudget
 from mqservice.store import OutcomeUnknown, PutResult, StoreError
 
 ROOM = 64
+TURN_US = 500
 
 
 class Puts:
@@ -55,6 +59,10 @@ class Sessions:
 
     def __init__(self) -> None:
         self.codec = CODECS[JSON_NAME]
+        loop = asyncio.get_running_loop()
+        self.budget = SocketBudget(turns_of(loop), BudgetLimits(turn_us_max=TURN_US), self.now_ns)
+        self.passed_us_each = 0  # that an answer takes to make
+        self._now_us = 0
         self.sender = self
         self.is_over = False
         self.has_failed = False
@@ -65,6 +73,10 @@ class Sessions:
         self.may_send = asyncio.Event()
         self.may_send.set()
         self._lock = asyncio.Lock()
+
+    def now_ns(self) -> int:
+        self._now_us += self.passed_us_each
+        return self._now_us * 1_000
 
     def may_write(self) -> bool:
         return self.is_direct and not self._lock.locked()
@@ -217,3 +229,44 @@ async def test_one_that_is_cancelled_at_the_end_is_passed_over() -> None:
     puts.outcomes[1].cancel()
     await session.rest()
     assert (session.sent, confirming.count) == ([], 0)
+
+
+async def test_answers_that_come_together_are_spread_over_turns() -> None:
+    session, puts, confirming = start()
+    session.is_direct = True
+    session.passed_us_each = TURN_US
+    for number in range(8):
+        confirming.add(number, puts.put(number))
+    turns = []
+
+    def look() -> None:
+        turns.append(len(session.sent))
+        if len(session.sent) < 8:
+            asyncio.get_running_loop().call_soon(look)
+
+    for number in range(8):
+        puts.decide(number)
+    look()
+    while len(session.sent) < 8:
+        await asyncio.sleep(0)
+    assert session.ids == list(range(8))
+    assert max(later - sooner for sooner, later in itertools.pairwise(turns)) == 1
+
+
+async def test_a_publish_waits_for_room_for_all_of_its_messages() -> None:
+    _, puts, confirming = start()
+    for number in range(2):
+        await asyncio.wait_for(confirming.wait_for_room(2_000), 30)
+        confirming.add(number, puts.put(number), 2_000)
+    waiting = asyncio.ensure_future(confirming.wait_for_room(1))
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    puts.decide(0)
+    await asyncio.wait_for(waiting, 30)
+
+
+async def test_a_publish_larger_than_the_room_waits_for_all_others_only() -> None:
+    _, puts, confirming = start()
+    await asyncio.wait_for(confirming.wait_for_room(1_000_000), 30)
+    confirming.add(0, puts.put(0), 1_000_000)
+    assert confirming.count == 1

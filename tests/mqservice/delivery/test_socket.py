@@ -27,6 +27,7 @@ def test_hello_tells_the_limits(peer: Peer) -> None:
         "credit_msgs": 1_000,
         "credit_bytes": 8 * 1024 * 1024,
         "max_frame": 4 * 1024 * 1024,
+        "max_commands": 1_000,
     }
 
 

@@ -1,4 +1,4 @@
-"""Nothing that a caller without a key sends is remembered, and of others a bounded number of bytes."""
+"""What callers without a key send is not remembered, and what others send within bounds."""
 
 from __future__ import annotations
 
