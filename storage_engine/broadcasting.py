@@ -27,8 +27,9 @@ from storage_engine.delivery.failure import Failure
 from storage_engine.delivery.process_queue import ProcessQueue
 from storage_engine.delivery.subscription import Subscription
 from storage_engine.errors import BadRequest, GroupNotFound, StoreError
-from storage_engine.group_progress import GroupProgress, unsettled_count
 from storage_engine.groups.clients import check_client_id, reader_name, split_reader
+from storage_engine.lag.group_progress import GroupProgress, topic_lag
+from storage_engine.schedule.scheduled_retries import Waiting
 from storage_engine.wire.groups import (
     CLIENTS_PAGE_MAX,
     ClientStats,
@@ -37,6 +38,7 @@ from storage_engine.wire.groups import (
     GroupClientsRequest,
     GroupConfig,
     GroupQueueStats,
+    TopicLag,
 )
 
 log = logging.getLogger(__name__)
@@ -186,26 +188,34 @@ class Broadcasting:
             ]
         )
 
-    def stats(self, group: GroupConfig, client_id: str) -> list[GroupQueueStats]:
+    def stats(
+        self, group: GroupConfig, client_id: str
+    ) -> tuple[list[GroupQueueStats], list[TopicLag]]:
         """Progress of one client; without one, on each queue that of the client furthest behind,
         with what is in flight to all of them. Raises ``BadRequest``: no such client.
         """
         if client_id:
             _refuse_client(group, client_id)
             return self._progress.stats(self._known(group.group, client_id))
-        last: dict[tuple[str, int], tuple[ProcessQueue, Subscription]] = {}
+        last: dict[tuple[str, int], ProcessQueue] = {}
         inflight_counts: dict[tuple[str, int], int] = {}
         for subscription in self._subscriptions_of(group.group):
             for each in subscription.sources:
                 key = subscription.topic, each.queue.queue_id
                 inflight_counts[key] = inflight_counts.get(key, 0) + len(each.inflight)
                 known = last.get(key)
-                if known is None or _offset_of(each) < _offset_of(known[0]):
-                    last[key] = each, subscription
-        return [
-            replace(self._progress.row(*last[key]), inflight_count=inflight_counts[key])
-            for key in sorted(last)
-        ]
+                if known is None or _offset_of(each) < _offset_of(known):
+                    last[key] = each
+        by_topic: dict[str, list[GroupQueueStats]] = {}
+        rows = []
+        for key in sorted(last):
+            (lag,) = self._progress.lags([last[key]])
+            row = self._progress.row(last[key], lag)
+            by_topic.setdefault(key[0], []).append(row)
+            rows.append(replace(row, inflight_count=inflight_counts[key]))
+        nothing = Waiting(0, None)
+        topics = [topic_lag(topic, own, None, nothing) for topic, own in by_topic.items()]
+        return rows, topics
 
     def clients(self, request: GroupClientsRequest) -> GroupClients:
         """A page of clients by id; costs a look at every queue of each."""
@@ -222,9 +232,24 @@ class Broadcasting:
             if client_id in names and request.topic in ("", subscription.topic):
                 read.setdefault(client_id, []).extend(subscription.sources)
         return GroupClients(
-            clients=[_client_stats(each, read.get(each.client_id, [])) for each in page],
+            clients=[self._client_stats(each, read.get(each.client_id, [])) for each in page],
             count=len(known),
             is_last=not page or page[-1] is known[-1],
+        )
+
+    def _client_stats(self, client: Client, queues: list[ProcessQueue]) -> ClientStats:
+        by_owner: dict[Subscription, list[ProcessQueue]] = {}
+        for each in queues:
+            by_owner.setdefault(each.owner, []).append(each)
+        lag = sum([each.count for own in by_owner.values() for each in self._progress.lags(own)])
+        inflight_count = sum([len(each.inflight) for each in queues])
+        return ClientStats(
+            client_id=client.client_id,
+            seen_ms=client.seen_ms,
+            lag=lag if queues else None,
+            ready_count=max(lag - inflight_count, 0),
+            inflight_count=inflight_count,
+            dropped_count=client.dropped_count,
         )
 
     def _subscriptions_of(self, group: str) -> Iterable[Subscription]:
@@ -241,18 +266,3 @@ def _refuse_client(group: GroupConfig, client_id: str) -> None:
 
 def _offset_of(process_queue: ProcessQueue) -> int:
     return process_queue.progress.consumer_offset
-
-
-def _client_stats(client: Client, queues: list[ProcessQueue]) -> ClientStats:
-    inflight_count = sum([len(each.inflight) for each in queues])
-    unsettled = sum([unsettled_count(each) for each in queues])
-    return ClientStats(
-        client_id=client.client_id,
-        seen_ms=client.seen_ms,
-        lag=sum([max(each.queue.max_offset - _offset_of(each), 0) for each in queues])
-        if queues
-        else None,
-        ready_count=max(unsettled - inflight_count, 0),
-        inflight_count=inflight_count,
-        dropped_count=client.dropped_count,
-    )

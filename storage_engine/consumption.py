@@ -32,9 +32,9 @@ from storage_engine.delivery.subscription import Delivered, Parked
 from storage_engine.due_moves import DueMoves
 from storage_engine.engine_puts import EnginePuts
 from storage_engine.errors import GroupNotFound
-from storage_engine.group_progress import GroupProgress
 from storage_engine.groups.clients import reader_name, split_reader
 from storage_engine.kept_sessions import KeptSessions
+from storage_engine.lag.group_progress import GroupProgress
 from storage_engine.log.commit_log import CommitLog
 from storage_engine.moves import Mover
 from storage_engine.notices import Notices
@@ -167,10 +167,10 @@ class Consumption:
             config.schedule_step_ms,
         )
         self.schedule.follow()
-        scheduled_retries = ScheduledRetries(
-            commit_log, self.schedule, self.deletions.gone_below, later
+        self._scheduled_retries = scheduled_retries = ScheduledRetries(
+            clock, commit_log, self.schedule, self.deletions.gone_below, later
         )
-        self._progress = GroupProgress(commit_log, self.delivery, scheduled_retries)
+        self._progress = GroupProgress(clock, commit_log, self.delivery, scheduled_retries, later)
         self._broadcasting = Broadcasting(
             clock, consumer_offsets, self.clients, self.delivery, self._progress
         )
@@ -268,10 +268,13 @@ class Consumption:
         """Raises ``GroupNotFound``; ``BadRequest`` when it has no such client."""
         config = self._group(group)
         if not client_id and config.dispatch is not Dispatch.BROADCAST:
-            return GroupStats(group=group, queues=self._progress.stats(group))
+            queues, topics = self._progress.stats(group)
+            return GroupStats(group=group, queues=queues, topics=tuple(topics))
+        queues, topics = self._broadcasting.stats(config, client_id)
         return GroupStats(
             group=group,
-            queues=self._broadcasting.stats(config, client_id),
+            queues=queues,
+            topics=tuple(topics),
             dropped_count=self._broadcasting.dropped_count(group, client_id),
         )
 
@@ -319,6 +322,7 @@ class Consumption:
         self.kept_sessions.tick()
         self.retries.tick()
         self.schedule.tick()
+        self._scheduled_retries.tick()
         self._broadcasting.tick()
 
 

@@ -20,8 +20,8 @@ from storage_engine.delivery.delivery import Delivery
 from storage_engine.delivery.process_queue import ProcessQueue
 from storage_engine.delivery.subscription import Subscription
 from storage_engine.errors import BadRequest, CommitRefused, OffsetOutOfRange, QueueNotFound
-from storage_engine.group_progress import unsettled_count
 from storage_engine.groups.clients import split_reader
+from storage_engine.lag.unsettled import unsettled_count
 from storage_engine.queues.consume_queue import ConsumeQueue
 from storage_engine.retries import Retries
 from storage_engine.schedule.scheduled_retries import ScheduledRetries
@@ -196,8 +196,9 @@ class OffsetChanges:
     def _scheduled_count(self, subscription: Subscription | None) -> int | None:
         if subscription is None or subscription.retry is None:
             return 0
-        counts = self._scheduled_retries.counts(subscription.group)
-        return None if counts is None else counts[subscription.retry.queue.queue_id]
+        queue = subscription.retry.queue
+        waiting = self._scheduled_retries.of(queue.topic, queue.queue_id)
+        return None if waiting is None else waiting.count
 
 
 def _chosen(queues: list[ConsumeQueue], topic: str, queue_ids: Sequence[int]) -> list[ConsumeQueue]:

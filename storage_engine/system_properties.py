@@ -1,6 +1,6 @@
 """Property names that carry the system's own meaning; from RocketMQ 5.3 ``MessageConst``, and
-seven that only this engine knows: ``DLQ_LAST_DELIVERY_MS``, ``DLQ_REASON``, ``RETRY_DELIVERY_MS``,
-``RETRY_MEMBER``, ``RETRY_REASON``, ``__DEDUP`` and ``__SETTLES``.
+eight that only this engine knows: ``DLQ_LAST_DELIVERY_MS``, ``DLQ_REASON``, ``FIRST_STORED_MS``,
+``RETRY_DELIVERY_MS``, ``RETRY_MEMBER``, ``RETRY_REASON``, ``__DEDUP`` and ``__SETTLES``.
 
 A producer may not use them for properties of its own: the stores and consumers that read a record
 would act on them.
@@ -27,6 +27,7 @@ SYSTEM_PROPERTIES: Final = frozenset(
         "DLQ_ORIGIN_TOPIC",
         "DLQ_REASON",
         "EXTEND_UNIQ_INFO",
+        "FIRST_STORED_MS",
         "INNER_BASE",
         "INNER_MULTI_DISPATCH",
         "INNER_MULTI_QUEUE_OFFSET",

@@ -4,8 +4,8 @@
     get(key) ──────────────▶ one dict hit, for the hot path
 
 Invariants: the sizes of all entries together are at most ``bytes_max``, and the size of each at
-most ``entry_bytes_max``. An entry's place is the moment it was put, not when it was last used: with room
-for far more than is in use, moving entries at each hit is not worth its cost.
+most ``entry_bytes_max``. An entry's place is the moment it was put, not when it was last used: with
+room for far more than is in use, moving entries at each hit is not worth its cost.
 """
 
 from __future__ import annotations

@@ -31,6 +31,7 @@ from storage_engine.delivery.progress import Progress
 from storage_engine.disk import config_json
 from storage_engine.disk.files import Files
 from storage_engine.errors import StoreError
+from storage_engine.filters.message_filter import FilterKind
 from storage_engine.layout import CONFIG_DIR, CONSUMER_OFFSET_FILE, JOURNAL_FILE
 from storage_engine.records.settles import Settles
 
@@ -41,7 +42,7 @@ Table = dict[str, dict[int, int]]  # ``topic@group`` → queue id → a number
 
 class Snapshot(NamedTuple):
     """Consumer offsets at one moment; how often each was reset, where it was, and which leases
-    that ended; when each client of a broadcast group was last seen.
+    that ended; when each client of a broadcast group was last seen; filters.
     """
 
     offsets: Table
@@ -49,6 +50,7 @@ class Snapshot(NamedTuple):
     lease_floors: Table
     beginning: Beginning
     client_seen_ms: dict[str, int]
+    filters: dict[str, tuple[str, str]]
 
 
 class _OffsetFile(msgspec.Struct):
@@ -56,7 +58,8 @@ class _OffsetFile(msgspec.Struct):
 
     ``resetTable`` and ``leaseFloorTable`` are ours: how often that was reset, where it was, and
     from which lease generation on receipts count. ``beginning`` too: with which of both new
-    progress begins; and ``clientSeenTable``: group and client → epoch ms. ``engine`` says that
+    progress begins; ``clientSeenTable``: group and client → epoch ms; and ``filterTable``:
+    ``topic@group`` → kind and text of the filter that it is read through. ``engine`` says that
     this engine wrote the file though it has fields of RocketMQ's.
     """
 
@@ -65,6 +68,7 @@ class _OffsetFile(msgspec.Struct):
     leaseFloorTable: dict[str, dict[int, int]] | msgspec.UnsetType = msgspec.UNSET
     beginning: Beginning | msgspec.UnsetType = msgspec.UNSET
     clientSeenTable: dict[str, int] | msgspec.UnsetType = msgspec.UNSET
+    filterTable: dict[str, tuple[str, str]] | msgspec.UnsetType = msgspec.UNSET
     engine: int | msgspec.UnsetType = msgspec.UNSET
 
 
@@ -87,6 +91,8 @@ class ConsumerOffsets:
         self._dropped: dict[tuple[str, str], None] = {}  # since the last snapshot
         # Group and client → epoch ms; ``broadcast_clients`` keeps it, here it is only written down.
         self.client_seen_ms: dict[str, int] = {}
+        # Kind and text: what a group has still to do is known after a restart, before it reads.
+        self._filters: dict[str, tuple[str, str]] = {}
 
     def load(self, *, is_foreign: bool = False) -> None:
         """Read the saved table and replay the journal over it; changes no file.
@@ -115,6 +121,7 @@ class ConsumerOffsets:
                 progress.lease_floor = floors.get(queue_id, 0)
         self._beginning = saved.beginning or Beginning()
         self.client_seen_ms = saved.clientSeenTable or {}
+        self._filters = saved.filterTable or {}
         moved_on = set(self) if is_foreign else set()
         for entry in self._journal.read():
             self._replay(entry, moved_on)
@@ -147,7 +154,7 @@ class ConsumerOffsets:
         elif entry.is_failed:
             progress.failures[entry.first] = entry.count
         elif entry.bits:
-            progress.apply(runs_in(entry.first, entry.bits))
+            progress.apply(list(runs_in(entry.first, entry.bits)))
         else:
             progress.apply([(entry.first, entry.count)])
 
@@ -204,12 +211,25 @@ class ConsumerOffsets:
         for name in gone:
             del self._table[name]
             self._dropped[name] = None
+            self._filters.pop(f"{name[1]}@{name[0]}", None)
         # Journaled after this, they would begin it anew.
         kept = [each for each in self._skipped.items() if not is_gone(each[0].group, each[0].topic)]
         self._skipped = dict(kept)
         left = [each for each in self._failed.items() if not is_gone(each[0].group, each[0].topic)]
         self._failed = dict(left)
         self._journal.sync()
+
+    def keep_filter(self, group: str, topic: str, kind: FilterKind, text: str) -> None:
+        """Remember the filter that a group reads a topic through; durable with the next checkpoint.
+
+        Only what counts it asks: the first member after a start says the filter again.
+        """
+        self._filters[f"{topic}@{group}"] = kind.value, text
+
+    def kept_filter(self, group: str, topic: str) -> tuple[str, FilterKind] | None:
+        """Text and kind of the filter, as ``known_filter`` takes them; None: not known."""
+        kind, text = self._filters.get(f"{topic}@{group}", ("", ""))
+        return (text, FilterKind(kind)) if kind in set(FilterKind) else None
 
     def settle(self, settled: list[tuple[Progress, list[Run]]]) -> None:
         """Journal, then apply; all or nothing. One write, no sync. Raises ``DiskFull``."""
@@ -338,7 +358,14 @@ class ConsumerOffsets:
                 resets.setdefault(name, {})[progress.queue_id] = progress.reset_count
                 floors.setdefault(name, {})[progress.queue_id] = progress.lease_floor
         self._dropped = {}
-        return Snapshot(offsets, resets, floors, self._beginning, self.client_seen_ms.copy())
+        return Snapshot(
+            offsets,
+            resets,
+            floors,
+            self._beginning,
+            self.client_seen_ms.copy(),
+            self._filters.copy(),
+        )
 
     def write(self, taken: Snapshot) -> None:
         """Put a snapshot into ``consumerOffset.json``; durable on return. Any thread."""
@@ -348,6 +375,7 @@ class ConsumerOffsets:
             taken.lease_floors or msgspec.UNSET,
             taken.beginning if any(taken.beginning) else msgspec.UNSET,
             taken.client_seen_ms or msgspec.UNSET,
+            taken.filters or msgspec.UNSET,
             1 if self._unknown else msgspec.UNSET,
         )
         fields = msgspec.json.decode(msgspec.json.encode(own), type=dict[str, msgspec.Raw])

@@ -14,6 +14,7 @@ and number in flight has a maximum in ``StoreConfig``. Loop thread only.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import logging
 from collections.abc import Callable, Iterable, Mapping, Set
@@ -43,7 +44,7 @@ from storage_engine.delivery.start_positions import (
 )
 from storage_engine.delivery.subscription import Delivered, Parked, Subscription
 from storage_engine.delivery.waiting import Waiting
-from storage_engine.errors import StoreError
+from storage_engine.errors import FilterInvalid, StoreError
 from storage_engine.filters.message_filter import EVERYTHING, known_filter
 from storage_engine.groups.clients import split_reader
 from storage_engine.queues.consume_queue import ConsumeQueue
@@ -80,6 +81,7 @@ class Delivery:
         self._clock = clock
         self._consumer_offsets = consumer_offsets
         self._subscriptions: dict[tuple[str, str], Subscription] = {}
+        self._by_group: dict[str, dict[str, Subscription]] = {}  # the same, by topic
         self._process_queues: dict[tuple[str, str, int], ProcessQueue] = {}
         first_generation = (epoch << _GENERATION_BITS) + 1
         self._generations = itertools.count(first_generation)
@@ -150,6 +152,7 @@ class Delivery:
         wanted = known_filter(request.filter, request.filter_kind) if request.filter else EVERYTHING
         subscription = self.subscribe(group, request.topic, queues)
         if subscription.join(request.member_id, wanted, self._clock.monotonic_ms()):
+            self._consumer_offsets.keep_filter(group.group, request.topic, wanted.kind, wanted.text)
             # Whoever waits is the same member, which does not want this any more.
             for parked in list(subscription.parked):
                 self.waiting.finish(parked)
@@ -178,6 +181,7 @@ class Delivery:
         if subscription is None:
             subscription = Subscription(group, topic, self.serve)
             self._subscriptions[group.group, topic] = subscription
+            self._by_group.setdefault(group.group, {})[topic] = subscription
         if len(subscription.queues) < len(queues):
             has_started = self._consumer_offsets.has_started(group.group, topic)
             start = min_offset_of if has_started else start_of(group, self._offset_at_time)
@@ -253,6 +257,9 @@ class Delivery:
             queue.arrivals = [each for each in queue.arrivals if each not in arrived]
         for subscription in gone:
             del self._subscriptions[subscription.group, subscription.topic]
+            del self._by_group[subscription.group][subscription.topic]
+            if not self._by_group[subscription.group]:
+                del self._by_group[subscription.group]
             self._memberships.forget(subscription)
             for source in subscription.sources:
                 queue = source.queue
@@ -283,6 +290,9 @@ class Delivery:
         settled. ``retry_queue``: for messages of the topic, if one had failed.
         """
         subscription = self.subscribe(group, topic, queues)
+        kept = self._consumer_offsets.kept_filter(group.group, topic)
+        with contextlib.suppress(FilterInvalid):  # of a later version; a member will say it again
+            subscription.filter = EVERYTHING if kept is None else known_filter(*kept)
         if retry_queue is not None and subscription.retry is None:
             self.add_retry(subscription, retry_queue)
 
@@ -349,6 +359,10 @@ class Delivery:
     @property
     def subscriptions(self) -> Iterable[Subscription]:
         return self._subscriptions.values()
+
+    def subscriptions_of(self, group: str) -> list[Subscription]:
+        """Of one group, or of one client as a group of its own."""
+        return list(self._by_group.get(group, {}).values())
 
     def find(self, group: str, topic: str) -> Subscription | None:
         return self._subscriptions.get((group, topic))

@@ -69,6 +69,17 @@ class OffsetBits:
                 break
         return offset
 
+    def first_from(self, offset: int, default: int) -> int:
+        """The first offset held at ``offset`` or above and below ``default``, else ``default``."""
+        pages = self._pages
+        for page in range(offset >> _SHIFT, -(-default >> _SHIFT) if pages else 0):
+            bits = pages.get(page, 0)
+            base = page << _SHIFT
+            bits = bits >> (offset - base) << (offset - base) if offset > base else bits
+            if bits:
+                return min(base + (bits & -bits).bit_length() - 1, default)
+        return default
+
     def count_in(self, first: int, end: int) -> int:
         """How many of the offsets in ``[first, end)`` are held."""
         if first >= end:

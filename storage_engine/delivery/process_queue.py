@@ -251,6 +251,11 @@ class ProcessQueue:
             self._seen_to = max(self._seen_to, self.position)
             self.position = min(self.position, *passed_over)
 
+    @property
+    def has_gone_back(self) -> bool:
+        """Whether some from ``position`` on may be in flight or given back already."""
+        return self.position < self._seen_to
+
     def is_in_order(self, queue_offset: int) -> bool:
         """Whether others wait for a message that is in flight, so that it must keep its place."""
         if not self.owner.config.is_ordered or self is self.owner.retry:

@@ -7,7 +7,7 @@ In memory only: ``consumer_offsets.py`` journals what happens to it. Loop thread
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Sequence
 
 from storage_engine.delivery.offset_bits import OffsetBits
 from storage_engine.delivery.offset_runs import OffsetRuns, Run
@@ -20,7 +20,8 @@ class Progress:
     ``reset_count``: how often the consumer offset was set to another place since it began.
     ``lease_floor``: leases of a lower generation ended with the last of these resets; their
     receipts are void, after a restart too. ``failures``: how often a message was delivered in vain
-    and kept its place, by queue offset.
+    and kept its place, by queue offset. ``on_settled`` is told of all that is settled, again or for
+    the first time; of the schedule's progress only.
     """
 
     __slots__ = (
@@ -28,6 +29,7 @@ class Progress:
         "failures",
         "group",
         "lease_floor",
+        "on_settled",
         "queue_id",
         "reset_count",
         "settled",
@@ -45,6 +47,7 @@ class Progress:
         self.settled = OffsetBits()
         self.skipped = OffsetRuns()
         self.failures: dict[int, int] = {}
+        self.on_settled: Callable[[Sequence[Run]], None] | None = None
 
     def is_settled(self, queue_offset: int) -> bool:
         return (
@@ -59,7 +62,7 @@ class Progress:
         settled_count = self.settled.count_in(span.start, span.stop)
         return len(span) - settled_count - self.skipped.count_below(span.stop)
 
-    def apply(self, runs: Iterable[Run]) -> None:
+    def apply(self, runs: Sequence[Run]) -> None:
         """Settle runs of offsets; those settled before change nothing."""
         has_moved = False
         for first, count in runs:
@@ -71,6 +74,8 @@ class Progress:
                 has_moved = True
         if has_moved and (self.settled.count or self.skipped.count):
             self._pass_settled()
+        if self.on_settled is not None:
+            self.on_settled(runs)
 
     def _settle_above(self, first: int, end: int) -> None:
         skipped = self.skipped

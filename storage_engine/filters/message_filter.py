@@ -49,7 +49,8 @@ class Filter:
 
     ``matches_unit(tag_hash)`` is False when no message with that tag hash can match, and True when
     its properties have to be asked. ``matches(properties)`` decides, from the encoded property list
-    of a record. ``is_all``: every message matches, so nobody needs to ask.
+    of a record. ``is_all``: every message matches, so nobody needs to ask. ``tag_hashes``: those
+    that can match; None when only the properties decide.
     """
 
     kind: FilterKind
@@ -58,6 +59,7 @@ class Filter:
     # Attributes and not methods: one call less for every message.
     matches_unit: Callable[[int], bool] = field(compare=False, repr=False)
     matches: Callable[[bytes], bool] = field(compare=False, repr=False)
+    tag_hashes: frozenset[int] | None = field(default=None, compare=False, repr=False)
 
     def __str__(self) -> str:
         return self.text
@@ -133,6 +135,7 @@ def _compile_tags(text: str) -> Filter:
         is_all=False,
         matches_unit=hashes.__contains__,
         matches=matches,
+        tag_hashes=hashes,
     )
 
 

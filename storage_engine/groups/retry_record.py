@@ -11,6 +11,7 @@
     RETRY_TOPIC            retry, DLQ       topic that the message was produced to
     ORIGIN_MESSAGE_ID      retry, DLQ       its id there, which UNIQ_KEY keeps as well
     1ST_POP_TIME           retry, DLQ       when it was first delivered, ms
+    FIRST_STORED_MS        retry            when it was stored in its topic, ms; this engine's own
     RETRY_DELIVERY_MS      retry            when the delivery began that failed, ms; for traces, as
     RETRY_MEMBER           retry, DLQ       the member that had it, and
     RETRY_REASON           retry            why it failed; these three are this engine's own
@@ -37,6 +38,7 @@ record of the log, verified when it was read.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 import msgspec
@@ -61,6 +63,7 @@ from storage_engine.topic_names import dlq_topic_of, retry_topic_of
 RETRY_TOPIC: Final = "RETRY_TOPIC"
 ORIGIN_MESSAGE_ID: Final = "ORIGIN_MESSAGE_ID"
 FIRST_DELIVERY_MS: Final = "1ST_POP_TIME"
+FIRST_STORED_MS: Final = "FIRST_STORED_MS"
 RETRY_DELIVERY_MS: Final = "RETRY_DELIVERY_MS"
 RETRY_MEMBER: Final = "RETRY_MEMBER"
 RETRY_REASON: Final = "RETRY_REASON"
@@ -85,7 +88,8 @@ DLQ_PROPERTIES: Final = frozenset(
 )
 TRACE_PROPERTIES: Final = frozenset({RETRY_DELIVERY_MS, RETRY_MEMBER, RETRY_REASON})
 RETRY_PROPERTIES: Final = (
-    frozenset({RETRY_TOPIC, ORIGIN_MESSAGE_ID, FIRST_DELIVERY_MS}) | TRACE_PROPERTIES
+    frozenset({RETRY_TOPIC, ORIGIN_MESSAGE_ID, FIRST_DELIVERY_MS, FIRST_STORED_MS})
+    | TRACE_PROPERTIES
 )
 DELIVERY_PROPERTIES: Final = (
     SCHEDULE_PROPERTIES | DLQ_PROPERTIES | RETRY_PROPERTIES | {PROPERTY_SETTLES, PROPERTY_DEDUP}
@@ -102,6 +106,7 @@ _TRACE_ROOM_BYTES: Final = 1024
 # What the properties above can take, with names of full length and an id of up to 255 bytes. A
 # message whose own properties leave that much can be retried and dead-lettered for certain.
 PROPERTIES_RESERVE_BYTES: Final = 2 * 1024
+_MS_DIGITS_MAX: Final = 15
 _DUE_MS_END: Final = 10**15  # ``due_ms_of`` reads 15 digits
 
 
@@ -153,6 +158,8 @@ def retry_record(
     """
     assert 0 <= due_ms < _DUE_MS_END
     draft = _delivered(buffer, at, delivered_ms)
+    stored_ms = first_stored_ms(draft.properties, store_timestamp_of(buffer, at))
+    _set(draft, FIRST_STORED_MS, str(stored_ms))
     draft.reconsume_times += 1
     _settle(draft, settles)
     if schedule_queue_id is None:
@@ -201,6 +208,7 @@ def dead_letter_record(
     """
     first_ms = delivered_ms if first_delivered_ms is None else first_delivered_ms
     draft = _delivered(buffer, at, first_ms)
+    draft.properties.pop(FIRST_STORED_MS.encode(), None)
     draft.reconsume_times = draft.reconsume_times + 1 if attempts is None else attempts
     draft.properties.pop(DLQ_REASON.encode(), None)
     _settle(draft, settles)
@@ -358,6 +366,19 @@ def find_dead_letter(record: Record) -> DeadLetter | None:
         last_delivery_ms=_ms_of(properties.get(DLQ_LAST_DELIVERY_MS, "")),
         reason=properties.get(DLQ_REASON, ""),
     )
+
+
+def first_stored_ms(properties: Mapping[bytes, bytes], store_ms: int) -> int:
+    """When the message of a record was first stored in its topic, epoch ms.
+
+    ``store_ms``: when the record itself was. A retry of an older store does not say; then its first
+    delivery is the earliest that is known of it.
+    """
+    for name in (FIRST_STORED_MS, FIRST_DELIVERY_MS):
+        digits = properties.get(name.encode(), b"")
+        if digits.isdigit() and len(digits) <= _MS_DIGITS_MAX:
+            return min(int(digits), store_ms)
+    return store_ms
 
 
 def _delivered(buffer: bytes | memoryview, at: int, first_delivered_ms: int) -> RecordDraft:

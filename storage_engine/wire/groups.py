@@ -73,14 +73,22 @@ class GroupStatsRequest(GroupRef, frozen=True, kw_only=True):
     client_id: str = ""
 
 
-class GroupQueueStats(Wire, frozen=True, kw_only=True):
-    """Progress of a group on one queue. lag = max_offset - consumer_offset.
+class LagIs(enum.StrEnum):
+    """Whether each message was counted, or a sample of them."""
 
-    ``ready_count``: neither settled nor in flight. ``oldest_stored_ms``: store time of the first
-    message that is not settled; None when there is none, or it cannot be read. ``reset_count``:
-    where it changes, the consumer offset was set, not reached. ``retry_of``: empty,
-    or the topic whose failed messages wait in this queue; then ``scheduled_count`` are still in the
-    schedule on their way here, None when nobody knows.
+    EXACT = "exact"
+    ESTIMATED = "estimated"
+
+
+class GroupQueueStats(Wire, frozen=True, kw_only=True):
+    """Progress of a group on one queue.
+
+    ``ready_count``: neither settled nor in flight, and wanted by the group's filter, see
+    ``lag_is``; ``undelivered_count``: wanted or not. ``oldest_stored_ms``: when the oldest message
+    that is not settled, and wanted, was first stored in its topic; None when there is none, or it
+    is not known. ``reset_count``: where it changes, the consumer offset was set, not reached.
+    ``retry_of``: empty, or the topic whose failed messages wait in this queue; then
+    ``scheduled_count`` are still in the schedule on their way here, None when nobody knows.
     """
 
     topic: str
@@ -90,20 +98,45 @@ class GroupQueueStats(Wire, frozen=True, kw_only=True):
     consumer_offset: int
     inflight_count: int
     ready_count: int = 0
+    undelivered_count: int = 0
+    lag_is: LagIs = LagIs.EXACT
     oldest_stored_ms: int | None = None
     retry_of: str = ""
     scheduled_count: int | None = None
     reset_count: int = 0
 
 
+class TopicLag(Wire, frozen=True, kw_only=True):
+    """What a group has still to do of a topic that it reads.
+
+    ``lag`` is ``ready_count`` (not delivered, and wanted by its filter) + ``inflight_count`` +
+    ``retry_waiting_count`` (failed, to be delivered again now) + ``retry_scheduled_count`` (failed,
+    waiting for their time); the last, and the sum, are None when nobody knows.
+    ``oldest_stored_ms``: when the oldest of all these was first stored in the topic; None when
+    there is none, or it is not known. ``offset_lag``: what RocketMQ calls lag, max_offset -
+    consumer_offset of its queues.
+    """
+
+    topic: str
+    lag: int | None
+    lag_is: LagIs
+    oldest_stored_ms: int | None
+    ready_count: int
+    inflight_count: int
+    retry_waiting_count: int
+    retry_scheduled_count: int | None
+    offset_lag: int
+
+
 class GroupStats(Wire, frozen=True, kw_only=True):
-    """Of a broadcast group each queue is that of the client furthest behind there, with what is in
-    flight to all. ``dropped_count``: messages that its clients could not consume, since the
-    engine's start.
+    """``topics``: its lag, by topic. Of a broadcast group each queue is that of the client furthest
+    behind there, with what is in flight to all. ``dropped_count``: messages that its clients could
+    not consume, since the engine's start.
     """
 
     group: str
     queues: list[GroupQueueStats]
+    topics: tuple[TopicLag, ...] = ()
     dropped_count: int = 0
 
 
@@ -119,7 +152,8 @@ class GroupClientsRequest(Wire, frozen=True, kw_only=True):
 
 
 class ClientStats(Wire, frozen=True, kw_only=True):
-    """A client over all queues that it reads; ``lag`` is None when it reads none.
+    """A client over all queues that it reads; ``lag``, of what its filter wants, is None when it
+    reads none.
 
     ``dropped_count``: since the engine's start.
     """

@@ -15,6 +15,7 @@ from tests.storage_engine.independent_reader import read_record
 ID = "01" + "0A" * 16
 GROUP = "acme%billing"
 DUE_MS = 1_700_000_090_000
+STORED_MS = 1_700_000_000_500
 FIRST_MS, LAST_MS = 1_700_000_010_000, 1_700_000_020_000
 
 
@@ -40,7 +41,7 @@ def stored(record: bytes, *, queue_offset: int = 5, physical_offset: int = 4_096
     filled = bytearray(record)
     struct.pack_into(">qq", filled, 20, queue_offset, physical_offset)
     more = 12 if int.from_bytes(record[36:40]) & 16 else 0
-    struct.pack_into(">q8s", filled, 56 + more, 1_700_000_000_500, b"\x7f\0\0\x01\0\0\x2a\x9f")
+    struct.pack_into(">q8s", filled, 56 + more, STORED_MS, b"\x7f\0\0\x01\0\0\x2a\x9f")
     crc = zlib.crc32(filled[:-20]) & 0x7FFF_FFFF
     filled[-11:-1] = f"{crc:010d}"[::-1].encode()
     verify_record(bytes(filled))

@@ -29,6 +29,7 @@ from tests.storage_engine.retrying import (
     GROUP,
     ID,
     LAST_MS,
+    STORED_MS,
     given_up,
     message,
     properties_of,
@@ -45,6 +46,7 @@ def test_golden_bytes_of_a_retry_and_of_its_record_when_due() -> None:
     )
     origin = (
         f"RETRY_TOPIC\x01acme%orders\x02ORIGIN_MESSAGE_ID\x01{ID}\x021ST_POP_TIME\x01{FIRST_MS}\x02"
+        f"FIRST_STORED_MS\x01{STORED_MS}\x02"
     ).encode()
     schedule = (
         f"REAL_TOPIC\x01%RETRY%{GROUP}\x02REAL_QID\x011\x02TIMER_DELIVER_MS\x01{DUE_MS}\x02"
@@ -102,6 +104,14 @@ def expected_bytes(topic: str, queue_id: int, reconsume_times: int, properties: 
     return struct.pack(">II", 8 + len(rest), 0xDAA320A7) + rest
 
 
+def test_a_retry_of_an_older_store_counts_its_age_from_its_first_delivery() -> None:
+    old = message(properties={"RETRY_TOPIC": "acme%orders", "1ST_POP_TIME": str(STORED_MS - 70)})
+
+    again = retried(stored(encode_record(old)))
+
+    assert read_record(stored(again)).properties["FIRST_STORED_MS"] == str(STORED_MS - 70)
+
+
 def test_the_schedule_reads_the_due_time_of_a_retry() -> None:
     waiting = stored(retried(stored(encode_record(message()))))
     head = verify_record(waiting)
@@ -119,6 +129,7 @@ def test_a_second_retry_keeps_the_origin_and_replaces_the_schedule() -> None:
     assert fields.properties["RETRY_TOPIC"] == "acme%orders"
     assert fields.properties["ORIGIN_MESSAGE_ID"] == ID
     assert fields.properties["1ST_POP_TIME"] == str(FIRST_MS)
+    assert fields.properties["FIRST_STORED_MS"] == str(STORED_MS)
     assert fields.properties["TIMER_DELIVER_MS"] == str(DUE_MS + 1)
     assert "DELAY" not in fields.properties
 

@@ -110,11 +110,10 @@ class DeliveryConsumer(AsyncConsumer):
             try:
                 if self._session is not None:
                     is_excessive = bool(self._session.budget.excess)
+                    has_vanished = self._has_vanished or is_excessive
                     await self._session.close(
                         is_kept=ending.is_kept if ending else not is_excessive,
-                        has_vanished=not ending.is_orderly
-                        if ending
-                        else is_excessive or self._has_vanished,
+                        has_vanished=not ending.is_orderly if ending else has_vanished,
                     )
             finally:
                 if self._meter is not None:
@@ -132,7 +131,7 @@ class DeliveryConsumer(AsyncConsumer):
         elif kind == "websocket.connect":
             await self.websocket_connect(message)
         elif kind == "websocket.disconnect":
-            self._has_vanished = has_vanished(message)
+            self._has_vanished = is_failure(message)
             raise StopConsumer
         else:
             raise ValueError(f"no method for message type {kind}")
@@ -259,7 +258,7 @@ class DeliveryConsumer(AsyncConsumer):
             log.info("A close frame was not taken", extra={"action": "close_unsent"})
 
 
-def has_vanished(disconnect: Message) -> bool:
+def is_failure(disconnect: Message) -> bool:
     """Whether the client went without leaving in order, by ASGI's ``websocket.disconnect``."""
     code = disconnect.get("code", CUT_OFF_CODE)
     if code == NO_STATUS_CODE and "reason" not in disconnect:

@@ -10,7 +10,7 @@ from websockets.exceptions import InvalidStatus
 
 from mqservice.delivery.http import Message
 from mqservice.delivery.sessions import SocketLimits
-from mqservice.delivery.socket.consumer import has_vanished
+from mqservice.delivery.socket.consumer import is_failure
 from tests.mqservice.delivery.peers import Peer
 from tests.mqservice.delivery.serving import Server, serving
 from tests.mqservice.delivery.store_double import StoreDouble
@@ -98,7 +98,7 @@ async def test_a_server_that_cannot_answer_an_upgrade_closes_with_a_code(
 
 
 @pytest.mark.parametrize(
-    ("disconnect", "is_failure"),
+    ("disconnect", "expected"),
     [
         ({"code": 1000, "reason": ""}, False),
         ({"code": 1001, "reason": "going away"}, False),
@@ -115,6 +115,6 @@ async def test_a_server_that_cannot_answer_an_upgrade_closes_with_a_code(
     ],
 )
 def test_only_a_client_that_did_not_leave_in_order_has_failed(
-    disconnect: Message, is_failure: bool
+    disconnect: Message, expected: bool
 ) -> None:
-    assert has_vanished(disconnect) is is_failure
+    assert is_failure(disconnect) is expected
