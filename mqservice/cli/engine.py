@@ -1,7 +1,10 @@
-"""``mqservice engine``: look into store files with the engine's own tools, as own processes."""
+"""``mqservice engine``: look into store files with the engine's own tools, and repair them, as own
+processes.
+"""
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +13,8 @@ from typing import Annotated
 import typer
 
 from mqservice.cli.verify import verify
+from mqservice.supervisor.config import data_dir_from_env
+from mqservice.supervisor.data_dir import DataDir
 
 app = typer.Typer(no_args_is_help=True, help="Tools for the store's files.")
 app.command("verify")(verify)
@@ -30,4 +35,33 @@ def dump(
 ) -> None:
     """Print the records, units, entries or settings of store files. They are only read."""
     command = [sys.executable, "-m", "storage_engine.dump", str(file), *context.args]
+    raise typer.Exit(subprocess.run(command, check=False).returncode)
+
+
+@app.command("repair")
+def repair(
+    cut_at: Annotated[
+        int,
+        typer.Option(
+            "--cut-at", min=0, help="Where the log is to end: an offset that the engine has named."
+        ),
+    ],
+    store: Annotated[
+        Path | None,
+        typer.Argument(help="The store; without it that of MQ_DATA_DIR, else of ./var."),
+    ] = None,
+) -> None:
+    """Let the log of a stopped store end at an offset. What is cut is kept in files beside it.
+
+    Exit code 0: done; 2: it cannot be done; 3: an engine or a broker has the store open.
+    """
+    place = store if store is not None else DataDir(data_dir_from_env(os.environ)).store
+    command = [
+        sys.executable,
+        "-m",
+        "storage_engine.repair",
+        f"--cut-at={cut_at}",
+        "--",
+        str(place),
+    ]
     raise typer.Exit(subprocess.run(command, check=False).returncode)

@@ -313,10 +313,13 @@ class CommitLog(LogReader):
                 )
         self._run.tidy()
 
-    def truncate(self, end_offset: int, store_timestamp_ms: int) -> int:
+    def truncate(
+        self, end_offset: int, store_timestamp_ms: int, *, has_zeros_behind: bool = False
+    ) -> int:
         """Let the log end at ``end_offset``: what follows becomes zeros, later segments go.
 
-        Returns how many bytes in the segment were not zero.
+        ``has_zeros_behind``: somebody has looked. Returns how many bytes in the segment were not
+        zero.
         """
         self._run.drop_after(
             end_offset if end_offset % self._config.segment_bytes else end_offset + 1
@@ -325,7 +328,7 @@ class CommitLog(LogReader):
         self.store_timestamp_ms = store_timestamp_ms
         segment = self._run.find(end_offset)
         cut_bytes = 0
-        if segment is not None:
+        if segment is not None and not has_zeros_behind:
             cut_bytes = segment.zero_after(end_offset - segment.base_offset)
         self._active = self._run.files[-1] if self._run.files else None
         if self._active is not None:

@@ -80,12 +80,15 @@ class Recovered(NamedTuple):
 
 
 class LogFound(NamedTuple):
-    """The log as a stop left it. ``keeps_whole``: which column of ``log_scan``'s table counted."""
+    """The log as a stop left it. ``keeps_whole``: which column of ``log_scan``'s table counted;
+    ``torn_bytes``: what is to be cut, up to the last byte that is not zero.
+    """
 
     scan: Scan
     start_offset: int
     checkpoint: Checkpoint | None
     keeps_whole: bool
+    torn_bytes: int
 
 
 def read_log(
@@ -116,10 +119,10 @@ def read_log(
     start = max(mark.dispatched_offset, commit_log.start_offset)
     found = _read_log(segments, start, mark.flushed_offset, keeps_whole=keeps_whole)
     _refuse_short(segments, found, start)
-    _refuse_cut(
+    torn_bytes = _refuse_cut(
         segments, found, is_ours=checkpoint is not None, unsynced_bytes_max=unsynced_bytes_max
     )
-    return LogFound(found, start, checkpoint, keeps_whole)
+    return LogFound(found, start, checkpoint, keeps_whole, torn_bytes)
 
 
 def _refuse_short(segments: list[MappedFile], found: Scan, start_offset: int) -> None:
@@ -144,8 +147,10 @@ def _refuse_short(segments: list[MappedFile], found: Scan, start_offset: int) ->
 
 def _refuse_cut(
     segments: list[MappedFile], found: Scan, *, is_ours: bool, unsynced_bytes_max: int
-) -> None:
-    """Behind the end may stand what a power cut tore of our own writing, and nothing else."""
+) -> int:
+    """Behind the end may stand what a power cut tore of our own writing, and nothing else; how many
+    bytes, up to the last that is not zero.
+    """
     end = found.end_offset
     last = end
     for segment in segments:
@@ -156,14 +161,14 @@ def _refuse_cut(
                 last = segment.base_offset + stop
                 newest_offset = segment.base_offset
     if last == end:
-        return
+        return 0
     what = found.tail_reason or "zeros, and more behind them"
     if not is_ours:
         why = "no checkpoint of this engine says that these bytes were never acknowledged"
     elif end < newest_offset and last - end > unsynced_bytes_max:
         why = f"no power cut leaves more than {unsynced_bytes_max} bytes of that"
     else:
-        return
+        return last - end
     raise StoreCorrupt(
         f"the log's last whole record ends at {end}; from there to {last} stand {last - end} bytes "
         f"that are no records ({what}), and {why}. Nothing was changed. Let the broker that wrote "
@@ -192,7 +197,7 @@ def recover(
     Raises:
         DiskFull, SyncFailed: queues or index cannot be taken over; nothing is lost.
     """
-    found, start, checkpoint, keeps_whole = log_found
+    found, start, checkpoint, keeps_whole, torn_bytes = log_found
     mark = checkpoint or Checkpoint()
     commit_log.tidy()
     segments = commit_log.segments()
@@ -237,7 +242,7 @@ def recover(
         for queue in queues:
             queue.raise_min(queue.first_at_or_above(commit_log.start_offset))
     stamp = max(found.store_timestamp_ms, mark.store_timestamp_ms)
-    truncated_bytes = commit_log.truncate(found.end_offset, stamp)
+    truncated_bytes = commit_log.truncate(found.end_offset, stamp, has_zeros_behind=not torn_bytes)
     commit_log.rewrite_from(mark.flushed_offset)
     keys.complete(found.end_offset)
     if truncated_bytes:

@@ -133,6 +133,11 @@ def middle_of_a_record(path: Path) -> None:
     cut_short(segment, len(segment.read_bytes().rstrip(b"\0")) - 30)
 
 
+def remove_segments(path: Path) -> None:
+    for segment in segments(path):
+        segment.unlink()
+
+
 def other_format(path: Path) -> None:
     for segment in segments(path):
         segment.write_bytes(b"\x01" + bytes(range(256)) * 15 + bytes(SEGMENT_BYTES - 3_841))
@@ -144,10 +149,7 @@ THEIR_DAMAGES: dict[str, tuple[Damage, str]] = {
         "is missing.*bring it back",
     ),
     "last segment missing": (lambda path: segments(path)[-1].unlink(), "last segments are missing"),
-    "all segments missing": (
-        lambda path: [each.unlink() for each in segments(path)] and None,
-        "last segments are missing",
-    ),
+    "all segments missing": (remove_segments, "last segments are missing"),
     "middle segment cut short": (
         lambda path: cut_short(segments(path)[1], 2_000),
         "copied in part only",

@@ -176,7 +176,7 @@ def test_every_damage_to_a_body_without_a_crc_property_is_noticed() -> None:
             hurt = bytearray(record)
             hurt[at] ^= 1 << bit
             with pytest.raises(StoreCorrupt):
-                verify_record(hurt)
+                verify_record(bytes(hurt))
     for length in range(len(record)):
         with pytest.raises(StoreCorrupt):
             verify_record(record[:length] + bytes(len(record) - length))

@@ -271,11 +271,17 @@ STORE: Final = (
     Promise(
         "S8",
         "A store has one writer. A second engine on the directory is refused and changes nothing, "
-        "also while the first is paused.",
+        "also while the first is paused; RocketMQ and this engine refuse a store that the other "
+        "has open.",
         (
             *_of("engine_hostile", "a_directory_in_use_is_refused_with_3_and_one_line"),
             *_of("store", "a_second_engine_on_the_directory_is_refused_and_changes_nothing"),
             *_of("real_faults", "a_second_engine_is_refused_while_the_first_is_paused"),
+            *_of(
+                "refused_stores",
+                "a_store_that_rocketmq_has_open_is_refused_with_its_process",
+                "rocketmq_cannot_open_a_store_that_we_have_open",
+            ),
         ),
         ("planted_bugs",),
     ),
@@ -318,6 +324,35 @@ STORE: Final = (
                 "what_a_power_cut_takes_of_the_log_leaves_new_messages_and_retries_alone",
             ),
         ),
+    ),
+    Promise(
+        "S12",
+        "Nothing is cut from a store that this engine did not write, and of its own never more "
+        "than the newest segment's tail or what had no sync yet, unless an operator asks; what is "
+        "cut then is kept. A store that is not understood, or of which files are missing, is "
+        "refused with every byte as it was.",
+        (
+            *_of(
+                "rocketmq_stores",
+                "a_store_without_crc_properties_is_served_whole",
+                "records_that_rocketmq_added_before_it_was_killed_are_kept",
+                "an_inner_batch_is_refused_and_kept",
+            ),
+            *_of(
+                "refused_stores",
+                "nothing_is_cut_from_a_store_that_we_did_not_write",
+                "of_ours_no_more_is_cut_than_a_power_cut_can_leave",
+                "a_damaged_store_of_ours_is_refused_untouched",
+                "a_damaged_store_of_rocketmq_is_refused_untouched",
+                "a_segment_that_lost_unused_bytes_is_extended_and_reported",
+            ),
+            *_of(
+                "repair",
+                "a_refused_store_opens_once_it_is_cut_and_what_was_cut_is_kept",
+                "a_kill_at_any_step_leaves_what_was_cut_and_a_store_to_repair",
+            ),
+        ),
+        ("planted_bugs",),
     ),
     Promise(
         "T6",

@@ -267,7 +267,7 @@ def refused_put_stays_in_the_log(patch: pytest.MonkeyPatch) -> None:
 
 
 def two_engines_allowed(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(StoreLock, "acquire", lambda lock: None)
+    patch.setattr(StoreLock, "_take", lambda lock, descriptor: None)
 
 
 def leases_on_the_wall_clock(patch: pytest.MonkeyPatch) -> None:

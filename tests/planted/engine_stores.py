@@ -1,0 +1,87 @@
+"""Bugs of stores that somebody else wrote, or that are damaged: erased, changed, opened twice."""
+
+from __future__ import annotations
+
+import fcntl
+from typing import Final
+
+from tests.planted.plant import Plant, Real, Thing, planting
+
+PLANTS: Final[list[Plant]] = []
+planted: Final = planting("Stores of others", PLANTS)
+
+_ROCKETMQ: Final = "tests/storage_engine/test_rocketmq_stores.py"
+_REFUSED: Final = "tests/storage_engine/test_refused_stores.py"
+_REPAIR: Final = "tests/storage_engine/test_repair.py"
+
+
+@planted(
+    "storage_engine.records.record_check:_is_uncovered",
+    f"{_ROCKETMQ}::test_a_store_without_crc_properties_is_served_whole",
+)
+def record_without_a_crc_taken_for_torn(real: Real, view: Thing, at: Thing, end: Thing) -> Thing:
+    return False
+
+
+@planted(
+    "storage_engine.records.record:looks_covered",
+    "tests/storage_engine/test_damaged_reads.py::test_every_single_flipped_bit_of_a_record_is_noticed",
+)
+def record_whose_crc_property_is_hurt_has_none(real: Real, end: Thing) -> Thing:
+    return end.startswith(b"__CRC32#\x01") and real(end)
+
+
+@planted(
+    "storage_engine.recovery.recovery:_refuse_cut",
+    f"{_REFUSED}::test_nothing_is_cut_from_a_store_that_we_did_not_write",
+)
+def tail_cut_without_a_checkpoint_of_ours(
+    real: Real, segments: Thing, found: Thing, is_ours: Thing, unsynced_bytes_max: Thing
+) -> Thing:
+    return real(segments, found, is_ours=True, unsynced_bytes_max=unsynced_bytes_max)
+
+
+@planted(
+    "storage_engine.store:Store._read",
+    f"{_REFUSED}::test_a_damaged_store_of_ours_is_refused_untouched",
+    f"{_REFUSED}::test_a_damaged_store_of_rocketmq_is_refused_untouched",
+)
+def store_written_before_all_of_it_is_read(real: Real, store: Thing) -> Thing:
+    store._run_mark.set()
+    return real(store)
+
+
+@planted(
+    "storage_engine.disk.config_json:quoted",
+    f"{_ROCKETMQ}::test_a_store_without_crc_properties_is_served_whole",
+)
+def integer_keys_of_rocketmq_not_read(real: Real, content: Thing) -> Thing:
+    return content
+
+
+@planted(
+    "storage_engine.disk.lock:StoreLock._take",
+    f"{_REFUSED}::test_rocketmq_cannot_open_a_store_that_we_have_open",
+    f"{_REFUSED}::test_a_store_that_rocketmq_has_open_is_refused_with_its_process",
+)
+def store_opened_beside_rocketmq(real: Real, lock: Thing, descriptor: Thing) -> None:
+    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+@planted(
+    "storage_engine.recovery.recovery:_refuse_short",
+    f"{_REFUSED}::test_a_damaged_store_of_ours_is_refused_untouched",
+    f"{_REFUSED}::test_a_damaged_store_of_rocketmq_is_refused_untouched",
+)
+def half_copied_segment_filled_up(
+    real: Real, segments: Thing, found: Thing, start_offset: Thing
+) -> None:
+    return
+
+
+@planted(
+    "storage_engine.config_table:_unknown_of",
+    f"{_ROCKETMQ}::test_what_only_rocketmq_knows_of_its_tables_stays",
+)
+def settings_of_rocketmq_forgotten(real: Real, row: Thing) -> Thing:
+    return {}
