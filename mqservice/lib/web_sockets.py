@@ -19,6 +19,8 @@ from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIO
 from websockets.frames import CloseCode, Opcode
 from websockets.protocol import State
 
+from mqservice.lib.corked_transport import CorkedTransport
+
 try:
     from websockets.speedups import apply_mask
 except ImportError:  # built without its C part
@@ -57,6 +59,11 @@ class SocketProtocol(WebSocketsSansIOProtocol):
         assert not self.config.ws_per_message_deflate, "the short way knows no extension"
         self._rest = bytearray()  # the beginning of a frame
         self._bytes_max = self.config.ws_max_size
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
+        if isinstance(self.transport, CorkedTransport):
+            self.transport.lost()
 
     # In -----------------------------------------------------------------------------------------
 
@@ -162,6 +169,8 @@ class SocketProtocol(WebSocketsSansIOProtocol):
                 self.write_message(text.encode(), is_text=True)
                 return
         await super().send(message)
+        if message["type"] == "websocket.accept" and isinstance(self.transport, CorkedTransport):
+            self.transport.recognised()
         if self._rest and message["type"] == "websocket.accept":
             self._take_rest()
             if not self.read_paused:

@@ -1,4 +1,4 @@
-"""Nothing that a caller without a key sends is remembered, and of others a bounded number of bytes."""
+"""Nothing of a caller without a key is remembered, and of others a bounded number of bytes."""
 
 from __future__ import annotations
 
