@@ -52,8 +52,10 @@ from mqservice.delivery.produce_lane import ProduceLane  # noqa: E402 as above
 from mqservice.delivery.receive_lane import ReceiveLane  # noqa: E402 as above
 from mqservice.delivery.socket.consumer import DeliveryConsumer  # noqa: E402 as above
 from mqservice.lib.clock import SystemClock  # noqa: E402 as above
-from mqservice.lib.middleware import API_PREFIX, ASKED_FOR  # noqa: E402 as above
+from mqservice.lib.corked_transport import recognised  # noqa: E402 as above
+from mqservice.lib.middleware import API_PREFIX, ASKED_FOR, HAS_SESSION  # noqa: E402 as above
 from mqservice.lib.problem import Problem  # noqa: E402 as above
+from mqservice.lib.strangers import Strangers  # noqa: E402 as above
 from mqservice.quotas.holdings import Holdings  # noqa: E402 as above
 from mqservice.quotas.process import set_process_meters  # noqa: E402 as above
 from mqservice.quotas.refusals import RefusalPaces, body_bytes_of  # noqa: E402 as above
@@ -84,6 +86,7 @@ class Application:
         self._context: DeliveryContext | None = None
         self._plane: DataPlane | None = None
         self._lanes: tuple[ProduceLane, ReceiveLane] | None = None
+        self.strangers = Strangers()  # among the connections of the server that runs this
         self._chores: list[asyncio.Task[None]] = []
         self._refusals = refusals or RefusalPaces(SystemClock())
         self._control_plane = control_plane or ControlPlane()
@@ -209,6 +212,8 @@ class Application:
 
         answer = self._control_plane if is_of_program(scope, headers) else django_application
         await answer(scope, guard.receive, send_with_id)
+        if scope.get(ASKED_FOR) is not None or scope.get(HAS_SESSION):
+            recognised(send)
         if guard.refusal is not None:  # Django has read no body, and answered nothing
             await send_problem(
                 send,

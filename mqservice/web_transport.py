@@ -3,6 +3,29 @@
 bytes ──▶ [CorkedHttpProtocol] ── head too large, too slow, ambiguous ──▶ refused, closed
                │ whole at the end of one read ──▶ application.take_whole ──▶ answered, no task
                └ all else ──▶ a task, as uvicorn has it ──▶ application
+
+Each state of a connection has a deadline. The numbers are fields of ``ConnectionLimits``:
+
+    state           begins with                    ends after                     then
+    head            the connection, or first byte  head_ms_max                    408, closed
+    body            the end of the head            body_ms_max (an application    408, closed
+                                                   says 408 after 30 s)
+    answering       a request that is whole        the application's own waits    answered
+    sending         a full buffer                  send_ms_max                    aborted
+    unwanted body   an answer before the body's    unwanted_silence_ms_max,       closed
+                    end                            unwanted_ms_max, .._bytes_max
+    between         an answer                      KEEP_ALIVE_SECONDS of ``web``  closed
+    handshake       an upgrade                     handshake_ms_max               aborted
+    lingering       the last answer, the body of   as an unwanted body            closed
+                    its request not being here
+    closing         a close with unsent bytes      closing_ms_max                 aborted
+
+An unwanted body is read to its end and the connection kept, unless the client waits for ``100
+Continue`` and may send its next request instead. Lingering and closing are ``CorkedTransport``'s,
+a WebSocket's further states its session's. Until a client has shown a good key or session, its
+connection is one of ``lib.strangers``.
+
+What is refused here is answered behind the answers of requests before it on the same connection.
 """
 
 from __future__ import annotations
@@ -12,12 +35,18 @@ import contextlib
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
+import httptools
+from django.conf import settings
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
+from mqservice.lib.connection_limits import ConnectionLimits
 from mqservice.lib.corked_transport import CorkedTransport
 from mqservice.lib.problem import CONTENT_TYPE, Problem, problem_bytes
 from mqservice.lib.request_ids import new_request_id
+from mqservice.lib.request_target import VERSIONS, RequestTargets, TargetRefused
+from mqservice.lib.strangers import Strangers
+from mqservice.lib.throttle import network_of
 
 if TYPE_CHECKING:
     from uvicorn._types import ASGI3Application
@@ -47,9 +76,20 @@ _HEAD_TOO_LARGE: Final = _bare_answer(
     f"the head of a request has at most {HEAD_BYTES_MAX} bytes and {HEADERS_MAX} headers",
 )
 _HEAD_TOO_SLOW: Final = _bare_answer("REQUEST_TIMEOUT", "the head of the request came too slowly")
+_BODY_TOO_SLOW: Final = _bare_answer("REQUEST_TIMEOUT", "the body of the request came too slowly")
 _NOT_HTTP: Final = _bare_answer(
     "BAD_REQUEST", "this is not HTTP/1.1, or it can be read in more than one way"
 )
+_LATER_HTTP: Final = _bare_answer("HTTP_VERSION_UNSUPPORTED", "send HTTP/1.1")
+_NO_HANDSHAKE: Final = _bare_answer(
+    "BAD_REQUEST",
+    "a WebSocket's handshake is a GET of HTTP/1.1 without a body, behind no unanswered request",
+)
+_GIVES_WAY: Final = _bare_answer(
+    "REQUEST_TIMEOUT", "too many connections have shown no key, and this is the oldest of them"
+)
+# What the parser says of a version it does not know; the last is HTTP/2's first line.
+_VERSION_FAULTS: Final = ("Invalid HTTP version", "Pause on PRI/Upgrade")
 # Given twice, each reader may believe another one of them.
 _ONCE: Final = (
     b"host",
@@ -60,8 +100,19 @@ _ONCE: Final = (
 )
 
 
-class _AmbiguousHead(Exception):
-    """Raised within the parser, which then refuses the request and closes the connection."""
+class _HeadRefused(Exception):
+    """Raised within the parser, which then reads no further; ``_head_answer`` is the answer."""
+
+
+class _DeafParser:
+    """In the place of the parser once a request was refused: what follows cannot be understood."""
+
+    def feed_data(self, data: bytes) -> None:
+        pass
+
+
+# For all connections of a process: which names it has does not change.
+_targets: Final = RequestTargets(lambda: settings.ALLOWED_HOSTS)
 
 
 TakeWhole = Callable[[RequestResponseCycle, dict[bytes, bytes]], bool]
@@ -94,13 +145,19 @@ class CorkedHttpProtocol(HttpToolsProtocol):
     headers, before a task is made for it; True means that it answers the cycle without one.
     """
 
-    head_seconds_max: ClassVar[float] = 20.0
+    limits: ClassVar[ConnectionLimits] = ConnectionLimits()
 
     _is_in_head = False
+    _is_in_body = False
     _head_bytes = 0
     _fed_bytes = 0
     _head_answer = _NOT_HTTP
-    _head_timer: asyncio.TimerHandle | None = None
+    _refusal: bytes | None = None  # of a request behind such as are not answered yet
+    _deadline: asyncio.TimerHandle | None = None  # of a head, a body or an unwanted body
+    _send_deadline: asyncio.TimerHandle | None = None
+    _unwanted_bytes = 0
+    _unwanted_end_s: float | None = None  # None while no body comes after its answer
+    _heard_s = 0.0
     _idle_since_s: float | None = None  # of the loop's clock; None while a request is under way
     _fields: dict[bytes, bytes]
     _is_starting = False  # uvicorn is about to make a task for the request whose head has ended
@@ -113,16 +170,31 @@ class CorkedHttpProtocol(HttpToolsProtocol):
         if isinstance(app, ProxyHeadersMiddleware):
             self._proxies, app = _Proxies(app), app.app
         self._take_whole: TakeWhole | None = getattr(app, "take_whole", None)
+        self._strangers: Strangers = getattr(app, "strangers", None) or Strangers()
 
     def connection_made(  # type: ignore[override] # uvicorn narrows the argument as well
         self, transport: asyncio.Transport
     ) -> None:
-        self._corked = CorkedTransport(transport, self.loop)
+        self._corked = CorkedTransport(
+            transport,
+            self.loop,
+            limits=self.limits,
+            is_request_unread=lambda: self._is_in_body,
+        )
         super().connection_made(self._corked)
-        self._start_head_timer()
+        self._start_deadline(self.limits.head_ms_max, self._end_head)
+        self._corked.when_recognised(self._leave_strangers)
+        self._corked.when_lost(self._leave_strangers)
+        self._strangers.add(
+            self,
+            self._address(),
+            of_address_max=self.limits.strangers_of_address_max,
+            count_max=self.limits.strangers_max,
+        )
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._stop_head_timer()
+        self._stop_deadline()
+        self.resume_writing()
         super().connection_lost(exc)
         self._corked.lost()
         if self.timeout_keep_alive_task is not None:
@@ -130,41 +202,83 @@ class CorkedHttpProtocol(HttpToolsProtocol):
             self.timeout_keep_alive_task = None
 
     def data_received(self, data: bytes) -> None:
+        self._idle_since_s = None
         self._fed_bytes = len(data)
-        super().data_received(data)
+        try:
+            self.parser.feed_data(data)
+        except httptools.HttpParserUpgrade as exc:
+            self._upgrade(data[exc.args[0] :])
+            return
+        except httptools.HttpParserError as exc:
+            is_later = str(exc) in _VERSION_FAULTS
+            self._refuse(_LATER_HTTP if is_later else self._head_answer)
+            return
         if self._held is not None:
             self._let_go()
         if self.pipeline:
             self._read_on()
-        if not self._is_in_head:
-            return
-        # Rare: most heads come whole. What the parser holds grows with each part until it is.
-        self._head_bytes += len(data)
+        # Rare: most requests come whole.
+        if self._is_in_head:
+            self._wait_for_head(len(data))
+        elif self._is_in_body:
+            self._wait_for_body(len(data))
+
+    def _wait_for_head(self, part_bytes: int) -> None:
+        """What the parser holds of a head grows with each part until it is whole."""
+        self._head_bytes += part_bytes
         if self._head_bytes > HEAD_BYTES_MAX:
             self._refuse(_HEAD_TOO_LARGE)
-        elif self._head_timer is None:
-            self._start_head_timer()
+        elif self._deadline is None:
+            self._start_deadline(self.limits.head_ms_max, self._end_head)
+
+    def _wait_for_body(self, part_bytes: int) -> None:
+        if self._unwanted_end_s is not None:
+            self._heard_s = self.loop.time()
+            self._unwanted_bytes += part_bytes
+            if self._unwanted_bytes > self.limits.unwanted_bytes_max:
+                self._corked.close_now()
+        elif self._deadline is None and not self.pipeline:
+            # Of what waits behind other requests nothing may be read for as long as those take.
+            self._start_deadline(self.limits.body_ms_max, self._end_body)
 
     def on_message_begin(self) -> None:
         self._is_in_head = True
         self._head_bytes = 0
         super().on_message_begin()
 
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """As uvicorn's, but for trailers: those are no headers, and come when heads were judged."""
+        if not self._is_in_head:
+            return
+        name = name.lower()
+        if name == b"expect" and value.lower() == b"100-continue":
+            self.expect_100_continue = True
+        self.headers.append((name, value))
+
     def on_headers_complete(self) -> None:
-        self._is_in_head = False
-        if self._head_timer is not None:
-            self._stop_head_timer()
+        if self._deadline is not None:
+            self._stop_deadline()
         headers = self.headers
         fields = dict(headers)
         if len(fields) != len(headers) or len(headers) > HEADERS_MAX:
             self._check_many()
         if self._head_bytes + self._fed_bytes > HEAD_BYTES_MAX:
             self._check_size()
+        url, version = self.url, self.parser.get_http_version()
+        is_usual = url[:1] == b"/" and b"#" not in url and version in VERSIONS
+        if not is_usual or not _targets.is_ours(fields.get(b"host")):
+            self._check_target(fields, version)
         coding = fields.get(b"transfer-encoding")
         if coding is not None:
-            is_plain = coding.lower() == b"chunked" and self.parser.get_http_version() == "1.1"
+            is_plain = coding.lower() == b"chunked" and version == "1.1"
             if not is_plain:
-                raise _AmbiguousHead
+                raise _HeadRefused
+        if self.parser.should_upgrade():
+            self.scope["method"] = self.parser.get_method().decode("ascii")
+            self._check_upgrade(fields, version)
+            return
+        self._is_in_head = False
+        self._is_in_body = True
         self._fields = fields
         self._is_starting = self._take_whole is not None
         try:
@@ -173,6 +287,12 @@ class CorkedHttpProtocol(HttpToolsProtocol):
             self._is_starting = False
 
     def on_message_complete(self) -> None:
+        self._is_in_head = self._is_in_body = False
+        if self._deadline is not None:
+            self._stop_deadline()
+            if self._unwanted_end_s is not None:
+                self._unwanted_end_s = None
+                self._be_idle()
         super().on_message_complete()
         cycle = self._held
         if cycle is not None:
@@ -181,6 +301,7 @@ class CorkedHttpProtocol(HttpToolsProtocol):
                 self._proxies.resolve(cycle)
             if self._take_whole(cycle, self._fields):
                 self._held = None
+                self._corked.recognised()
             else:
                 self._let_go()
 
@@ -198,10 +319,41 @@ class CorkedHttpProtocol(HttpToolsProtocol):
         self.flow.resume_reading()
         if self.pipeline:
             self._start_asgi_task(*self.pipeline.pop())
-            return
+            if self._is_in_body and not self.pipeline:
+                self._start_deadline(self.limits.body_ms_max, self._end_body)
+        elif self._refusal is not None:
+            self._say(self._refusal)
+        elif self._is_in_body:
+            self._begin_unwanted_body()
+        else:
+            self._be_idle()
+
+    def _be_idle(self) -> None:
         self._idle_since_s = self.loop.time()
         if self.timeout_keep_alive_task is None:
             self._start_keep_alive_timer(self.timeout_keep_alive)
+
+    def _begin_unwanted_body(self) -> None:
+        if self.expect_100_continue:
+            # It may have been told to go on or not, and sends its body or the next request.
+            self._corked.linger()
+            return
+        self._stop_deadline()
+        self._unwanted_bytes = 0
+        self._heard_s = self.loop.time()
+        self._unwanted_end_s = self._heard_s + self.limits.unwanted_ms_max / 1_000
+        self._look_for_unwanted_body()
+
+    def _look_for_unwanted_body(self) -> None:
+        """Close when it has been silent for too long, or has taken too long; look again then."""
+        assert self._unwanted_end_s is not None
+        silent_s = self._heard_s + self.limits.unwanted_silence_ms_max / 1_000
+        left_s = min(silent_s, self._unwanted_end_s) - self.loop.time()
+        self._deadline = None
+        if left_s > 0:
+            self._start_deadline(left_s * 1_000, self._look_for_unwanted_body)
+        else:
+            self._corked.close_now()
 
     def _unset_keepalive_if_required(self) -> None:
         self._idle_since_s = None  # something has come
@@ -235,35 +387,151 @@ class CorkedHttpProtocol(HttpToolsProtocol):
         assert cycle is not None
         super()._start_asgi_task(cycle, self.app)
 
-    def send_400_response(self, msg: str) -> None:
-        self._refuse(self._head_answer)
+    # Upgrades ------------------------------------------------------------------------------------
+
+    def _check_upgrade(self, fields: dict[bytes, bytes], version: str) -> None:
+        """What websockets would not answer, or would be mixed with other answers, is refused."""
+        if self._get_upgrade() != b"websocket":
+            return
+        has_body = fields.get(b"content-length", b"0") != b"0" or b"transfer-encoding" in fields
+        before: RequestResponseCycle | None = self.cycle  # uvicorn's type forgets the beginning
+        is_owed = before is not None and not before.response_complete
+        if has_body or is_owed or version != "1.1" or self.parser.get_method() != b"GET":
+            self._head_answer = _NO_HANDSHAKE
+            raise _HeadRefused
+
+    def _upgrade(self, rest: bytes) -> None:
+        """The head of a request for another protocol is whole; ``rest`` is what came behind it."""
+        self._is_in_head = False
+        if self._get_upgrade() != b"websocket":
+            self._read_without_upgrade(rest)
+            return
+        self.resume_writing()  # its deadline is the session's from now on
+        self.handle_websocket_upgrade()
+        socket: Any = self._corked.get_protocol()  # Any: uvicorn's, by its configuration
+        if not socket.handshake_initiated:
+            # Of a head that it cannot read websockets says nothing, to nobody, for ever.
+            self._say(_NO_HANDSHAKE)
+            return
+        self.loop.call_later(self.limits.handshake_ms_max / 1_000, self._end_handshake, socket)
+        if rest:
+            socket.data_received(rest)
+
+    def _read_without_upgrade(self, rest: bytes) -> None:
+        """Ignore the wish for a protocol that is not spoken here, such as h2c (RFC 9110, 7.8)."""
+        lines = [b"%b %b HTTP/1.1" % (self.parser.get_method(), self.url)]
+        for name, value in self.headers:
+            if name == b"connection":
+                kept = [each for each in value.split(b",") if each.strip().lower() != b"upgrade"]
+                value = b",".join(kept)
+            if name not in (b"upgrade", b"http2-settings"):
+                lines.append(name + b": " + value)
+        self.parser = httptools.HttpRequestParser(self)
+        self.parser.set_dangerous_leniencies(lenient_data_after_close=True)
+        self.data_received(b"\r\n".join(lines) + b"\r\n\r\n" + rest)
+
+    def _end_handshake(self, socket: Any) -> None:  # Any: as above
+        if not socket.handshake_complete:
+            self._corked.abort()
+
+    # Refusals ------------------------------------------------------------------------------------
+
+    def _check_target(self, fields: dict[bytes, bytes], version: str) -> None:
+        try:
+            self.url = _targets.check(version=version, target=self.url, host=fields.get(b"host"))
+        except TargetRefused as exc:
+            self._head_answer = _bare_answer(exc.code, str(exc))
+            raise _HeadRefused from exc
 
     def _check_size(self) -> None:
         """Whether it is the head that is so large, and not the body behind it."""
         sizes = [len(name) + len(value) for name, value in self.headers]
         if len(self.url) + sum(sizes) > HEAD_BYTES_MAX:
             self._head_answer = _HEAD_TOO_LARGE
-            raise _AmbiguousHead
+            raise _HeadRefused
 
     def _check_many(self) -> None:
         names = [name for name, _ in self.headers]
         if len(names) > HEADERS_MAX:
             self._head_answer = _HEAD_TOO_LARGE
-            raise _AmbiguousHead
+            raise _HeadRefused
         if any(names.count(name) > 1 for name in _ONCE):
-            raise _AmbiguousHead
+            raise _HeadRefused
 
-    def _start_head_timer(self) -> None:
-        self._head_timer = self.loop.call_later(self.head_seconds_max, self._refuse, _HEAD_TOO_SLOW)
+    def _refuse(self, answer: bytes) -> None:
+        """End the connection with ``answer`` to the request that is being read."""
+        cycle: RequestResponseCycle | None = self.cycle  # uvicorn's type forgets the beginning
+        is_owed = cycle is not None and not cycle.response_complete
+        if self._is_in_body:
+            assert cycle is not None, "a body has a request"
+            if cycle.response_started:
+                if cycle.response_complete:
+                    self._corked.linger()
+                else:
+                    self._corked.abort()
+                return
+            is_owed = bool(self.pipeline)
+            if is_owed:
+                self.pipeline.popleft()
+            self._held = None
+            cycle.disconnected = True
+            cycle.message_event.set()
+        self._is_in_head = self._is_in_body = False
+        self._stop_deadline()
+        self.parser = _DeafParser()  # type: ignore[assignment] # nothing else is asked of it
+        if is_owed:
+            self._refusal = answer
+        else:
+            self._say(answer)
 
-    def _stop_head_timer(self) -> None:
-        timer, self._head_timer = self._head_timer, None
+    def _say(self, answer: bytes) -> None:
+        if not self.transport.is_closing():
+            self.transport.write(answer)
+            self._corked.linger()
+
+    def give_way(self) -> None:
+        """End it at once, as the oldest of too many that have shown no key."""
+        if (self._is_in_head or self._is_in_body) and not self.transport.is_closing():
+            self.transport.write(_GIVES_WAY)
+        self._corked.close_now()
+
+    def _leave_strangers(self) -> None:
+        self._strangers.remove(self)
+
+    def _address(self) -> str | None:
+        """Of one client as far as limits go; None for a trusted proxy, or a local socket."""
+        if self.client is None:
+            return None
+        host = self.client[0]
+        is_proxy = self._proxies is not None and host in self._proxies.trusted_hosts
+        return None if is_proxy else network_of(host)
+
+    # Deadlines -----------------------------------------------------------------------------------
+
+    def _start_deadline(self, after_ms: float, call: Callable[[], None]) -> None:
+        self._stop_deadline()
+        self._deadline = self.loop.call_later(after_ms / 1_000, call)
+
+    def _stop_deadline(self) -> None:
+        timer, self._deadline = self._deadline, None
         if timer is not None:
             timer.cancel()
 
-    def _refuse(self, answer: bytes) -> None:
-        self._is_in_head = False
-        self._stop_head_timer()
-        if not self.transport.is_closing():
-            self.transport.write(answer)
-            self.transport.close()
+    def _end_head(self) -> None:
+        self._refuse(_HEAD_TOO_SLOW)
+
+    def _end_body(self) -> None:
+        self._refuse(_BODY_TOO_SLOW)
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        if self._send_deadline is None:
+            self._send_deadline = self.loop.call_later(
+                self.limits.send_ms_max / 1_000, self._corked.abort
+            )
+
+    def resume_writing(self) -> None:
+        timer, self._send_deadline = self._send_deadline, None
+        if timer is not None:
+            timer.cancel()
+        super().resume_writing()

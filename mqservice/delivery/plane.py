@@ -44,6 +44,7 @@ from mqservice.delivery.receive import receive_messages
 from mqservice.delivery.settle import settle_messages
 from mqservice.errors import problem_from_store
 from mqservice.lib.bounded_cache import BoundedCache
+from mqservice.lib.corked_transport import recognised
 from mqservice.lib.problem import Problem
 from mqservice.quotas.meter import TenantMeter
 from mqservice.quotas.refusals import body_bytes_of
@@ -190,6 +191,7 @@ class DataPlane:
                 principal = keys.cached(authorization)
                 if principal is None:
                     principal = await counted(self._context, scope, keys.load(authorization))
+                recognised(send)
                 if known_match(scope["path"]) is None:
                     keep_match(scope["path"], match)
             request.principal = principal

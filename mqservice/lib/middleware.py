@@ -27,6 +27,7 @@ log = logging.getLogger(__name__)
 GetResponse = Callable[[HttpRequest], HttpResponseBase]
 API_PREFIX: Final = "/v1/"
 ASKED_FOR: Final = "mq.tenant_id"  # in an ASGI scope: of which tenant the request's key is
+HAS_SESSION: Final = "mq.has_session"  # in an ASGI scope: a person is signed in
 
 CONTENT_SECURITY_POLICY: Final = "; ".join((
     "default-src 'none'",
@@ -79,6 +80,9 @@ class RequestIdMiddleware:
             client_address_var.reset(address)
             request_id_var.reset(token)
         response["x-request-id"] = request_id
+        user = getattr(request, "_cached_user", None)  # who does not ask for it need not be told
+        if user is not None and user.is_authenticated:
+            scope[HAS_SESSION] = True
         return response
 
 

@@ -79,6 +79,7 @@ CODES: Final[dict[str, tuple[int, str]]] = {
     "NOT_LEADER": (503, "Not the leader"),
     "DRAINING": (503, "Shutting down"),
     "STORAGE_BUSY": (503, "Storage busy"),
+    "HTTP_VERSION_UNSUPPORTED": (505, "HTTP version not supported"),
     "STORAGE_FULL": (507, "Storage full"),
 }
 

@@ -274,6 +274,10 @@ MEANINGS: Final[dict[str, Meaning]] = {
         "More waits for the disk than may. Nothing was stored.",
         "Send it again after `retry_after_ms`, and slower.",
     ),
+    "HTTP_VERSION_UNSUPPORTED": Meaning(
+        "The request is not HTTP/1.1 or 1.0.",
+        "Send HTTP/1.1; a proxy may speak other versions with clients.",
+    ),
     "STORAGE_FULL": Meaning(
         "The disk of the storage engine is full. Nothing was stored; receiving and settling go on.",
         "Consume, or wait until the operator has made room.",

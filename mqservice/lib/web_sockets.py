@@ -27,8 +27,12 @@ from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIO
 from websockets.frames import CloseCode, Opcode
 from websockets.protocol import State
 
+<<<<<<< HEAD
 from mqservice.lib.loop_turns import turns_of
 from mqservice.lib.socket_budget import BudgetLimits, SocketBudget
+=======
+from mqservice.lib.corked_transport import CorkedTransport
+>>>>>>> w-edge
 
 try:
     from websockets.speedups import apply_mask
@@ -106,6 +110,11 @@ class SocketProtocol(WebSocketsSansIOProtocol):
             self._pause_timer.cancel()
             self._pause_timer = None
         self._rest = bytearray()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
+        if isinstance(self.transport, CorkedTransport):
+            self.transport.lost()
 
     # In -----------------------------------------------------------------------------------------
 
@@ -353,8 +362,17 @@ class SocketProtocol(WebSocketsSansIOProtocol):
                 self.write_message(text.encode(), is_text=True)
                 return
         await super().send(message)
+<<<<<<< HEAD
         if self._has_unread:  # it has accepted or closed
             self._go_on_unless_waiting()
+=======
+        if message["type"] == "websocket.accept" and isinstance(self.transport, CorkedTransport):
+            self.transport.recognised()
+        if self._rest and message["type"] == "websocket.accept":
+            self._take_rest()
+            if not self.read_paused:
+                self.transport.resume_reading()
+>>>>>>> w-edge
 
     def may_write(self) -> bool:
         """Whether the client is there and reads."""

@@ -14,6 +14,7 @@ import pytest
 
 from mqservice.delivery.http import Match
 from mqservice.delivery.plane import find_match
+from mqservice.lib.connection_limits import ConnectionLimits
 from mqservice.lib.corked_transport import CORK_BYTES_MAX
 from mqservice.quotas.refusals import (
     CONNECTION_BYTES,
@@ -94,7 +95,7 @@ def test_who_is_refused_by_the_control_plane_again_and_again_waits_too(
 def test_pipelined_requests_are_answered_in_order(server: Server) -> None:
     server.topic("orders")
     one = (
-        "POST /v1/-/topics/orders/messages HTTP/1.1\r\nhost: x\r\n"
+        "POST /v1/-/topics/orders/messages HTTP/1.1\r\nhost: 127.0.0.1\r\n"
         f"authorization: {server.key()}\r\n"
         "x-request-id: pipelined-{}\r\ncontent-length: 1\r\n\r\nx"
     )
@@ -137,7 +138,7 @@ def test_a_head_without_end_is_431(server: Server) -> None:
 def test_a_head_that_takes_too_long_is_408(
     server: Server, monkeypatch: pytest.MonkeyPatch, begun: bytes
 ) -> None:
-    monkeypatch.setattr(CorkedHttpProtocol, "head_seconds_max", 0.1)
+    monkeypatch.setattr(CorkedHttpProtocol, "limits", ConnectionLimits(head_ms_max=100))
 
     with socket.create_connection(("127.0.0.1", server.port), timeout=60) as peer:
         peer.sendall(begun)
@@ -147,10 +148,10 @@ def test_a_head_that_takes_too_long_is_408(
 
 
 def test_a_later_head_is_timed_as_well(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(CorkedHttpProtocol, "head_seconds_max", 0.1)
+    monkeypatch.setattr(CorkedHttpProtocol, "limits", ConnectionLimits(head_ms_max=100))
 
     with socket.create_connection(("127.0.0.1", server.port), timeout=60) as peer:
-        peer.sendall(b"GET /v1/-/groups/b:settle HTTP/1.1\r\nhost: x\r\n\r\nGET / HT")
+        peer.sendall(b"GET /v1/-/groups/b:settle HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\nGET / HT")
         answer = b""
         while part := peer.recv(65536):
             answer += part

@@ -115,22 +115,22 @@ def test_what_can_be_read_in_two_ways_is_not_read_at_all(
 
 
 @pytest.mark.parametrize(
-    "sent",
+    ("sent", "status"),
     [
-        "{lf}content-length: 1\n\nx",
-        "{old}transfer-encoding: chunked\r\n\r\n1\r\nx\r\n0\r\n\r\n",
-        "{new}content-length: 1\r\n\r\nx",
-        "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
-        "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
+        ("{lf}content-length: 1\n\nx", 400),
+        ("{old}transfer-encoding: chunked\r\n\r\n1\r\nx\r\n0\r\n\r\n", 400),
+        ("{new}content-length: 1\r\n\r\nx", 505),
+        ("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 505),
+        ("\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", 400),
     ],
     ids=["lines by LF", "chunks in HTTP/1.0", "a later HTTP", "HTTP/2", "TLS"],
 )
 def test_another_protocol_is_refused(
-    server: Server, store: StoreDouble, key: str, sent: str
+    server: Server, store: StoreDouble, key: str, sent: str, status: int
 ) -> None:
     before = len(store.records(STORED))
     filled = sent.format(lf=head(key, end="\n"), old=head(key, "1.0"), new=head(key, "9.9"))
-    assert answers_of(server, filled.encode("latin-1"))[0] == [400]
+    assert answers_of(server, filled.encode("latin-1"))[0] == [status]
     assert len(store.records(STORED)) == before
 
 

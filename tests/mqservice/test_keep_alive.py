@@ -59,6 +59,9 @@ class Transport:
 
     def resume_reading(self) -> None: ...
 
+    def get_write_buffer_size(self) -> int:
+        return 0
+
 
 @pytest.fixture
 def loop() -> Loop:

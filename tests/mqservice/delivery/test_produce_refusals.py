@@ -134,7 +134,7 @@ def test_a_body_above_the_topics_limit_is_413(
 def test_a_declared_length_is_refused_before_the_body_is_read(server: Server, topic: str) -> None:
     with socket.create_connection(("127.0.0.1", server.port), timeout=60) as peer:
         peer.sendall(
-            f"POST /v1/ns/acme/topics/{topic}/messages HTTP/1.1\r\nhost: x\r\n"
+            f"POST /v1/ns/acme/topics/{topic}/messages HTTP/1.1\r\nhost: 127.0.0.1\r\n"
             f"authorization: {server.key()}\r\ncontent-length: 99999999999\r\n\r\n".encode()
         )
         answer = peer.recv(65536)
@@ -146,7 +146,7 @@ def test_a_declared_length_is_refused_before_the_body_is_read(server: Server, to
 def test_a_stream_without_a_length_is_refused_while_it_comes(server: Server, topic: str) -> None:
     with socket.create_connection(("127.0.0.1", server.port), timeout=60) as peer:
         peer.sendall(
-            f"POST /v1/ns/acme/topics/{topic}/messages HTTP/1.1\r\nhost: x\r\n"
+            f"POST /v1/ns/acme/topics/{topic}/messages HTTP/1.1\r\nhost: 127.0.0.1\r\n"
             f"authorization: {server.key()}\r\ntransfer-encoding: chunked\r\n\r\n".encode()
         )
         chunk = b"8000\r\n" + b"x" * 0x8000 + b"\r\n"

@@ -70,7 +70,7 @@ def test_a_client_that_goes_away_gets_them_by_asking_again(
     path = f"/v1/-/topics/{topic}/groups/billing:receive"
     body = b'{"wait": "20s", "lease": "60s", "attempt_id": "a-1", "consumer_id": "w"}'
     with socket.create_connection(("127.0.0.1", server.port), timeout=60) as peer:
-        head = f"POST {path} HTTP/1.1\r\nhost: x\r\nauthorization: {server.key()}\r\n"
+        head = f"POST {path} HTTP/1.1\r\nhost: 127.0.0.1\r\nauthorization: {server.key()}\r\n"
         peer.sendall(f"{head}content-length: {len(body)}\r\n\r\n".encode() + body)
         put(api, topic, {"body": "lost"})
     found: list[Json] = []

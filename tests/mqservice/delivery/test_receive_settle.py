@@ -129,8 +129,9 @@ def test_a_client_that_goes_frees_its_parked_poll(
 ) -> None:
     with socket.create_connection(("127.0.0.1", server.port), timeout=60) as peer:
         peer.sendall(
-            f"POST /v1/ns/acme/topics/{topic}/groups/billing:receive HTTP/1.1\r\nhost: x\r\n"
-            f"authorization: {server.key()}\r\ncontent-length: 0\r\n\r\n".encode()
+            f"POST /v1/ns/acme/topics/{topic}/groups/billing:receive HTTP/1.1\r\n"
+            f"host: 127.0.0.1\r\nauthorization: {server.key()}\r\n"
+            "content-length: 0\r\n\r\n".encode()
         )
         wait_until(lambda: store.parked_count == 1)
 

@@ -124,7 +124,7 @@ def deaf_socket(server: Server, *commands: Json) -> socket.socket:
     connection.connect(("127.0.0.1", server.port))
     connection.sendall(
         (
-            f"GET /v1/ws HTTP/1.1\r\nhost: x\r\nauthorization: {server.key()}\r\n"
+            f"GET /v1/ws HTTP/1.1\r\nhost: 127.0.0.1\r\nauthorization: {server.key()}\r\n"
             "upgrade: websocket\r\nconnection: upgrade\r\nsec-websocket-version: 13\r\n"
             "sec-websocket-key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n"
         ).encode()

@@ -81,7 +81,7 @@ def test_what_a_path_leads_to_is_not_in_what_is_shown(body: str, path: str) -> N
         '{"n": ' + "1" * 10 + ', "card": "4111-1111", }',
         '{"other": "\\ud800", "card": "4111-1111"}',  # half a character
         '{"card": "' + SECRET * (JSON_BYTES_MAX // len(SECRET)) + '"}',
-        gzip.compress(b'{"card": "4111-1111"}'),
+        gzip.compress(b'{"card": "4111-1111"}', mtime=0),
         base64.b64encode(b'{"card": "4111-1111"}'),
         '{"card": "4111-1111"}'.encode("utf-16"),
         '{"card": "4111-1111"}'.encode("utf-7") + b"\xff",

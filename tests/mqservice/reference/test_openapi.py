@@ -213,6 +213,7 @@ def test_refusals_name_all_codes_and_no_others() -> None:
         assert {CODES[code][0] for code in codes} == {rule["status"]["const"]}
     elsewhere = {
         "HEADERS_TOO_LARGE",  # before anything is known of the request
+        "HTTP_VERSION_UNSUPPORTED",  # as above
         "LEASE_EXPIRED",  # of one receipt: in `failed`
         "PLAN_LIMIT",
     }

@@ -1,0 +1,30 @@
+"""How long a connection may be in each of its states; the table is in ``web_transport``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+_SECOND_MS = 1_000
+_MIB = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConnectionLimits:
+    """Durations are milliseconds. Those of a body that nobody wants are nginx's ``lingering_time``
+    and ``lingering_timeout``.
+    """
+
+    head_ms_max: int = 20 * _SECOND_MS
+    # The application answers 408 itself after 30 s; this is for when it does not ask for the body.
+    body_ms_max: int = 35 * _SECOND_MS
+    handshake_ms_max: int = 20 * _SECOND_MS
+    # A client that takes so long to read what is above the high-water mark of 64 KiB is given up.
+    send_ms_max: int = 120 * _SECOND_MS
+    # Of a body that comes after its answer: silence, all of the time, and bytes.
+    unwanted_silence_ms_max: int = 5 * _SECOND_MS
+    unwanted_ms_max: int = 30 * _SECOND_MS
+    unwanted_bytes_max: int = 16 * _MIB
+    closing_ms_max: int = 30 * _SECOND_MS
+    # Connections that have shown no good key or session, of one web process.
+    strangers_max: int = 4_000
+    strangers_of_address_max: int = 1_000
