@@ -3,13 +3,8 @@
     put(key, value, size) ──▶ too long: not kept ── full: the oldest leave ──▶ kept
     get(key) ──────────────▶ one dict hit, for the hot path
 
-<<<<<<< HEAD
-Invariants: the sizes of all entries together are at most ``bytes_max``, and the size of each at
-most ``entry_bytes_max``. An entry's place is the moment it was put, not when it was last used: with
-=======
 Invariants: the sizes of all entries together are at most ``bytes_max``, and that of each at most
 ``entry_bytes_max``. An entry's place is the moment it was put, not when it was last used: with
->>>>>>> w-edge
 room for far more than is in use, moving entries at each hit is not worth its cost.
 """
 
@@ -42,11 +37,7 @@ class BoundedCache(Generic[K, V]):
         return len(self._values)
 
     def put(self, key: K, value: V, size_bytes: int) -> bool:
-<<<<<<< HEAD
-        """Keep ``value``, whose content and key have ``size_bytes``. False: it is too long."""
-=======
         """Keep ``value``, whose content has ``size_bytes`` with its key's. False: too long."""
->>>>>>> w-edge
         if size_bytes > self._entry_bytes_max:
             return False
         self.drop(key)

@@ -27,12 +27,9 @@ from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIO
 from websockets.frames import CloseCode, Opcode
 from websockets.protocol import State
 
-<<<<<<< HEAD
+from mqservice.lib.corked_transport import CorkedTransport
 from mqservice.lib.loop_turns import turns_of
 from mqservice.lib.socket_budget import BudgetLimits, SocketBudget
-=======
-from mqservice.lib.corked_transport import CorkedTransport
->>>>>>> w-edge
 
 try:
     from websockets.speedups import apply_mask
@@ -362,17 +359,10 @@ class SocketProtocol(WebSocketsSansIOProtocol):
                 self.write_message(text.encode(), is_text=True)
                 return
         await super().send(message)
-<<<<<<< HEAD
-        if self._has_unread:  # it has accepted or closed
-            self._go_on_unless_waiting()
-=======
         if message["type"] == "websocket.accept" and isinstance(self.transport, CorkedTransport):
             self.transport.recognised()
-        if self._rest and message["type"] == "websocket.accept":
-            self._take_rest()
-            if not self.read_paused:
-                self.transport.resume_reading()
->>>>>>> w-edge
+        if self._has_unread:  # it has accepted or closed
+            self._go_on_unless_waiting()
 
     def may_write(self) -> bool:
         """Whether the client is there and reads."""

@@ -1,8 +1,4 @@
-<<<<<<< HEAD
-"""What callers without a key send is not remembered, and what others send within bounds."""
-=======
 """Nothing of a caller without a key is remembered, and of others a bounded number of bytes."""
->>>>>>> w-edge
 
 from __future__ import annotations
 
