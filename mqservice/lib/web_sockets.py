@@ -107,9 +107,6 @@ class SocketProtocol(WebSocketsSansIOProtocol):
             self._pause_timer.cancel()
             self._pause_timer = None
         self._rest = bytearray()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        super().connection_lost(exc)
         if isinstance(self.transport, CorkedTransport):
             self.transport.lost()
 
