@@ -246,8 +246,8 @@ MEANINGS: Final[dict[str, Meaning]] = {
         "Send it again after `retry_after_ms`, with growing pauses.",
     ),
     "OUTCOME_UNKNOWN": Meaning(
-        "The storage engine went away, or said nothing for some seconds, before it had answered: what "
-        "was asked may have been done.",
+        "The storage engine went away, or said nothing for some seconds, before it had answered: "
+        "what was asked may have been done.",
         "Send it again if doing it twice is better than not at all.",
     ),
     "METADATA_UNAVAILABLE": Meaning(
