@@ -28,6 +28,7 @@ from storage_engine.layout import CONFIG_DIR, DELAY_CLOCK_FILE
 log = logging.getLogger(__name__)
 
 JUMP_MS: Final = 60 * SECOND_MS
+_SHOWN_MS_OFF_MAX: Final = SECOND_MS
 
 
 class _Kept(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,6 +50,7 @@ class DelayClock:
         self._ahead_ms = 0
         self._is_kept = False
         self._wall_ahead_ms = 0  # the wall clock less the monotonic one, as far as it is believed
+        self._shown_ahead_ms = 0  # the wall clock less the time for delays, in ``shown_ms``
 
     def start(self, least_ms: int) -> None:
         """Go on where the last run of this machine was, or begin; not before ``least_ms``."""
@@ -92,6 +94,18 @@ class DelayClock:
     def delay_ms(self) -> int:
         """The time by which delays are measured, epoch ms."""
         return self._clock.monotonic_ms() + self._ahead_ms
+
+    def shown_ms(self, due_ms: int) -> int:
+        """When the wall clock will show that a delay which ends at ``due_ms`` is over, epoch ms.
+
+        Every answer that tells a due time converts it here. The two clocks are read one after the
+        other and each in whole ms, so that their difference is 1 ms more or less from call to call:
+        it is taken anew only when it has changed by more than a second, which is a jump.
+        """
+        ahead_ms = self._clock.now_ms() - self.delay_ms()
+        if abs(ahead_ms - self._shown_ahead_ms) > _SHOWN_MS_OFF_MAX:
+            self._shown_ahead_ms = ahead_ms
+        return due_ms + self._shown_ahead_ms
 
     def time_ms(self) -> int:
         """The time by which moments are reached, epoch ms."""

@@ -90,17 +90,19 @@ class DelayedPuts:
 
     def fill(
         self, payload: bytes, entries: list[Entry], holes: dict[int, Delayed]
-    ) -> tuple[bytes, list[Entry]]:
-        """The payload with due times written into the holes of the entries numbered, and the
-        entries with them. To be appended without a pause.
+    ) -> tuple[bytes, list[Entry], dict[int, int]]:
+        """The payload with due times written into the holes of the entries numbered, the entries
+        with them, and those times by entry as they are shown. To be appended without a pause.
         """
         begun_ms = self._clock.delay_ms() + _WHOLE_MS
         content, timed = bytearray(payload), list(entries)
+        shown: dict[int, int] = {}
         for index, delayed in holes.items():
             due_ms = begun_ms + delayed.delay_ms
             content[delayed.hole_at : delayed.hole_at + len(_HOLE)] = b"%0*d" % (len(_HOLE), due_ms)
             timed[index] = (*entries[index][:4], due_ms)
-        return bytes(content), timed
+            shown[index] = self._clock.shown_ms(due_ms)
+        return bytes(content), timed, shown
 
 
 def _refused(code: int) -> Delayed:

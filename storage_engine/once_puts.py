@@ -13,9 +13,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
+import msgspec
+
 from storage_engine.catalog import Catalog
 from storage_engine.dedup import Dedup, namespace_hash_of, real_place
 from storage_engine.dedup_index import Stored
+from storage_engine.delay_clock import DelayClock
 from storage_engine.errors import BadRequest, KeyReused, StoreError
 from storage_engine.log.commit_log import CommitLog
 from storage_engine.log.durability import Durability
@@ -24,7 +27,11 @@ from storage_engine.records.dedup_mark import DedupMark, dedup_mark_of, key_hash
 from storage_engine.records.message_keys import keys_of
 from storage_engine.records.record import FIXED_BYTES, LENGTH_4
 from storage_engine.records.record_parts import parts_of, properties_of
-from storage_engine.records.schedule_topic import SCHEDULE_TOPIC_BYTES
+from storage_engine.records.schedule_topic import (
+    MOMENT_QUEUE,
+    SCHEDULE_TOPIC,
+    SCHEDULE_TOPIC_BYTES,
+)
 from storage_engine.wire.once import PutOncePlace, PutOnceReply, PutOnceRequest
 
 Put = Callable[[bytes, Callable[[Appended, int, StoreError | None], None]], tuple[Appended, int]]
@@ -33,13 +40,16 @@ _length_4: Final = LENGTH_4.unpack_from
 
 
 class _Offered(NamedTuple):
-    """A record with a mark, taken apart. ``queue`` and ``topic`` are what its sender meant."""
+    """A record with a mark, taken apart. ``queue_id`` and ``topic`` are what its sender meant,
+    ``stored_queue_id`` is where it goes, which is another queue for one that waits.
+    """
 
     record: bytes
     mark: DedupMark
     key_hash: bytes
     topic: bytes
     queue_id: int
+    stored_queue_id: int
     is_waiting: bool
     message_id: bytes
 
@@ -53,12 +63,14 @@ class OncePuts:
         commit_log: CommitLog,
         durability: Durability,
         catalog: Catalog,
+        delay_clock: DelayClock,
         put: Put,
     ) -> None:
         self._dedup = dedup
         self._commit_log = commit_log
         self._durability = durability
         self._catalog = catalog
+        self._delay_clock = delay_clock
         self._put = put
         self.duplicate_count = 0
 
@@ -91,7 +103,8 @@ class OncePuts:
             elif stored.fingerprint != offer.mark.fingerprint:
                 places[index] = PutOncePlace(KeyReused.code)
             else:
-                places[index] = _place(stored, is_duplicate=True)
+                place = _place(stored, is_duplicate=True)
+                places[index] = msgspec.structs.replace(place, due_ms=self._due_ms(offer, stored))
                 wait_for = max(wait_for, stored.physical_offset + 1)
         self._require_room([offered[index] for index in firsts.values()])
         waiting = _Waiting(answer)
@@ -133,6 +146,19 @@ class OncePuts:
         )
         return stored if is_there else None
 
+    def _due_ms(self, offer: _Offered, stored: Stored) -> int:
+        """As the first was answered; 0 where that is not to be found any more, or not needed."""
+        queue_id = offer.stored_queue_id
+        if not stored.is_waiting or queue_id == MOMENT_QUEUE:
+            return 0
+        queue = self._catalog.queues_of(SCHEDULE_TOPIC)[queue_id]
+        if stored.queue_offset < queue.min_offset:
+            return 0
+        physical_offset, _, due_ms = queue.unit(stored.queue_offset)
+        return (
+            self._delay_clock.shown_ms(due_ms) if physical_offset == stored.physical_offset else 0
+        )
+
     def _note(
         self,
         appended: Appended,
@@ -149,7 +175,10 @@ class OncePuts:
                 continue
             offer = offered.get(index)
             if offer is None:
-                places[index] = PutOncePlace(0, 0, queue_offset, physical_offset, stamp)
+                due_ms = appended.due_ms.get(at, 0)
+                places[index] = PutOncePlace(
+                    0, 0, queue_offset, physical_offset, stamp, due_ms=due_ms
+                )
                 continue
             stored = Stored(
                 offer.mark.fingerprint,
@@ -162,7 +191,8 @@ class OncePuts:
                 offer.message_id,
             )
             self._dedup.remember(offer.key_hash, stored)
-            places[index] = _place(stored, is_duplicate=False)
+            place = _place(stored, is_duplicate=False)
+            places[index] = msgspec.structs.replace(place, due_ms=appended.due_ms.get(at, 0))
 
 
 class _Waiting:
@@ -216,6 +246,7 @@ def _offered(record: bytes) -> _Offered | None:
         key_hash_of(topic, mark.key),
         topic,
         queue_id,
+        parts.queue_id,
         parts.topic == SCHEDULE_TOPIC_BYTES,
         next(iter(keys_of(properties, 0, len(properties))), b""),
     )
@@ -250,4 +281,5 @@ def _twin(first: PutOncePlace | None, of_first: _Offered, own: _Offered) -> PutO
         first.message_id,
         True,
         first.is_waiting,
+        first.due_ms,
     )

@@ -10,7 +10,7 @@ quotas are the caller's. Loop thread only.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
 from storage_engine.config import StoreConfig
@@ -91,13 +91,15 @@ class Appended(NamedTuple):
     """Outcome of a PUT frame, before anything is durable.
 
     ``offsets`` has queue_offset and physical_offset of each record in turn, flat; of a refused one,
-    -code and 0.
+    -code and 0. ``due_ms``: when the delays of records end that were counted from here, by the
+    record's place among all.
     """
 
     offsets: list[int]
     stored_count: int
     end_offset: int
     must_sync: bool
+    due_ms: Mapping[int, int] = {}
 
 
 class PutPath:
@@ -248,12 +250,15 @@ class PutPath:
                 must_sync = must_sync or route.is_sync
             count += 1
             at = end
+        due_ms: dict[int, int] = {}
         if holes:
             self._commit_log.make_room(len(payload), entries)
-            payload, entries = self._delayed.fill(payload, entries, holes)
+            payload, entries, due_ms = self._delayed.fill(payload, entries, holes)
         if refused:
-            return self._put_good_ones(payload, entries, found, refused, count, must_sync=must_sync)
-        return self._append(payload, entries, found, must_sync=must_sync)
+            good = self._put_good_ones(payload, entries, found, refused, count, must_sync=must_sync)
+        else:
+            good = self._append(payload, entries, found, must_sync=must_sync)
+        return good._replace(due_ms=_by_record(due_ms, refused, count)) if due_ms else good
 
     def _writable_count(self, topic: bytes) -> int | None:
         route = self.routes.get(topic)
@@ -319,6 +324,15 @@ def holds_one_record(payload: bytes) -> bool:
     """True when a PUT payload is exactly one record, by its own length field."""
     size = len(payload)
     return size >= FIXED_BYTES and _length_4(payload)[0] == size
+
+
+def _by_record(
+    due_ms: dict[int, int], refused: list[tuple[int, int]], count: int
+) -> dict[int, int]:
+    """From places among the good records to places among all ``count``."""
+    codes = dict(refused)
+    places = [index for index in range(count) if index not in codes]
+    return {places[at]: due for at, due in due_ms.items()}
 
 
 def _without_refused(payload: bytes, entries: list[Entry]) -> tuple[bytes, list[Entry]]:

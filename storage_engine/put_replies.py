@@ -47,7 +47,7 @@ class PutReplies:
         if error is not None:
             self._reply(Op.PUT, request_id, encode_error(error), error.code)
         else:
-            content = encode_put_reply(store_timestamp_ms, appended.offsets)
+            content = encode_put_reply(store_timestamp_ms, appended.offsets, appended.due_ms)
             self._reply(Op.PUT, request_id, content, 0)
 
     def _singles_answered(
@@ -62,6 +62,9 @@ class PutReplies:
                 self._reply(Op.PUT, request_id, encode_error(error), error.code)
             return
         offsets = iter(appended.offsets)
-        for request_id in request_ids:
+        due_ms = appended.due_ms
+        for at, request_id in enumerate(request_ids):
             place = [next(offsets), next(offsets)]
-            self._reply(Op.PUT, request_id, encode_put_reply(store_timestamp_ms, place), 0)
+            due = {0: due_ms[at]} if at in due_ms else {}
+            content = encode_put_reply(store_timestamp_ms, place, due)
+            self._reply(Op.PUT, request_id, content, 0)

@@ -133,7 +133,12 @@ class Store:
         )
         self._dedup = Dedup(config, self._files, clock)
         self.once_puts = OncePuts(
-            self._dedup, self._commit_log, self.durability, self.catalog, self.put
+            self._dedup,
+            self._commit_log,
+            self.durability,
+            self.catalog,
+            self._delay_clock,
+            self.put,
         )
         self.epoch = 0
         self.put_count = 0
@@ -207,7 +212,6 @@ class Store:
         )
         self.scheduled = ScheduledMessages(
             self.config,
-            self._clock,
             self.consumption.schedule,
             self._commit_log,
             self._consumer_offsets,

@@ -15,6 +15,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+import msgspec
+
 from storage_engine.clock import Clock
 from storage_engine.consumption import Consumption
 from storage_engine.delivery.lease import ON_ITS_WAY
@@ -153,6 +155,15 @@ class _Trace:
             if subscription is not None and is_ours:
                 yield subscription
 
+    def _hop(self, record: Record) -> TraceHop:
+        hop = _hop_of(record)
+        schedule = self._consumption.schedule
+        if hop.topic != SCHEDULE_TOPIC or hop.due_ms <= schedule.now_ms(hop.queue_id):
+            return hop
+        # As the list of scheduled messages shows it.
+        due_ms = schedule.shown_ms(hop.queue_id, hop.due_ms)
+        return hop if due_ms == hop.due_ms else msgspec.structs.replace(hop, due_ms=due_ms)
+
     def _find(self, topic: str) -> list[TraceHop]:
         """The records of the id in a topic, the newest ones; none where there is no such topic."""
         hops: list[TraceHop] = []
@@ -172,7 +183,7 @@ class _Trace:
             self._is_complete = self._is_complete and head.is_complete
             records = decode_records(content)
             wanted = self._request.message_id
-            hops += [_hop(record) for record in records if record.message_id == wanted]
+            hops += [self._hop(record) for record in records if record.message_id == wanted]
             cursor = head.cursor
             if not cursor:
                 return hops
@@ -251,7 +262,7 @@ def _process_queue(subscription: Subscription, hop: TraceHop) -> ProcessQueue | 
     return None
 
 
-def _hop(record: Record) -> TraceHop:
+def _hop_of(record: Record) -> TraceHop:
     properties = record.properties
     settles = parse_settles(properties.get(PROPERTY_SETTLES, ""))
     return TraceHop(

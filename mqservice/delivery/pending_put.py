@@ -151,7 +151,7 @@ class PendingPut:
         for index, (outcome, message_id, queue_id) in enumerate(
             zip(outcomes, self._message_ids, self._queue_ids, strict=True)
         ):
-            queue_offset, _, at_ms, error = outcome
+            queue_offset, _, at_ms, error, _ = outcome
             if error is not None:
                 results.append(refused_result(index, error))
                 continue

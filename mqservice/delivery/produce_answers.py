@@ -77,7 +77,7 @@ def waiting(
     return {
         "offset": None,
         "durability": "synced",
-        "deliver_at": rfc3339(wait.due_ms(result.store_timestamp_ms)),
+        "deliver_at": rfc3339(result.due_ms or wait.due_ms(result.store_timestamp_ms)),
         "recall_handle": context.recall_handles.write(
             RecallHandle(route.engine_name, message_id, *place)
         ),

@@ -3,8 +3,8 @@
     delay_level 1 … 18 (more counts as 18)   delay "30s", delay_ms   deliver_at, RFC 3339
         └──────────────┴────────────────────────┴──▶ [wait_of] ──▶ Wait, or None: at once
 
-Up to 365 days ahead. What is no such time is refused, whatever is wrong with it, and never taken
-for "at once". Only a ``deliver_at`` that is over is: the message is as late as it can be.
+Up to 365 days ahead. Invalid times are refused; they are never treated as "now". A ``deliver_at``
+that is over means now, and so does a delay of 0: both are moments that have been reached.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ _FIELD: Final = re.compile(r"(?:/m)?(?:/\d+)?/(?:delay_level|delay_ms|delay|deli
 _DAY_MS: Final = 86_400_000
 _LONGEST: Final = f"at most {DELAY_MS_MAX // _DAY_MS} days ahead"
 _SHOWN_CHARS_MAX: Final = 60
+_NOW: Final = Wait(deliver_at_ms=1)  # a moment that is over
 _DIGITS: Final = re.compile(r"-?[0-9]{1,40}", re.ASCII)
 
 
@@ -72,13 +73,10 @@ def wait_of(
                 f"found {_shown(delay)}",
             ) from None
     assert delay_ms is not None
-    if not 1 <= delay_ms <= DELAY_MS_MAX:
-        raise _fault(
-            name,
-            f"a delay is more than 0 and {_LONGEST}, found {_shown(str(delay or delay_ms))}; "
-            "leave it out for a message without one",
-        )
-    return Wait(delay_ms=delay_ms)
+    if not 0 <= delay_ms <= DELAY_MS_MAX:
+        found = _shown(str(delay or delay_ms))
+        raise _fault(name, f"a delay is not negative and {_LONGEST}, found {found}")
+    return Wait(delay_ms=delay_ms) if delay_ms else _NOW
 
 
 def check_far(wait: Wait, now_ms: int) -> None:

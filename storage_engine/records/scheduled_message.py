@@ -46,7 +46,9 @@ class Wait(NamedTuple):
         return DELAY_QUEUE if self.delay_ms else MOMENT_QUEUE
 
     def due_ms(self, stored_ms: int) -> int:
-        """When it is over for a message that the engine got at ``stored_ms``."""
+        """When it is over for a message that the engine got at ``stored_ms``, give or take what the
+        clock for delays differs: only the engine knows better.
+        """
         if self.deliver_at_ms:
             return self.deliver_at_ms
         return stored_ms + (level_delay_ms(self.level) if self.level else self.delay_ms)

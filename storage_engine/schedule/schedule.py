@@ -142,6 +142,10 @@ class Schedule:
     def _waiting(self, queue_id: int) -> _Waiting:
         return self._moments if queue_id == MOMENT_QUEUE else self._delays
 
+    def shown_ms(self, queue_id: int, due_ms: int) -> int:
+        """When a message of a queue is due, by the wall clock if it goes on as it does now."""
+        return due_ms if queue_id == MOMENT_QUEUE else self.clock.shown_ms(due_ms)
+
     def now_ms(self, queue_id: int) -> int:
         """What time it is for the messages of a queue of the schedule."""
         return self._waiting(queue_id).now_ms()

@@ -16,7 +16,6 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final, NamedTuple
 
-from storage_engine.clock import Clock
 from storage_engine.config import MIB, StoreConfig
 from storage_engine.delivery.consumer_offsets import ConsumerOffsets
 from storage_engine.errors import BadRequest, StoreBusy, TopicNotFound
@@ -116,14 +115,12 @@ class ScheduledMessages:
     def __init__(
         self,
         config: StoreConfig,
-        clock: Clock,
         schedule: Schedule,
         commit_log: CommitLog,
         consumer_offsets: ConsumerOffsets,
         queries: Queries,
     ) -> None:
         self._config = config
-        self._clock = clock
         self._schedule = schedule
         self._commit_log = commit_log
         self._consumer_offsets = consumer_offsets
@@ -212,15 +209,11 @@ class ScheduledMessages:
                 continue
             if not page.has_room(record_bytes):
                 return place
-            page.add(self._commit_log.read_many([unit]), self._shown_ms(source, due))
+            page.add(
+                self._commit_log.read_many([unit]),
+                self._schedule.shown_ms(source.queue.queue_id, due),
+            )
         return places.stop
-
-    def _shown_ms(self, source: Source, due_ms: int) -> int:
-        """When that is by the wall clock, if it goes on as it does now."""
-        queue_id = source.queue.queue_id
-        if queue_id == MOMENT_QUEUE:
-            return due_ms
-        return self._clock.now_ms() + due_ms - self._schedule.now_ms(queue_id)
 
     def cancel(self, request: ScheduledRef) -> ScheduledReply:
         """Deliver a message never; durable on return (one fdatasync) when that is still possible.
@@ -289,7 +282,7 @@ class ScheduledMessages:
                     outcome=ScheduledOutcome.DONE,
                     queue_id=queue_id,
                     queue_offset=place,
-                    due_ms=self._shown_ms(self._schedule.sources[queue_id], due_ms),
+                    due_ms=self._schedule.shown_ms(queue_id, due_ms),
                 )
             )
 

@@ -39,12 +39,16 @@ class ClientConfig(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PutResult(NamedTuple):
-    """Where a record went. With ``error`` set it was refused and the rest means nothing."""
+    """Where a record went. With ``error`` set it was refused and the rest means nothing.
+
+    ``due_ms``: when it is delivered, if it waits and was sent with a delay instead of a time.
+    """
 
     queue_offset: int
     physical_offset: int
     store_timestamp_ms: int
     error: StoreError | None = None
+    due_ms: int = 0
 
 
 def put_bytes_max(hello: HelloReply) -> int:
@@ -52,14 +56,21 @@ def put_bytes_max(hello: HelloReply) -> int:
     return hello.frame_bytes_max - FRAME_HEAD_BYTES
 
 
-def put_results(store_timestamp_ms: int, offsets: list[tuple[int, int]]) -> list[PutResult]:
-    """Results of a PUT reply; a negative queue offset is the code of a refusal."""
-    return [
+def put_results(
+    store_timestamp_ms: int, places: list[tuple[int, int]], record_count: int
+) -> list[PutResult]:
+    """Results of a PUT reply to ``record_count`` records: a negative queue offset is the code of a
+    refusal.
+    """
+    results = [
         PutResult(queue_offset, physical_offset, store_timestamp_ms)
         if queue_offset >= 0
         else PutResult(-1, -1, 0, error_from_code(-queue_offset, "refused by the engine"))
-        for queue_offset, physical_offset in offsets
+        for queue_offset, physical_offset in places[:record_count]
     ]
+    for place, due_ms in places[record_count:]:
+        results[place] = results[place]._replace(due_ms=due_ms)
+    return results
 
 
 class Received:

@@ -10,6 +10,7 @@ A decoder that raised is finished: the connection has lost its place and must be
 from __future__ import annotations
 
 import struct
+from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 import msgspec
@@ -192,15 +193,23 @@ def decode_error(status: int, payload: bytes) -> StoreError:
     return error_from_code(status, message)
 
 
-def encode_put_reply(store_timestamp_ms: int, offsets: list[int]) -> bytes:
-    """Reply of PUT; ``offsets`` are queue_offset or -code, and physical_offset, in turn, flat."""
+def encode_put_reply(
+    store_timestamp_ms: int, offsets: list[int], due_ms: Mapping[int, int] | None = None
+) -> bytes:
+    """Reply of PUT; ``offsets`` are queue_offset or -code, and physical_offset, in turn, flat.
+    ``due_ms``: when delays end, by the record's place.
+    """
+    if due_ms:
+        offsets = offsets + [part for pair in due_ms.items() for part in pair]
     if len(offsets) == 2:
         return _ONE_PLACE.pack(store_timestamp_ms, *offsets)
     return struct.pack(f">{len(offsets) + 1}q", store_timestamp_ms, *offsets)
 
 
 def decode_put_reply(payload: bytes) -> tuple[int, list[tuple[int, int]]]:
-    """(store_timestamp_ms, [(queue_offset or -code, physical_offset), …])."""
+    """(store_timestamp_ms, [(queue_offset or -code, physical_offset), …]); behind those of the
+    records, (place of a record, when its delay ends).
+    """
     store_timestamp_ms, *offsets = struct.unpack(f">{len(payload) // 8}q", payload)
     return store_timestamp_ms, list(zip(offsets[::2], offsets[1::2], strict=True))
 

@@ -18,6 +18,7 @@ class PutOncePlace(msgspec.Struct, frozen=True, array_like=True):
 
     ``code``: of the error for a refused record, else 0. ``queue_id`` is the queue of the message's
     own topic, ``queue_offset`` its place there or, of one that was sent to wait, in the schedule.
+    ``due_ms``: as of a put's result.
     """
 
     code: int
@@ -28,6 +29,7 @@ class PutOncePlace(msgspec.Struct, frozen=True, array_like=True):
     message_id: str = ""
     is_duplicate: bool = False
     is_waiting: bool = False
+    due_ms: int = 0
 
 
 class PutOnceReply(Wire, frozen=True, kw_only=True):

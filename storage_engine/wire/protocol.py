@@ -16,7 +16,8 @@ PUT request     records, back to back, as in ``record.py``; the engine fills in 
                 physical offset, store time, store host and ``__CRC32#``.
 PUT reply       ``store_timestamp_ms`` i64, then for each record ``queue_offset`` i64 and
                 ``physical_offset`` i64. A refused record has queue_offset = -StoreError.code; the
-                others of the frame are stored.
+                others of the frame are stored. Behind all of them, for each record whose delay was
+                counted from here: its place in the frame i64, from 0, and when it is due i64.
 RECEIVE reply   u32 length, MessagePack ``ReceiveHead``, then the records back to back.
 PULL reply      u32 length, MessagePack ``PullHead``, then the records back to back.
 LOOK_UP reply   u32 length, MessagePack ``LookUpHead``, then the records back to back.

@@ -74,11 +74,12 @@ class PutCoalescer:
 
 def answer_puts(waiters: list[PutWaiter], payload: bytes) -> None:
     """Give each put of a frame its part of the reply."""
-    store_timestamp_ms, offsets = decode_put_reply(payload)
+    count = sum([waiter.record_count for waiter in waiters])
+    results = put_results(*decode_put_reply(payload), count)
     start = 0
     for call, record_count, _ in waiters:
         if not call.done():
-            call.set_result(put_results(store_timestamp_ms, offsets[start : start + record_count]))
+            call.set_result(results[start : start + record_count])
         start += record_count
 
 

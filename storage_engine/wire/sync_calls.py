@@ -105,7 +105,7 @@ class SyncCalls(abc.ABC):
         """Append records of ``encode_record``; one result per record, in order."""
         payload = b"".join(records)
         store_timestamp_ms, offsets = decode_put_reply(self._request(Op.PUT, payload))
-        return put_results(store_timestamp_ms, offsets)
+        return put_results(store_timestamp_ms, offsets, len(records))
 
     def put_once(self, records: list[bytes]) -> list[PutOncePlace]:
         """As a put, but records with a mark whose key is known are not stored again, and get the

@@ -16,11 +16,14 @@ from storage_engine.errors import (
     TopicNotFound,
 )
 from storage_engine.log.commit_log import CommitLog
+from storage_engine.put_path import Appended
+from storage_engine.records.record import encode_record
 from storage_engine.records.record_run import decode_records
 from storage_engine.records.schedule_topic import SCHEDULE_TOPIC
 from storage_engine.schedule import scheduled_messages
 from storage_engine.schedule.real_topics import real_topics
 from storage_engine.schedule.topic_blocks import TopicBlocks
+from storage_engine.tracing import Tracing
 from storage_engine.wire.scheduled import (
     ScheduledCancelRequest,
     ScheduledListRequest,
@@ -29,6 +32,7 @@ from storage_engine.wire.scheduled import (
     ScheduledSendRequest,
 )
 from storage_engine.wire.topics import TopicRef
+from storage_engine.wire.traces import TraceRequest
 from tests.storage_engine.delaying import delayed, numbered, put_delayed
 from tests.storage_engine.doubles import OpenStore
 from tests.storage_engine.power_cuts import SyncedFiles
@@ -51,14 +55,16 @@ async def sent(store: OpenStore, number: int) -> ScheduledOutcome:
     return reply.outcome
 
 
-def listed(store: OpenStore, *, messages_max: int = 100) -> list[tuple[bytes, int]]:
+def listed(
+    store: OpenStore, *, messages_max: int = 100, topic: str = "t"
+) -> list[tuple[bytes, int]]:
     """(body, due time) of all pages."""
     found: list[tuple[bytes, int]] = []
     queue_id = queue_offset = 0
     while True:
         head, content = store.store.scheduled.page(
             ScheduledListRequest(
-                topic="t", queue_id=queue_id, queue_offset=queue_offset,
+                topic=topic, queue_id=queue_id, queue_offset=queue_offset,
                 messages_max=messages_max, bytes_max=1 << 20,
             )
         )  # fmt: skip
@@ -68,6 +74,36 @@ def listed(store: OpenStore, *, messages_max: int = 100) -> list[tuple[bytes, in
         if head.is_end:
             return found
         queue_id, queue_offset = head.queue_id, head.queue_offset
+
+
+async def test_every_answer_tells_the_same_due_time(tmp_path: Path) -> None:
+    """The wall clock and the one for delays are read one after the other: 1 ms more or less."""
+    async with OpenStore(tmp_path) as store:
+        store.topic("n%t")
+        store.clock.wall_ms += 1  # the millisecond began between two readings
+        answers: list[Appended] = []
+        records = [
+            delayed(b"a", 1, delay_ms=5_000, topic="n%t"),
+            delayed(b"b", 2, level=3, topic="n%t"),
+        ]
+        refused = delayed(b"c", 3, delay_ms=1, topic="absent")
+        frame = b"".join(map(encode_record, [records[0], refused, records[1]]))
+        store.store.put(frame, lambda appended, _, __: answers.append(appended))
+        await store.settled()
+        (appended,) = answers
+        due = {b"a": appended.due_ms[0], b"b": appended.due_ms[2]}
+        tracing = Tracing(
+            store.store.consumption.clock, store.store.queries, store.store.consumption
+        )
+        for _ in range(3):
+            assert dict(listed(store, topic="n%t")) == due
+            for number, body in ((1, b"a"), (2, b"b")):
+                hops = tracing.trace(TraceRequest(namespace="n", message_id=numbered(number))).hops
+                assert [hop.due_ms for hop in hops] == [due[body]]
+            store.clock.wall_ms += 1
+        store.clock.wall_ms += 5_000  # a jump is shown
+        jumped = dict(listed(store, topic="n%t"))
+        assert {body: at - due[body] for body, at in jumped.items()} == {b"a": 5_004, b"b": 5_004}
 
 
 async def test_what_is_to_come_is_listed_page_by_page_for_its_topic_alone(tmp_path: Path) -> None:
