@@ -106,13 +106,14 @@ def test_the_answer_to_a_delay_says_what_the_list_says(
 ) -> None:
     path = f"/v1/ns/acme/topics/{topic}/messages"
     batch = [{"body": "b", "delay": "2h"}, {"body": "c"}, {"body": "d", "delay_level": 18}]
-    keyed = {"json": {"body": "k", "delay": "3h"}, "headers": {"Idempotency-Key": "k"}}
+    keyed = {"body": "k", "delay": "3h"}
+    headers = {"Idempotency-Key": "k"}
     told = [
         produced(client, topic, delay="1h"),
         *client.post(f"{path}:batch", json=batch).json()["results"],
-        client.post(path, **keyed).json(),
+        client.post(path, json=keyed, headers=headers).json(),
     ]
-    again = client.post(path, **keyed).json()
+    again = client.post(path, json=keyed, headers=headers).json()
     assert (again["duplicate"], again["deliver_at"]) == (True, told[-1]["deliver_at"])
     answers = {each["id"]: each["deliver_at"] for each in told if each["deliver_at"]}
     for _ in range(3):
