@@ -79,15 +79,14 @@ MESSAGES: Final = _table(
 )
 TENANT: Final = "tenant"
 
-# consumer_offset null: not known at that moment, which is not the same as 0.
+# What a group had still to do of a topic: not delivered, in flight and waiting for a retry, as the
+# engine counted it. lag null: not known at that moment, which is not the same as 0.
 LAG_SAMPLES: Final = _table(
     ("sampled_at_ms", _LONG),
     ("tenant", _TEXT),
     ("group", _TEXT),
     ("topic", _TEXT),
-    ("queue_id", _INT),
-    ("max_offset", _LONG),
-    ("consumer_offset", _LONG),
+    ("lag", _LONG),
     ("lag_ms", _LONG),
 )
 

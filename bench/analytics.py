@@ -249,14 +249,12 @@ def _groups() -> Iterator[tuple[str, str, str]]:
 def _write_samples(path: Path, date: dt.date) -> None:
     day_ms = round(dt.datetime.combine(date, dt.time(), dt.UTC).timestamp() * 1_000)
     with path.open("w") as file:
-        file.write("sampled_at_ms,tenant,group,topic,queue_id,max_offset,consumer_offset,lag_ms\n")
+        file.write("sampled_at_ms,tenant,group,topic,lag,lag_ms\n")
         for tenant, group, topic in _groups():
             for minute in range(SAMPLES):
                 at_ms = day_ms + minute * DAY_MS // SAMPLES
                 behind = (minute * 37) % 5_000
-                file.write(
-                    f"{at_ms},{tenant},{group},{topic},-1,{minute + behind},{minute},{behind}\n"
-                )
+                file.write(f"{at_ms},{tenant},{group},{topic},{behind},{behind}\n")
 
 
 def _write_settles(path: Path, date: dt.date, count: int) -> None:

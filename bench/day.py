@@ -36,7 +36,7 @@ from storage_engine.records.record import Record, StoreMessage, encode_record
 from storage_engine.records.record_run import decode_records
 from storage_engine.store import Store
 from storage_engine.wire.deliveries import LeaseRef, Nack, ReceiveRequest, SettleRequest
-from storage_engine.wire.groups import GroupConfig, GroupQueueStats, StartFrom
+from storage_engine.wire.groups import GroupConfig, StartFrom
 from storage_engine.wire.topics import Durability, TopicConfig
 
 MINUTE_MS: Final = 60_000
@@ -227,16 +227,19 @@ class Observer:
     marks: list[tuple[Any, ...]] = field(default_factory=list)  # Any: as of the marks' query
 
     def look(self, load: Load, minutes: int) -> None:
+        from mqservice.groups.lag import lag_of
         from mqservice.sampling.marks import Standing, places_of
 
         now_ms = load.clock.wall_ms
         for group in GROUPS:
-            queues = load.store.consumption.group_stats(group.name).queues
+            stats = load.store.consumption.group_stats(group.name)
             tenant, _, name = group.name.partition("%")
-            own = [queue for queue in queues if not queue.retry_of]
-            if own:
-                self.lags.append((now_ms, tenant, name, *_lag_of(own, now_ms)))
-            for topic, blob in places_of(Standing(0, name, queues)):
+            for each in stats.topics:
+                lag = lag_of([each], now_ms)
+                topic = each.topic.partition("%")[2]
+                row = now_ms, tenant, name, topic, lag.count, lag.known_age_ms
+                self.lags.append(row)
+            for topic, blob in places_of(Standing(0, name, stats.queues)):
                 self.marks.append((tenant, name, topic, now_ms - minutes * MINUTE_MS, now_ms, blob))
 
     def write(self, directory: Path, from_ms: int) -> None:
@@ -323,15 +326,6 @@ def _draw(directory: Path, date: dt.date) -> None:
         page = directory / f"{tenant}.html"
         page.write_text(page_of(day_of(tenant, date, of_tenant)), encoding="utf-8")
         print(page)
-
-
-def _lag_of(queues: list[GroupQueueStats], now_ms: int) -> tuple[Any, ...]:
-    """(topic, queue_id, max_offset, consumer_offset, lag_ms) over all queues of a topic."""
-    most = sum(queue.max_offset for queue in queues)
-    done = sum(queue.consumer_offset for queue in queues)
-    stored = [queue.oldest_stored_ms for queue in queues if queue.oldest_stored_ms is not None]
-    topic = queues[0].topic.partition("%")[2]
-    return topic, -1, most, done, now_ms - min(stored) if stored else 0
 
 
 def _write(path: Path, columns: tuple[str, ...], rows: Iterator[tuple[Any, ...]]) -> None:

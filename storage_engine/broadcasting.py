@@ -214,7 +214,13 @@ class Broadcasting:
             by_topic.setdefault(key[0], []).append(row)
             rows.append(replace(row, inflight_count=inflight_counts[key]))
         nothing = Waiting(0, None)
-        topics = [topic_lag(topic, own, None, nothing) for topic, own in by_topic.items()]
+        topics = [
+            replace(
+                topic_lag(topic, own, None, nothing),
+                inflight_count=sum([inflight_counts[topic, row.queue_id] for row in own]),
+            )
+            for topic, own in by_topic.items()
+        ]
         return rows, topics
 
     def clients(self, request: GroupClientsRequest) -> GroupClients:

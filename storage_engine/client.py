@@ -97,7 +97,9 @@ from storage_engine.wire.groups import (
     GroupRef,
     GroupStats,
     GroupStatsRequest,
+    LagIs,
     StartFrom,
+    TopicLag,
 )
 from storage_engine.wire.members import GroupMembers, Member, TopicMembers
 from storage_engine.wire.notices import Notice, NoticeKind
@@ -218,6 +220,7 @@ __all__ = [
     "GroupStatsRequest",
     "HeldLeases",
     "KeyReused",
+    "LagIs",
     "LeaseExpired",
     "LeaseRef",
     "LeaveRequest",
@@ -300,6 +303,7 @@ __all__ = [
     "SubscriptionConflict",
     "SyncFailed",
     "TopicConfig",
+    "TopicLag",
     "TopicList",
     "TopicMembers",
     "TopicNotFound",

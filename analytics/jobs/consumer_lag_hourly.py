@@ -1,10 +1,11 @@
-"""How far each group was behind in each hour, from samples of its offsets.
+"""How far each group was behind in each hour, from samples of its lag as the engine counts it: what
+was not delivered, in flight, or waiting for a retry.
 
     date, tenant, group, topic, hour │ sample_count, unknown_count, lag_max, lag_p95, lag_last,
                                      │ lag_ms_max, over_threshold_ms, trend_per_s, drain_s
 
-A sample of a group and topic is the sum over the queues at one moment. Where one queue's offset was
-not known, the sample is unknown: counted apart, and never taken for 0. ``over_threshold_ms`` adds
+A sample is of a group and topic at one moment. One whose lag was not known is counted apart, and
+never taken for 0. ``over_threshold_ms`` adds
 the times from each sample above the threshold to the next one. ``trend_per_s`` is the slope of the
 lag, messages a second; ``drain_s`` how long the rest takes at that slope, null when it does not
 shrink.
@@ -28,16 +29,10 @@ _GROUP = ("tenant", "group", "topic")
 
 def transform(frames: Frames, scope: Scope) -> DataFrame:
     at_ms = F.col("sampled_at_ms")
-    behind = F.col("max_offset") - F.col("consumer_offset")
-    # greatest passes over nulls, and would make an unknown lag 0.
-    lag = F.when(behind.isNotNull(), F.greatest(behind, F.lit(0)))
     moments = (
         frames.lag_samples.where(scope.covers(at_ms))
-        .groupBy(*_GROUP, "sampled_at_ms")
-        .agg(
-            F.when(F.count_if(lag.isNull()) == 0, F.sum(lag)).alias("lag"),
-            F.max("lag_ms").alias("lag_ms"),
-        )
+        .groupBy(*_GROUP, "sampled_at_ms")  # one row each, unless an export says it twice
+        .agg(F.max("lag").alias("lag"), F.max("lag_ms").alias("lag_ms"))
     )
     order = Window.partitionBy(*_GROUP).orderBy("sampled_at_ms")
     next_ms = F.lead("sampled_at_ms").over(order)

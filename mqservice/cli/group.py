@@ -159,23 +159,24 @@ async def _lag(
 
 
 def _show_lag(topic: TopicLag) -> None:
-    table = Table("topic", "queue", "offset", "end", "lag", "age", "ready", "in flight")
+    table = Table("topic", "queue", "offset", "end", "behind", "age", "ready", "in flight")
     for queue in topic.queues:
         table.add_row(
             topic.topic,
             str(queue.queue),
             str(queue.consumer_offset),
             str(queue.max_offset),
-            str(queue.lag),
-            "-" if queue.lag == 0 else _age(queue.lag_ms),
+            str(queue.offset_lag),
+            "-" if queue.ready + queue.inflight == 0 else _age(queue.lag_ms),
             str(queue.ready),
             str(queue.inflight),
         )
     age = "-" if topic.lag == 0 else _age(topic.lag_ms)
-    totals = (_text(topic.lag), age, _text(topic.ready), _text(topic.inflight))
+    totals = (_text(topic.offset_lag), age, _text(topic.ready), _text(topic.inflight))
     table.add_row(topic.topic, "all", "", "", *totals)
     screen.results.print(table)
-    screen.notice(f"{topic.topic}: {_retries(topic.retry)}")
+    about = "about " if topic.lag_is == "estimated" else ""
+    screen.notice(f"{topic.topic}: lag {about}{_text(topic.lag)}; {_retries(topic.retry)}")
 
 
 def _show_clients(found: ClientLags) -> None:

@@ -38,19 +38,24 @@ class QueueLag(msgspec.Struct, kw_only=True):
     queue: int
     consumer_offset: int
     max_offset: int
-    lag: int
+    offset_lag: int
     lag_ms: int | None
     ready: int
     inflight: int
 
 
 class TopicLag(msgspec.Struct, kw_only=True):
+    """``lag`` is ``ready`` + ``inflight`` + ``waiting_retry``; ``lag_is``: exact or estimated."""
+
     topic: str
     lag: int | None
+    lag_is: str | None
     lag_ms: int | None
     ready: int | None
     inflight: int | None
+    waiting_retry: int | None
     retry: Retries
+    offset_lag: int | None
     queues: list[QueueLag]
 
 

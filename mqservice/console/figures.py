@@ -16,13 +16,14 @@ from typing import Final
 from django.db.models import QuerySet
 
 from mqservice.accounts.models import Namespace
+from mqservice.groups.lag import lag_of
 from mqservice.groups.models import ConsumerGroup
-from mqservice.groups.queries import group_names_of, groups_of, lag, progress
+from mqservice.groups.queries import group_names_of, groups_of, progress
 from mqservice.lib.durations import HOUR_MS, SECOND_MS
 from mqservice.lib.names import ENGINE_SEPARATOR
 from mqservice.sampling.limits import SAMPLE_MS
 from mqservice.sampling.models import GroupSample, TopicSample
-from mqservice.store import GroupQueueStats, StoreClient
+from mqservice.store import GroupStats, StoreClient
 from mqservice.topics.models import Topic
 from mqservice.topics.queries import queue_stats, topic_names_of, topics_of
 
@@ -32,6 +33,7 @@ FRESH_MS: Final = 4 * SAMPLE_MS  # far enough to have two rounds, which may be l
 _DAY_MS: Final = 24 * HOUR_MS
 _COLUMNS: Final = (
     "lag_last", "lag_ms_max", "inflight_max", "settled_last", "dead_last", "member_last",
+    "waiting_retry_last",
 )  # fmt: skip
 
 
@@ -42,30 +44,35 @@ class TopicFigures:
     stored: int | None = None
     readable: int | None = None
     in_per_s: float | None = None
-    lag_by_group: dict[str, int] = field(default_factory=dict)
+    lag_by_group: dict[str, int | None] = field(default_factory=dict)
 
     @property
     def lag(self) -> int | None:
-        """Of the group furthest behind; None when no group reads it, or nobody knows."""
-        return max(self.lag_by_group.values(), default=None)
+        """Of the group furthest behind; None when no group reads it, or one is not known."""
+        known = [lag for lag in self.lag_by_group.values() if lag is not None]
+        return max(known) if known and len(known) == len(self.lag_by_group) else None
 
 
 @dataclass(slots=True, kw_only=True)
 class GroupFigures:
-    """``lag`` leaves out what waits for a retry, ``inflight`` has it, as over REST. ``lag_ms``: age
-    of the oldest unsettled message. ``dead``: dead letters ever, ``member_count``: as sampled.
-    ``is_known``: False when neither engine nor samples can tell; a group that has read nothing is
-    known and has no ``lag``.
+    """``lag`` is all that the group has still to do; ``ready`` (not delivered), ``inflight`` and
+    ``waiting_retry`` are its parts; ``lag_ms``: age of the oldest of it. ``is_estimated``: counted
+    by a sample, as the engine says it now. ``dead``: dead letters ever, ``member_count``: as
+    sampled. ``is_known``: False when neither engine nor samples can tell; a group that has read
+    nothing is known and has no ``lag``.
     """
 
     lag: int | None = None
     lag_ms: int | None = None
+    ready: int | None = None
     inflight: int | None = None
+    waiting_retry: int | None = None
+    is_estimated: bool = False
     settled: int | None = None
     out_per_s: float | None = None
     dead: int | None = None
     member_count: int | None = None
-    lag_by_topic: dict[str, int] = field(default_factory=dict)
+    lag_by_topic: dict[str, int | None] = field(default_factory=dict)
     is_known: bool = False
 
 
@@ -254,14 +261,16 @@ def _add_group_samples(found: Figures, rows: QuerySet[GroupSample]) -> None:
         group = found.groups.get(name)
         if group is None:
             continue
-        behind, behind_ms, inflight, settled, dead, member_count = values
+        behind, behind_ms, inflight, settled, dead, member_count, waiting_retry = values
         group.is_known = True
         if topic:
-            if behind is not None:
-                group.lag_by_topic[topic] = behind
+            group.lag_by_topic[topic] = behind
             continue
         group.lag, group.lag_ms, group.inflight = behind, behind_ms, inflight
         group.settled, group.dead, group.member_count = settled, dead, member_count
+        group.waiting_retry = waiting_retry
+        if behind is not None and inflight is not None and waiting_retry is not None:
+            group.ready = max(0, behind - inflight - waiting_retry)
         group.out_per_s = _rate(before.get(name), at_ms, settled)
         before[name] = at_ms, settled
 
@@ -298,28 +307,21 @@ def measure_group(
     measure_from(figures, None if client is None else progress(client, group), now_ms)
 
 
-def measure_from(figures: GroupFigures, queues: list[GroupQueueStats] | None, now_ms: int) -> None:
+def measure_from(figures: GroupFigures, stats: GroupStats | None, now_ms: int) -> None:
     """The same of what the engine has said; None: nothing."""
-    figures.is_known = queues is not None
-    figures.lag = figures.lag_ms = figures.inflight = None
+    figures.is_known = stats is not None
+    lag = lag_of(() if stats is None else stats.topics, now_ms)
+    figures.lag, figures.lag_ms, figures.inflight = lag.count, lag.known_age_ms, lag.inflight
+    figures.ready, figures.waiting_retry = lag.ready, lag.waiting_retry
+    figures.is_estimated = lag.is_estimated
     figures.lag_by_topic = {}
-    if queues is None:
+    if stats is None:
         return
-    figures.inflight = sum(queue.inflight_count for queue in queues)
-    read = [queue for queue in queues if not queue.retry_of]
-    if not queues:
+    if not stats.topics:
+        figures.ready = figures.inflight = figures.waiting_retry = 0
         return
-    figures.lag_by_topic = _lag_by_topic(queues)
-    figures.lag = sum(lag(queue) for queue in read)
-    figures.settled = sum(queue.consumer_offset for queue in read)
-    stored = [queue.oldest_stored_ms for queue in read if queue.oldest_stored_ms is not None]
-    if stored or not figures.lag:
-        figures.lag_ms = max(0, now_ms - min(stored)) if stored else 0
-
-
-def _lag_by_topic(queues: list[GroupQueueStats]) -> dict[str, int]:
-    found: dict[str, int] = {}
-    for queue in queues:
-        name = (queue.retry_of or queue.topic).partition(ENGINE_SEPARATOR)[2]
-        found[name] = found.get(name, 0) + (0 if queue.retry_of else lag(queue))
-    return found
+    figures.lag_by_topic = {
+        each.topic.partition(ENGINE_SEPARATOR)[2]: each.lag for each in stats.topics
+    }
+    own = [queue for queue in stats.queues if not queue.retry_of]
+    figures.settled = sum(queue.consumer_offset for queue in own)

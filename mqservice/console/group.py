@@ -13,11 +13,12 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from mqservice.accounts.models import Namespace
-from mqservice.console.figures import GroupFigures, measure_from, sampled
+from mqservice.console.figures import GroupFigures, measure_from, sampled, whole
 from mqservice.console.groups import State, state_of
 from mqservice.console.topic import stored_ms_at
+from mqservice.groups.lag import Lag, lag_of
 from mqservice.groups.models import ConsumerGroup
-from mqservice.groups.queries import lag
+from mqservice.groups.queries import offset_lag
 from mqservice.lib.clock import SystemClock
 from mqservice.lib.names import CONSUMER_PREFIX, ENGINE_SEPARATOR
 from mqservice.monitoring.sampling import engine_stats
@@ -74,7 +75,7 @@ class QueueRow:
     min_offset: int
     consumer_offset: int
     max_offset: int
-    lag: int
+    offset_lag: int
     ready: int
     inflight: int
     first_ms: int | None
@@ -83,8 +84,13 @@ class QueueRow:
     retention_ms: int | None
 
     @property
+    def left(self) -> int:
+        """Messages that are not settled, and wanted by the group's filter."""
+        return self.ready + self.inflight
+
+    @property
     def lag_ms(self) -> int | None:
-        if not self.lag:
+        if not self.left:
             return 0
         return None if self.oldest_ms is None else max(0, self.now_ms - self.oldest_ms)
 
@@ -101,7 +107,7 @@ class QueueRow:
     @property
     def expires_in_ms(self) -> int | None:
         """Until the first unsettled message may be taken away, where that is soon."""
-        if not self.lag or self.lag_ms is None or not self.retention_ms:
+        if not self.left or self.lag_ms is None or not self.retention_ms:
             return None
         if self.lag_ms * _PERCENT < self.retention_ms * _SOON_PERCENT:
             return None
@@ -110,9 +116,7 @@ class QueueRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicPart:
-    """What the group reads of one topic. ``retry_waiting``: failed messages to be delivered again
-    now, ``retry_scheduled`` later; the latter is None when nobody knows.
-    """
+    """What the group reads of one topic, and how much it has still to do of it."""
 
     name: str
     queues: list[QueueRow]
@@ -122,12 +126,12 @@ class TopicPart:
     is_held_up: bool
     filter: str
     unassigned: tuple[int, ...]
-    retry_waiting: int
-    retry_scheduled: int | None
+    lag: Lag
 
     @property
-    def lag(self) -> int:
-        return sum(queue.lag for queue in self.queues)
+    def left(self) -> int:
+        """Messages in its queues that are not settled: without those that wait for a retry."""
+        return sum(queue.left for queue in self.queues)
 
     @property
     def ready(self) -> int:
@@ -163,12 +167,16 @@ class GroupPage:
 
     @property
     def retry_waiting(self) -> int | None:
-        return sum(part.retry_waiting for part in self.parts) if self.is_known else None
+        """Failed messages to be delivered again now."""
+        return self._total([part.lag.retry_waiting for part in self.parts])
 
     @property
     def retry_scheduled(self) -> int | None:
-        counts = [part.retry_scheduled for part in self.parts if part.retry_scheduled is not None]
-        return sum(counts) if self.is_known and len(counts) == len(self.parts) else None
+        """Failed messages to be delivered again later; None when nobody knows."""
+        return self._total([part.lag.retry_scheduled for part in self.parts])
+
+    def _total(self, counts: list[int | None]) -> int | None:
+        return whole(counts) if self.is_known else None
 
     @property
     def has_expired(self) -> bool:
@@ -189,7 +197,7 @@ def group_page(namespace: Namespace, group: ConsumerGroup) -> GroupPage:
         except StoreError:
             measure_from(figures, None, now_ms)
             return GroupPage(group=group, figures=figures)
-        measure_from(figures, stats.queues, now_ms)
+        measure_from(figures, stats, now_ms)
         by_topic = {each.topic: each for each in members.topics}
         figures.member_count = len({
             member.member_id for each in members.topics for member in each.members
@@ -225,7 +233,8 @@ def _parts(
                 first_ms = stored_ms_at(client, name, queue.queue_id, queue.min_offset)
             owner, keeps = owners.get(queue.queue_id, ""), retention.get(_short(name))
             rows.append(_queue_row(queue, owner, first_ms, keeps, now_ms))
-        parts.append(_part(name, rows, of_topic, stats.queues, now_ms))
+        lag = lag_of([each for each in stats.topics if each.topic == name], now_ms)
+        parts.append(_part(name, rows, of_topic, lag, now_ms))
     return parts
 
 
@@ -233,11 +242,9 @@ def _part(
     name: str,
     rows: list[QueueRow],
     of_topic: TopicMembers | None,
-    queues: list[GroupQueueStats],
+    lag: Lag,
     now_ms: int,
 ) -> TopicPart:
-    retries = [each for each in queues if each.retry_of == name]
-    scheduled = [each.scheduled_count for each in retries if each.scheduled_count is not None]
     there = of_topic.members if of_topic is not None else []
     return TopicPart(
         name=_short(name),
@@ -248,8 +255,7 @@ def _part(
         is_held_up=of_topic is not None and of_topic.is_full,
         filter="" if of_topic is None else of_topic.filter,
         unassigned=() if of_topic is None else of_topic.unassigned,
-        retry_waiting=sum(each.ready_count + each.inflight_count for each in retries),
-        retry_scheduled=sum(scheduled) if len(scheduled) == len(retries) else None,
+        lag=lag,
     )
 
 
@@ -262,7 +268,7 @@ def _queue_row(
         min_offset=queue.min_offset,
         consumer_offset=queue.consumer_offset,
         max_offset=queue.max_offset,
-        lag=lag(queue),
+        offset_lag=offset_lag(queue),
         ready=queue.ready_count,
         inflight=queue.inflight_count,
         first_ms=first_ms,

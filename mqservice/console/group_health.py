@@ -51,13 +51,15 @@ def findings_of(page: GroupPage) -> list[Finding]:
         return [*found, Finding(level="plain", title=_("No topic was read yet"), text=text)]
     for part in page.parts:
         found += _expired(part) + _filter(part)
-        if part.lag:
+        if part.left:
             found += _why_nothing(page.group, part)
             found += _hints(part, page.figures.out_per_s)
-    if not page.figures.lag and not any(each.level != "plain" for each in found):
-        waiting = page.retry_waiting or page.retry_scheduled
-        text = _("Failed messages come again after their delay.") if waiting else ""
-        found.append(Finding(level="plain", title=_("Everything is settled"), text=text))
+        elif part.lag.count:
+            title = _("%(topic)s: all that is left waits for a retry") % {"topic": part.name}
+            text = _("Failed messages come again after their delay.")
+            found.append(Finding(level="plain", title=title, text=text))
+    if page.figures.lag == 0 and not any(each.level != "plain" for each in found):
+        found.append(Finding(level="plain", title=_("Everything is settled")))
     return sorted(found, key=lambda each: ("bad", "unsure", "plain").index(each.level))
 
 
@@ -90,10 +92,7 @@ def _filter(part: TopicPart) -> list[Finding]:
         "topic": part.name,
         "filter": part.filter[:200],
     }
-    text = _(
-        "Only what matches is delivered; the rest counts as settled. How many that were is not "
-        "counted."
-    )
+    text = _("Only what matches is delivered and counts as lag; the rest counts as settled.")
     return [Finding(level="plain", title=title, text=text)]
 
 
@@ -112,7 +111,7 @@ def _why_nothing(group: ConsumerGroup, part: TopicPart) -> list[Finding]:
         title = _("%(topic)s: held up by what is in flight") % told
         found.append(Finding(level="bad", title=title, text=text))
     if part.unassigned:
-        behind = {queue.queue_id for queue in part.queues if queue.lag}
+        behind = {queue.queue_id for queue in part.queues if queue.left}
         left = [at for at in part.unassigned if at in behind]
         if left:
             title = _("%(topic)s: nobody reads queue %(queues)s") % {
@@ -168,10 +167,10 @@ def _in_order(group: ConsumerGroup, part: TopicPart) -> Finding:
 
 def _hints(part: TopicPart, out_per_s: float | None) -> list[Finding]:
     found = []
-    worst = max(part.queues, key=lambda queue: queue.lag)
-    is_skewed = worst.lag * len(part.queues) >= SKEW_TIMES * part.lag
-    if len(part.queues) > 1 and worst.lag >= SKEW_LAG_MIN and is_skewed:
-        percent = round(100 * worst.lag / part.lag)
+    worst = max(part.queues, key=lambda queue: queue.left)
+    is_skewed = worst.left * len(part.queues) >= SKEW_TIMES * part.left
+    if len(part.queues) > 1 and worst.left >= SKEW_LAG_MIN and is_skewed:
+        percent = round(100 * worst.left / part.left)
         title = _("%(topic)s: queue %(queue)s has %(percent)s %% of the lag") % {
             "topic": part.name, "queue": worst.queue_id, "percent": percent,
         }  # fmt: skip

@@ -89,8 +89,10 @@ def state_of(group: ConsumerGroup, figures: GroupFigures) -> State:
         return State.PAUSED
     if not figures.is_known:
         return State.UNKNOWN
-    if figures.lag is None:
+    if not figures.lag_by_topic:
         return State.NEW
+    if figures.lag is None:
+        return State.UNKNOWN
     if not figures.lag:
         return State.CAUGHT_UP
     return State.NO_MEMBERS if figures.member_count == 0 else State.BEHIND

@@ -40,7 +40,7 @@ class QueueRow:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReaderRow:
     name: str
-    lag: int
+    lag: int | None
     group: GroupFigures
 
 
@@ -84,13 +84,13 @@ def topic_page(namespace: Namespace, topic: Topic) -> TopicPage:
 
 
 def _readers(figures: Figures, topic: str) -> list[ReaderRow]:
-    """The furthest behind first."""
+    """The furthest behind first, before them those of which nobody knows."""
     rows = [
         ReaderRow(name=name, lag=group.lag_by_topic[topic], group=group)
         for name, group in figures.groups.items()
         if topic in group.lag_by_topic
     ]
-    return sorted(rows, key=lambda row: (-row.lag, row.name))
+    return sorted(rows, key=lambda row: (row.lag is not None, -(row.lag or 0), row.name))
 
 
 def _queue_row(client: StoreClient, topic: Topic, queue: QueueStats, index: int) -> QueueRow:

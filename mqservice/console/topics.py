@@ -65,12 +65,14 @@ class TopicRow:
         return self.topic.name
 
     @property
-    def groups(self) -> list[tuple[str, int]]:
+    def groups(self) -> list[tuple[str, int | None]]:
         """The furthest behind first."""
-        return sorted(self.figures.lag_by_group.items(), key=lambda item: (-item[1], item[0]))
+        return sorted(
+            self.figures.lag_by_group.items(), key=lambda item: (-(item[1] or 0), item[0])
+        )
 
     @property
-    def shown_groups(self) -> list[tuple[str, int]]:
+    def shown_groups(self) -> list[tuple[str, int | None]]:
         return self.groups[:GROUPS_SHOWN]
 
     @property

@@ -71,9 +71,9 @@ def read_group(request: AuthedRequest, response: HttpResponse, ns: str, group: s
     """One group with its lag per queue. Two queries, one call to the engine."""
     row = get_group(get_namespace(request.auth, ns), group)
     with blocking_client() as client:
-        queues = progress(client, row)
+        stats = progress(client, row)
     response["ETag"] = etag(row.revision)
-    return GroupOut.of(row, queues)
+    return GroupOut.of(row, stats)
 
 
 @router.put("/ns/{ns}/groups/{group}", response={200: GroupOut, 201: GroupOut})

@@ -94,7 +94,8 @@ def read_lag(
     after: str = "",
     limit: Annotated[int, Field(ge=1, le=CLIENTS_MAX)] = CLIENTS_DEFAULT,
 ) -> GroupLagOut:
-    """What the group has still to settle, and how old that is. Two queries, one call.
+    """What the group has still to do: not delivered, in flight, or waiting for a retry; and how
+    old the oldest of it is. Two queries, one call.
 
     With dispatch: broadcast also a page of its clients, or only ``client_id``; one call more.
     """
@@ -103,11 +104,10 @@ def read_lag(
     wanted = None if topic is None else get_topic(namespace, topic)
     reader = client_id_of(row, client_id)
     stats = progress_of(row, reader)
-    rows = _rows_of(stats.queues, wanted)
-    names = sorted({each.topic for each in rows if not each.retry_of})
+    names = sorted(each.topic for each in stats.topics)
     if wanted is not None:
         names = [wanted.engine_name]
-    shown = GroupLagOut.of(row.name, rows, names, SystemClock().now_ms())
+    shown = GroupLagOut.of(row.name, stats, names, SystemClock().now_ms())
     if row.dispatch == Dispatch.BROADCAST:
         shown.client_id, shown.dropped = client_id, stats.dropped_count
         if client_id is None:

@@ -8,13 +8,21 @@ from ninja import Schema
 from pydantic import ConfigDict, Field
 
 from mqservice.groups.broadcast_clients import ClientsOut
+from mqservice.groups.lag import lag_of
 from mqservice.groups.models import ConsumerGroup, Dispatch
 from mqservice.groups.offsets import SeekTarget
-from mqservice.groups.queries import lag
+from mqservice.groups.queries import offset_lag
 from mqservice.lib.names import ENGINE_SEPARATOR
 from mqservice.lib.timestamps import rfc3339
 from mqservice.lib.wire import refused, time_ms
-from mqservice.store import GroupQueueStats, OffsetCommitReply, OffsetResetReply, ResetTo
+from mqservice.store import (
+    GroupQueueStats,
+    GroupStats,
+    LagIs,
+    OffsetCommitReply,
+    OffsetResetReply,
+    ResetTo,
+)
 
 OFFSET_MAX: Final = (1 << 63) - 1
 _ENDS: Final = {"earliest": ResetTo.EARLIEST, "latest": ResetTo.LATEST}
@@ -213,12 +221,14 @@ class OffsetsOut(Schema):
 
 
 class QueueProgressOut(Schema):
-    """``lag_ms``: age of the first message that is not settled; null when there is none."""
+    """``offset_lag``: max_offset - consumer_offset. ``lag_ms``: age of the first message that is
+    not settled; null when there is none.
+    """
 
     queue: int
     consumer_offset: int
     max_offset: int
-    lag: int
+    offset_lag: int
     lag_ms: int | None
     oldest_stored_at: str | None
     ready: int
@@ -231,7 +241,7 @@ class QueueProgressOut(Schema):
             queue=queue.queue_id,
             consumer_offset=queue.consumer_offset,
             max_offset=queue.max_offset,
-            lag=lag(queue),
+            offset_lag=offset_lag(queue),
             lag_ms=None if stored_ms is None else max(0, now_ms - stored_ms),
             oldest_stored_at=None if stored_ms is None else rfc3339(stored_ms),
             ready=queue.ready_count,
@@ -240,42 +250,42 @@ class QueueProgressOut(Schema):
 
 
 class TopicProgressOut(Schema):
-    """All null where the group has no offset yet: what is unknown is never 0."""
+    """``lag`` is ``ready`` + ``inflight`` + ``waiting_retry``, and ``lag_ms`` the age of the oldest
+    of all these. All null where the group has no offset yet: what is unknown is never 0.
+    """
 
     topic: str
     lag: int | None
+    lag_is: LagIs | None
     lag_ms: int | None
     ready: int | None
     inflight: int | None
+    waiting_retry: int | None
     retry: RetryOut
+    offset_lag: int | None
     queues: list[QueueProgressOut]
 
     @classmethod
-    def of(cls, topic: str, rows: list[GroupQueueStats], now_ms: int) -> TopicProgressOut:
+    def of(cls, topic: str, stats: GroupStats, now_ms: int) -> TopicProgressOut:
         """``topic`` is the full name."""
-        own = [row for row in rows if row.topic == topic]
-        retries = [row for row in rows if row.retry_of == topic]
-        queues = [QueueProgressOut.of(row, now_ms) for row in own]
+        lag = lag_of([each for each in stats.topics if each.topic == topic], now_ms)
         return cls(
             topic=_name(topic),
-            lag=_total([queue.lag for queue in queues]),
-            lag_ms=_oldest([(queue.lag, queue.lag_ms) for queue in queues]),
-            ready=_total([queue.ready for queue in queues]),
-            inflight=_total([queue.inflight for queue in queues]),
-            retry=RetryOut(
-                waiting=sum(row.ready_count + row.inflight_count for row in retries)
-                if own
-                else None,
-                scheduled=(_total([row.scheduled_count for row in retries]) if retries else 0)
-                if own
-                else None,
-            ),
-            queues=queues,
+            lag=lag.count,
+            lag_is=lag.lag_is,
+            lag_ms=lag.age_ms,
+            ready=lag.ready,
+            inflight=lag.inflight,
+            waiting_retry=lag.waiting_retry,
+            retry=RetryOut(waiting=lag.retry_waiting, scheduled=lag.retry_scheduled),
+            offset_lag=lag.offset_lag,
+            queues=[QueueProgressOut.of(row, now_ms) for row in stats.queues if row.topic == topic],
         )
 
 
 class GroupLagOut(Schema):
-    """Over the topics below, each of them in its own right.
+    """What the group has still to do of the topics below: ``lag`` is ``ready`` (not delivered) +
+    ``inflight`` + ``waiting_retry``.
 
     For a group that broadcasts each queue is that of the client furthest behind, or of the one
     ``client_id``; ``dropped`` counts what could not be consumed since the engine's start. For
@@ -287,28 +297,29 @@ class GroupLagOut(Schema):
     dropped: int | None = None
     clients: ClientsOut | None = None
     lag: int | None
+    lag_is: LagIs | None
     lag_ms: int | None
     ready: int | None
     inflight: int | None
+    waiting_retry: int | None
     retry: RetryOut
+    offset_lag: int | None
     topics: list[TopicProgressOut]
 
     @classmethod
-    def of(
-        cls, group: str, rows: list[GroupQueueStats], topic_names: list[str], now_ms: int
-    ) -> GroupLagOut:
-        topics = [TopicProgressOut.of(name, rows, now_ms) for name in topic_names]
+    def of(cls, group: str, stats: GroupStats, topic_names: list[str], now_ms: int) -> GroupLagOut:
+        lag = lag_of([each for each in stats.topics if each.topic in topic_names], now_ms)
         return cls(
             group=group,
-            lag=_total([topic.lag for topic in topics]),
-            lag_ms=_oldest([(topic.lag, topic.lag_ms) for topic in topics]),
-            ready=_total([topic.ready for topic in topics]),
-            inflight=_total([topic.inflight for topic in topics]),
-            retry=RetryOut(
-                waiting=_total([topic.retry.waiting for topic in topics]),
-                scheduled=_total([topic.retry.scheduled for topic in topics]),
-            ),
-            topics=topics,
+            lag=lag.count,
+            lag_is=lag.lag_is,
+            lag_ms=lag.age_ms,
+            ready=lag.ready,
+            inflight=lag.inflight,
+            waiting_retry=lag.waiting_retry,
+            retry=RetryOut(waiting=lag.retry_waiting, scheduled=lag.retry_scheduled),
+            offset_lag=lag.offset_lag,
+            topics=[TopicProgressOut.of(name, stats, now_ms) for name in topic_names],
         )
 
 
@@ -316,13 +327,6 @@ def _total(counts: list[int | None]) -> int | None:
     """The sum; None when a part of it is unknown, or there is none."""
     known = [count for count in counts if count is not None]
     return sum(known) if known and len(known) == len(counts) else None
-
-
-def _oldest(lags: list[tuple[int | None, int | None]]) -> int | None:
-    """The highest age; None when nothing lags, or the age of something that does is unknown."""
-    ages = [lag_ms for lag, lag_ms in lags if lag != 0]
-    known = [lag_ms for lag_ms in ages if lag_ms is not None]
-    return max(known) if known and len(known) == len(ages) else None
 
 
 def _name(engine_topic: str) -> str:

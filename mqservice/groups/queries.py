@@ -5,7 +5,7 @@ from __future__ import annotations
 from mqservice.accounts.models import Namespace
 from mqservice.groups.models import ConsumerGroup
 from mqservice.lib.problem import Problem
-from mqservice.store import GroupQueueStats, GroupRef, StoreClient, StoreError
+from mqservice.store import GroupQueueStats, GroupRef, GroupStats, StoreClient, StoreError
 
 GROUPS_PAGE_MAX = 1_000
 
@@ -37,14 +37,16 @@ def get_group(namespace: Namespace, name: str) -> ConsumerGroup:
     return group
 
 
-def progress(client: StoreClient, group: ConsumerGroup) -> list[GroupQueueStats] | None:
-    """The group's progress per queue; None when the engine cannot tell. One call to the engine."""
+def progress(client: StoreClient, group: ConsumerGroup) -> GroupStats | None:
+    """The group's progress; None when the engine cannot tell. One call to the engine."""
     try:
-        return client.group_stats(GroupRef(group=group.engine_name)).queues
+        return client.group_stats(GroupRef(group=group.engine_name))
     except StoreError:
         return None
 
 
-def lag(queue: GroupQueueStats) -> int:
-    """Messages between the consumer offset and the end of the queue, never negative."""
+def offset_lag(queue: GroupQueueStats) -> int:
+    """What RocketMQ calls lag: offsets between the consumer offset and the end of the queue, never
+    negative. What a group has still to do is in ``lag.py``.
+    """
     return max(0, queue.max_offset - queue.consumer_offset)

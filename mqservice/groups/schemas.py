@@ -7,6 +7,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from mqservice.groups.assignment import assignment_of, read_assignment, shown_assignment
+from mqservice.groups.lag import lag_of
 from mqservice.groups.models import (
     ATTEMPTS_MAX,
     BATCH_PER_GROUP_MAX,
@@ -20,15 +21,16 @@ from mqservice.groups.models import (
     Dispatch,
     StartFrom,
 )
-from mqservice.groups.queries import lag
+from mqservice.groups.queries import offset_lag
 from mqservice.groups.retry import policy_of, read_retry, shown_retry
 from mqservice.groups.services import GroupChange
+from mqservice.lib.clock import SystemClock
 from mqservice.lib.durations import format_duration_ms
 from mqservice.lib.json_fields import Fields, read_object
 from mqservice.lib.names import ENGINE_SEPARATOR
 from mqservice.lib.timestamps import rfc3339
 from mqservice.lib.wire import moment
-from mqservice.store import GroupQueueStats
+from mqservice.store import GroupQueueStats, GroupStats, LagIs
 
 
 def read_change(body: bytes) -> GroupChange:
@@ -75,13 +77,13 @@ def _read_reconsume_times(fields: Fields) -> int | None:
 
 
 class QueueLagOut(BaseModel):
-    """Progress on one queue; ``lag`` is max_offset - consumer_offset."""
+    """Progress on one queue; ``offset_lag`` is max_offset - consumer_offset."""
 
     topic: str
     queue: int
     consumer_offset: int
     max_offset: int
-    lag: int
+    offset_lag: int
     inflight: int
 
     @classmethod
@@ -91,16 +93,37 @@ class QueueLagOut(BaseModel):
             queue=queue.queue_id,
             consumer_offset=queue.consumer_offset,
             max_offset=queue.max_offset,
-            lag=lag(queue),
+            offset_lag=offset_lag(queue),
             inflight=queue.inflight_count,
         )
 
 
 class LagOut(BaseModel):
-    """Of the topics the group has read."""
+    """Of the topics the group has read; all null before it has read one: unknown is never 0.
 
-    total: int | None  # None before the group has read a topic: unknown is never 0
+    ``total`` is ``ready`` + ``inflight`` + ``waiting_retry``.
+    """
+
+    total: int | None
+    lag_is: LagIs | None
+    lag_ms: int | None
+    ready: int | None
+    inflight: int | None
+    waiting_retry: int | None
     queues: list[QueueLagOut]
+
+    @classmethod
+    def of(cls, stats: GroupStats, now_ms: int) -> LagOut:
+        lag = lag_of(stats.topics, now_ms)
+        return cls(
+            total=lag.count,
+            lag_is=lag.lag_is,
+            lag_ms=lag.age_ms,
+            ready=lag.ready,
+            inflight=lag.inflight,
+            waiting_retry=lag.waiting_retry,
+            queues=[QueueLagOut.of(queue) for queue in stats.queues if not queue.retry_of],
+        )
 
 
 class GroupOut(BaseModel):
@@ -127,7 +150,7 @@ class GroupOut(BaseModel):
     lag: LagOut | None = None
 
     @classmethod
-    def of(cls, group: ConsumerGroup, queues: list[GroupQueueStats] | None = None) -> GroupOut:
+    def of(cls, group: ConsumerGroup, stats: GroupStats | None = None) -> GroupOut:
         return cls(
             name=group.name,
             namespace=group.namespace.name,
@@ -149,12 +172,7 @@ class GroupOut(BaseModel):
             batch_per_group=group.batch_per_group,
             created_at=moment(group.created_at),
             updated_at=moment(group.updated_at),
-            lag=None
-            if queues is None
-            else LagOut(
-                total=sum(lag(queue) for queue in queues if not queue.retry_of) if queues else None,
-                queues=[QueueLagOut.of(queue) for queue in queues if not queue.retry_of],
-            ),
+            lag=None if stats is None else LagOut.of(stats, SystemClock().now_ms()),
         )
 
 

@@ -2,8 +2,9 @@
 
     group samples ──▶ [write_lag_samples] ──▶ CSV: sampled_at_ms, tenant, group, topic, …
 
-A row is a group on a topic over all its queues. Minutes are kept for a day; of hours before that
-one row tells the greatest lag, which is all that is left of them.
+A row is a group on a topic over all its queues: what it had still to do, with what waited for a
+retry, as the engine counted it; empty where nobody knew. Minutes are kept for a day; of hours
+before that one row tells the greatest lag, which is all that is left of them.
 """
 
 from __future__ import annotations
@@ -18,13 +19,11 @@ from mqservice.lib.durations import HOUR_MS, MINUTE_MS
 from mqservice.sampling.models import GroupSample
 
 COLUMNS: Final = (
-    "sampled_at_ms", "tenant", "group", "topic", "queue_id", "max_offset", "consumer_offset",
-    "lag_ms",
+    "sampled_at_ms", "tenant", "group", "topic", "lag", "lag_ms",
 )  # fmt: skip
-_ALL_QUEUES: Final = -1
 _CHUNK: Final = 5_000
 _FIELDS: Final = (
-    "at_ms", "namespace__name", "group_name", "topic", "settled_last", "lag_ms_max",
+    "at_ms", "namespace__name", "group_name", "topic", "lag_ms_max",
 )  # fmt: skip
 
 
@@ -48,9 +47,7 @@ def write_lag_samples(path: Path, from_ms: int, to_ms: int) -> int:
                 resolution_ms=resolution_ms, at_ms__gte=begin_ms, at_ms__lt=end_ms
             ).exclude(topic="")
             found = rows.values_list(*_FIELDS, lag_field).iterator(chunk_size=_CHUNK)
-            for at_ms, tenant, group, topic, settled, lag_ms, lag in found:
-                consumed = settled or 0
-                known = (consumed + lag, consumed) if lag is not None else (0, "")
-                writer.writerow((at_ms, tenant, group, topic, _ALL_QUEUES, *known, lag_ms))
+            for *sample, lag_ms, lag in found:
+                writer.writerow((*sample, lag, lag_ms))
                 count += 1
     return count

@@ -127,6 +127,6 @@ def _place(queue: GroupQueueStats) -> Place:
         queue_id=queue.queue_id,
         consumer_offset=queue.consumer_offset,
         # What was given back and waits is ready again: so much less counts as given out.
-        delivered_offset=max(queue.consumer_offset, queue.max_offset - queue.ready_count),
+        delivered_offset=max(queue.consumer_offset, queue.max_offset - queue.undelivered_count),
         reset_count=queue.reset_count,
     )

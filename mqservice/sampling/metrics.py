@@ -41,16 +41,26 @@ class Told(NamedTuple):
 
 
 OF_GROUPS: Final = (
-    Told(GROUP_LAG, "Messages that the group has still to settle.", 0),
+    Told(
+        GROUP_LAG,
+        "Messages that the group has still to do: not delivered, in flight or waiting for a retry.",
+        0,
+    ),
     Told(GROUP_AGE, "Age of the oldest of them.", 1, SECOND_MS),
     Told("mq_group_inflight_messages", "Messages under a lease.", 2),
     Told(GROUP_MEMBERS, "Consumers that read for the group.", 3),
     Told(GROUP_DEAD_LETTERS, "Messages that the group has ever given up.", 4),
+    Told("mq_group_waiting_retry_messages", "Failed messages that wait for a retry.", 5),
 )
 OF_GROUP_TOPICS: Final = (
-    Told(GROUP_TOPIC_LAG, "Messages of a topic that the group has still to settle.", 0),
+    Told(GROUP_TOPIC_LAG, "The same of one topic.", 0),
     Told(GROUP_TOPIC_AGE, "Age of the oldest of them.", 1, SECOND_MS),
     Told("mq_group_topic_inflight_messages", "Messages of a topic under a lease.", 2),
+    Told(
+        "mq_group_topic_waiting_retry_messages",
+        "Failed messages of a topic that wait for a retry.",
+        5,
+    ),
 )
 OF_TOPICS: Final = (
     Told("mq_topic_messages_total", "Messages that the topic has ever stored.", 0),
@@ -60,7 +70,7 @@ NAMES: Final = frozenset(told.name for told in (*OF_GROUPS, *OF_GROUP_TOPICS, *O
 
 _NEWEST_GROUPS: Final = """
 SELECT DISTINCT ON (group_name, topic) group_name, topic,
-    lag_last, lag_ms_max, inflight_max, member_last, dead_last
+    lag_last, lag_ms_max, inflight_max, member_last, dead_last, waiting_retry_last
 FROM sampling_groupsample
 WHERE namespace_id = %s AND resolution_ms = %s AND at_ms > %s
 ORDER BY group_name, topic, at_ms DESC LIMIT %s

@@ -135,10 +135,11 @@ class Sample(models.Model):
 
 
 class GroupSample(Sample):
-    """A group on a topic, without its retries; with an empty topic the whole group.
+    """A group on a topic, with what waits for a retry; with an empty topic the whole group.
 
-    ``lag_sum`` is over the ``known_count`` samples in which the lag was known. ``lag_ms_max``: age
-    of the oldest unsettled message. ``settled_last``: sum of the consumer offsets. Members and dead
+    ``lag_sum`` is over the ``known_count`` samples in which the lag was known; ``lag_ms_max``: age
+    of the oldest message that counts in it. ``waiting_retry_last``: those of it that wait for a
+    retry, now or later. ``settled_last``: sum of the consumer offsets. Members and dead
     letters, of which ``dead_last`` counts all there ever were, stand with the whole group only.
     """
 
@@ -151,6 +152,7 @@ class GroupSample(Sample):
     lag_last = models.BigIntegerField(null=True)
     lag_ms_max = models.BigIntegerField(null=True)
     inflight_max = models.BigIntegerField(null=True)
+    waiting_retry_last = models.BigIntegerField(null=True)
     settled_last = models.BigIntegerField(null=True)
     member_last = models.IntegerField(null=True)
     dead_last = models.BigIntegerField(null=True)

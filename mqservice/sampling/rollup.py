@@ -33,7 +33,7 @@ SERIES: Final = (
         keys=("namespace_id", "group_name", "topic"),
         columns=(
             "sample_count", "known_count", "lag_sum", "lag_max", "lag_last", "lag_ms_max",
-            "inflight_max", "settled_last", "member_last", "dead_last",
+            "inflight_max", "waiting_retry_last", "settled_last", "member_last", "dead_last",
         ),
     ),
     Series(

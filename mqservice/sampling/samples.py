@@ -10,22 +10,23 @@ writes nothing. What the engine does not know of a thing is NULL.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final
 
+from mqservice.groups.lag import lag_of
 from mqservice.groups.models import ConsumerGroup
-from mqservice.groups.queries import lag
 from mqservice.sampling.limits import SAMPLE_MS, SAMPLED_GROUPS_MAX, SAMPLED_TOPICS_MAX
 from mqservice.sampling.marks import Standing, keep_marks
 from mqservice.sampling.models import GroupSample, StoreSample, TopicSample
 from mqservice.store import (
     Dispatch,
     GroupNotFound,
-    GroupQueueStats,
     GroupRef,
+    GroupStats,
     ObserveReply,
     QueueStats,
     StoreClient,
+    TopicLag,
     TopicNotFound,
     TopicRef,
     dlq_topic_of,
@@ -50,12 +51,12 @@ def take_samples(client: StoreClient, now_ms: int) -> int:
     standings: list[Standing] = []
     for group in groups:
         try:
-            stats = client.group_stats(GroupRef(group=group.engine_name)).queues
+            stats = client.group_stats(GroupRef(group=group.engine_name))
         except GroupNotFound:
             continue  # deleted since, or its deletion was cut off
         group_rows += _group_samples(client, group, stats, observed, at_ms, now_ms)
         if group.dispatch != Dispatch.BROADCAST:  # its clients are each somewhere else
-            standings.append(Standing(group.namespace_id, group.name, stats))
+            standings.append(Standing(group.namespace_id, group.name, stats.queues))
     topics = _sampled_topics()
     topic_rows = [row for topic in topics for row in _topic_samples(client, topic, at_ms)]
     GroupSample.objects.bulk_create(group_rows, ignore_conflicts=True, batch_size=1_000)
@@ -100,27 +101,28 @@ def _warn_beyond(things: str, count: int, count_max: int) -> None:
 def _group_samples(
     client: StoreClient,
     group: ConsumerGroup,
-    stats: list[GroupQueueStats],
+    stats: GroupStats,
     observed: ObserveReply,
     at_ms: int,
     now_ms: int,
 ) -> Iterable[GroupSample]:
     name = group.engine_name
-    queues = [queue for queue in stats if not queue.retry_of]  # as ``lag`` over REST counts
-    by_topic: dict[str, list[GroupQueueStats]] = {}
-    for queue in queues:
-        by_topic.setdefault(queue.topic, []).append(queue)
     prefix_chars = len(group.namespace.name) + 1
-    for topic, rows in by_topic.items():
-        yield _group_sample(group, topic[prefix_chars:], rows, at_ms, now_ms)
-    whole = _group_sample(group, _WHOLE_GROUP, queues, at_ms, now_ms)
+    for topic in stats.topics:
+        yield _group_sample(group, topic.topic[prefix_chars:], stats, [topic], at_ms, now_ms)
+    whole = _group_sample(group, _WHOLE_GROUP, stats, stats.topics, at_ms, now_ms)
     whole.member_last = observed.member_counts.get(name, 0)
     whole.dead_last = _dead_count(client, name)
     yield whole
 
 
 def _group_sample(
-    group: ConsumerGroup, topic: str, queues: list[GroupQueueStats], at_ms: int, now_ms: int
+    group: ConsumerGroup,
+    topic: str,
+    stats: GroupStats,
+    topics: Sequence[TopicLag],
+    at_ms: int,
+    now_ms: int,
 ) -> GroupSample:
     sample = GroupSample(
         namespace_id=group.namespace_id,
@@ -130,16 +132,17 @@ def _group_sample(
         at_ms=at_ms,
         known_count=0,
     )
-    if not queues:
-        return sample  # it has read nothing yet: its lag is not 0, nobody knows it
-    total = sum(lag(queue) for queue in queues)
-    stored = [queue.oldest_stored_ms for queue in queues if queue.oldest_stored_ms is not None]
-    sample.known_count = 1
-    sample.lag_sum = sample.lag_max = sample.lag_last = total
-    if stored or not total:
-        sample.lag_ms_max = max(0, now_ms - min(stored)) if stored else 0
-    sample.inflight_max = sum(queue.inflight_count for queue in queues)
-    sample.settled_last = sum(queue.consumer_offset for queue in queues)
+    lag = lag_of(topics, now_ms)
+    sample.inflight_max = lag.inflight
+    sample.waiting_retry_last = lag.waiting_retry
+    names = {each.topic for each in topics}
+    if names:
+        own = [queue for queue in stats.queues if queue.topic in names]
+        sample.settled_last = sum(queue.consumer_offset for queue in own)
+    if lag.count is not None:  # else it has read nothing yet, or nobody knows what waits
+        sample.known_count = 1
+        sample.lag_sum = sample.lag_max = sample.lag_last = lag.count
+        sample.lag_ms_max = lag.known_age_ms
     return sample
 
 

@@ -10,8 +10,9 @@ from mqservice.sampling.models import ConsumerOffsetStep
 
 
 class LagPointOut(Schema):
-    """A span that begins at ``at``. ``members`` and ``dead_letters`` are of the whole group, and
-    null for a single topic; ``dead_letters`` counts all there ever were.
+    """A span that begins at ``at``. ``inflight`` and ``waiting_retry`` are parts of ``lag``.
+    ``members`` and ``dead_letters`` are of the whole group, and null for a single topic;
+    ``dead_letters`` counts all there ever were.
     """
 
     at: str
@@ -20,6 +21,7 @@ class LagPointOut(Schema):
     lag_max: int | None
     lag_ms: int | None
     inflight: int | None
+    waiting_retry: int | None
     settled_per_s: float | None
     members: int | None
     dead_letters: int | None
@@ -37,6 +39,7 @@ class LagPointOut(Schema):
             lag_max=sample.lag_max,
             lag_ms=sample.lag_ms_max,
             inflight=sample.inflight_max,
+            waiting_retry=sample.waiting_retry_last,
             settled_per_s=point.settled_per_s,
             members=sample.member_last,
             dead_letters=sample.dead_last,

@@ -60,26 +60,21 @@ def stored(queue_offset: int, store_ms: int = START_MS, **more: Any) -> dict[str
     }  # fmt: skip
 
 
-def sample(minute: int, consumer_offset: int | None, **more: Any) -> dict[str, Any]:
+def sample(minute: int, lag: int | None, **more: Any) -> dict[str, Any]:
     """Any: values of columns."""
     return {
         "sampled_at_ms": START_MS + minute * 60_000, "tenant": "acme", "group": "billing",
-        "topic": "orders", "queue_id": 0, "max_offset": 10_000,
-        "consumer_offset": consumer_offset, **more,
+        "topic": "orders", "lag": lag, **more,
     }  # fmt: skip
 
 
 def test_lag_keeps_unknown_apart_from_nothing(spark: SparkSession) -> None:
     samples = [
-        # Two queues: behind by 2,000 and 1,000 more, going down by 600 a minute.
-        *[sample(minute, 8_000 + 600 * minute, lag_ms=minute) for minute in range(3)],
-        *[sample(minute, 9_000, queue_id=1) for minute in range(3)],
-        # One queue unknown makes the moment unknown.
+        # Going down by 600 a minute.
+        *[sample(minute, 3_000 - 600 * minute, lag_ms=minute) for minute in range(3)],
         sample(3, None),
-        sample(3, 10_000, queue_id=1),
         # Up to date, in the next hour.
-        sample(60, 10_000),
-        sample(60, 10_001, queue_id=1),  # ahead of a max_offset that was asked for before it
+        sample(60, 0),
     ]
 
     rows = consumer_lag_hourly.transform(frames(spark, lag_samples=samples), SCOPE).collect()

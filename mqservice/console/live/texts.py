@@ -2,7 +2,7 @@
 
     in lag oldest dead …        of the namespace
     t:NAME:messages|rate|lag    of a topic
-    g:NAME:lag|age|inflight|rate  of a group
+    g:NAME:lag|age|ready|inflight|retry|rate  of a group
 
 Templates use the same keys (``{% live %}``) and the same filters.
 """
@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from mqservice.console.figures import Figures, GroupFigures, TopicFigures
-from mqservice.console.templatetags.units import age, count, rate
+from mqservice.console.templatetags.units import about, age, count, rate
 
 _WHOLE: Final[dict[str, Callable[[Figures], str]]] = {
     "in": lambda figures: rate(figures.in_per_s),
@@ -28,7 +28,9 @@ _TOPIC: Final[dict[str, Callable[[TopicFigures], str]]] = {
     "lag": lambda topic: count(topic.lag),
 }
 _GROUP: Final[dict[str, Callable[[GroupFigures], str]]] = {
-    "lag": lambda group: count(group.lag),
+    "lag": lambda group: about(group.lag, is_estimated=group.is_estimated),
+    "ready": lambda group: count(group.ready),
+    "retry": lambda group: count(group.waiting_retry),
     "age": lambda group: age(group.lag_ms),
     "inflight": lambda group: count(group.inflight),
     "rate": lambda group: rate(group.out_per_s),

@@ -39,6 +39,12 @@ def count(number: int | None) -> str:
 
 
 @register.filter
+def about(number: int | None, is_estimated: bool = False) -> str:
+    """The same as ``count``; ``≈ 1,234`` where a sample stands for all."""
+    return f"≈ {count(number)}" if number is not None and is_estimated else count(number)
+
+
+@register.filter
 def size(number: int | None) -> str:
     """Bytes with a binary unit: ``4 MiB``."""
     if number is None:

@@ -89,15 +89,17 @@ async def test_an_offset_without_its_queue_is_refused_before_anything_is_asked()
 
 async def test_lag_shows_what_is_unknown_as_unknown() -> None:
     queue = {
-        "queue": 0, "consumer_offset": 3, "max_offset": 9, "lag": 6, "lag_ms": 12_340, "ready": 4,
-        "inflight": 2, "oldest_stored_at": "2026-11-21T09:00:00.000Z",
+        "queue": 0, "consumer_offset": 3, "max_offset": 9, "offset_lag": 6, "lag_ms": 12_340,
+        "ready": 4, "inflight": 2, "oldest_stored_at": "2026-11-21T09:00:00.000Z",
     }  # fmt: skip
     known: Json = {
-        "topic": "orders", "lag": 6, "lag_ms": 12_340, "ready": 4, "inflight": 2,
-        "retry": {"waiting": 1, "scheduled": 7}, "queues": [queue],
+        "topic": "orders", "lag": 14, "lag_is": "estimated", "lag_ms": 12_340, "ready": 4,
+        "inflight": 2, "waiting_retry": 8, "retry": {"waiting": 1, "scheduled": 7},
+        "offset_lag": 6, "queues": [queue],
     }  # fmt: skip
     unknown: Json = {
-        "topic": "new", "lag": None, "lag_ms": None, "ready": None, "inflight": None,
+        "topic": "new", "lag": None, "lag_is": None, "lag_ms": None, "ready": None,
+        "inflight": None, "waiting_retry": None, "offset_lag": None,
         "retry": {"waiting": None, "scheduled": None}, "queues": [],
     }  # fmt: skip
     async with service_double() as double:
@@ -109,15 +111,15 @@ async def test_lag_shows_what_is_unknown_as_unknown() -> None:
         ]
         ended = await mqservice("group", "lag", "billing", "--topic", "a&b", double=double)
         assert (ended.code, "12.3 s" in ended.out.decode()) == (0, True)
-        assert "orders: 1 wait for a retry, 7 are due later" in ended.err
-        assert "new: ? wait for a retry, ? are due later" in ended.err
+        assert "orders: lag about 14; 1 wait for a retry, 7 are due later" in ended.err
+        assert "new: lag ?; ? wait for a retry, ? are due later" in ended.err
         assert (double.requests[0].path, double.requests[0].query) == (
             "/v1/ns/-/groups/billing/lag",
             "topic=a%26b",
         )
         lines = (await mqservice("group", "lag", "billing", "--json", double=double)).out
         topics = [msgspec.json.decode(line) for line in lines.splitlines()]
-        assert [topic["lag"] for topic in topics] == [6, None]
+        assert [topic["lag"] for topic in topics] == [14, None]
         assert "unknown" in (await mqservice("group", "lag", "billing", double=double)).line
 
 

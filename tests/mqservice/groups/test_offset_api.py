@@ -268,12 +268,31 @@ def test_lag_tells_ready_in_flight_and_retries_apart(reader: Reader) -> None:
     while (lag := reader.lag())["retry"]["scheduled"] != 1:
         assert lag["retry"] == {"waiting": 0, "scheduled": 0}
     [topic] = lag["topics"]
-    assert (lag["ready"], lag["inflight"]) == (4, 1)
+    assert (lag["ready"], lag["inflight"], lag["waiting_retry"]) == (4, 1, 1)
+    assert (lag["lag"], lag["lag_is"]) == (6, "exact")
     assert (topic["topic"], topic["ready"], topic["inflight"]) == (reader.topic, 4, 1)
-    assert lag["lag"] == topic["lag"] == sum(queue["lag"] for queue in topic["queues"])
+    assert topic["lag"] == topic["ready"] + topic["inflight"] + topic["waiting_retry"]
+    assert topic["offset_lag"] == sum(queue["offset_lag"] for queue in topic["queues"])
     assert 0 <= topic["lag_ms"] <= 60_000
     assert lag["lag_ms"] >= topic["lag_ms"]
     assert topic["retry"] == {"waiting": 0, "scheduled": 1}
+
+
+def test_messages_that_wait_for_their_retry_are_lag_and_have_an_age(reader: Reader) -> None:
+    received = reader.receive(6)
+    nacks = [
+        Nack(
+            topic=record.topic, queue_id=record.queue_id, queue_offset=record.queue_offset,
+            lease_generation=received.head.lease_generation, delay_ms=3_600_000,
+        )
+        for record in received.records
+    ]  # fmt: skip
+    reader.store.settle(SettleRequest(group=f"acme%{reader.group}", nacks=nacks))
+    count = len(nacks)
+    while (lag := reader.lag())["retry"]["scheduled"] != count:
+        assert lag["lag"] == 6
+    assert (lag["lag"], lag["waiting_retry"], lag["inflight"]) == (6, count, 0)
+    assert lag["lag_ms"] is not None
 
 
 def test_lag_of_nothing_has_no_age(reader: Reader) -> None:
@@ -287,7 +306,8 @@ def test_what_nobody_knows_is_null(acme: Client, store: StoreClient) -> None:
     reader = Reader(acme, store)
     reader.put(3)
     nothing = {"waiting": None, "scheduled": None}
-    unknown = {"lag": None, "lag_ms": None, "ready": None, "inflight": None, "retry": nothing}
+    names = ("lag", "lag_is", "lag_ms", "ready", "inflight", "waiting_retry", "offset_lag")
+    unknown = {**dict.fromkeys(names), "retry": nothing}
     no_client = {"client_id": None, "clients": None, "dropped": None}
     assert reader.lag() == {"group": reader.group, **unknown, **no_client, "topics": []}
     lag = reader.lag(f"?topic={reader.topic}")

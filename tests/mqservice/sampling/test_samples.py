@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import csv
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from django.test import Client
 
+from mqservice.alerts.evaluation import evaluate
+from mqservice.alerts.models import AlertRule
+from mqservice.alerts.values import read_values
 from mqservice.lib.clock import SystemClock
 from mqservice.lib.durations import DAY_MS, HOUR_MS, MINUTE_MS
 from mqservice.lib.timestamps import rfc3339
+from mqservice.reports.exports import write_lag_samples
 from mqservice.sampling import samples
 from mqservice.sampling.history import rates_of
 from mqservice.sampling.limits import SAMPLE_MS
+from mqservice.sampling.metrics import namespace_metrics
 from mqservice.sampling.models import (
     ConsumerOffsetStep,
     GroupSample,
@@ -21,7 +28,15 @@ from mqservice.sampling.models import (
 )
 from mqservice.sampling.samples import take_samples
 from mqservice.sampling.tasks import sample
-from mqservice.store import StoreMessage, blocking_client, encode_record, new_message_id
+from mqservice.store import (
+    GroupRef,
+    Nack,
+    SettleRequest,
+    StoreMessage,
+    blocking_client,
+    encode_record,
+    new_message_id,
+)
 from tests.mqservice.tasks.desk import Desk, numbered, open_desk
 from tests.people import People
 
@@ -64,6 +79,51 @@ def test_lag_members_and_dead_letters_are_measured(desk: Desk) -> None:
     store = StoreSample.objects.get()
     assert store.disk_total_last is not None
     assert 0 < (store.disk_free_last or 0) <= store.disk_total_last
+
+
+def test_messages_that_wait_for_a_retry_are_sampled_exported_and_fire_alerts(
+    desk: Desk, acme: Client, tmp_path: Path
+) -> None:
+    rules = [
+        AlertRule.objects.create(
+            namespace=desk.namespace, name=kind, kind=kind, group_name=desk.group.name, threshold=1
+        )
+        for kind in ("lag", "oldest_age")
+    ]
+    desk_records(desk, 4)
+    with blocking_client() as client:
+        received = client.receive(desk._receive_request(desk.topic, wait_ms=5_000))
+        nacks = [
+            Nack(
+                topic=record.topic, queue_id=record.queue_id, queue_offset=record.queue_offset,
+                lease_generation=received.head.lease_generation, delay_ms=DAY_MS,
+            )
+            for record in received.records
+        ]  # fmt: skip
+        name = desk.group.engine_name
+        client.settle(SettleRequest(group=name, nacks=nacks))
+        while client.group_stats(GroupRef(group=name)).topics[0].retry_scheduled_count != 4:
+            pass
+    at_ms = now_ms() + SAMPLE_MS
+    take(at_ms)
+
+    for sampled in (whole(desk, desk.topic.name), whole(desk)):
+        assert (sampled.lag_last, sampled.waiting_retry_last, sampled.inflight_max) == (4, 4, 0)
+        assert (sampled.lag_ms_max or 0) > 0
+    values = read_values(rules, at_ms + 1)
+    assert values[rules[0].pk] == 4
+    assert (values[rules[1].pk] or 0) >= 1
+    evaluate(at_ms + 1)
+    states = AlertRule.objects.filter(pk__in=values).values_list("state", flat=True)
+    assert list(states) == ["firing", "firing"]
+    metrics = namespace_metrics(desk.namespace, at_ms + 1).decode()
+    assert f'mq_group_waiting_retry_messages{{group="{desk.group.name}"' in metrics
+    # The night's report reads the same number.
+    GroupSample.objects.update(resolution_ms=HOUR_MS)
+    write_lag_samples(tmp_path / "lag.csv", at_ms - HOUR_MS, at_ms + HOUR_MS)
+    with (tmp_path / "lag.csv").open(newline="") as file:
+        (row,) = csv.DictReader(file)
+    assert (row["topic"], row["lag"]) == (desk.topic.name, "4")
 
 
 def desk_records(desk: Desk, count: int) -> None:
