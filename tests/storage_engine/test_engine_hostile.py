@@ -184,7 +184,8 @@ def test_a_directory_in_use_is_refused_with_3_and_one_line() -> None:
         code, lines = engine.run_to_end(MQ_ENGINE_SOCKET=engine.socket + "2")
         assert code == 3
         assert lines == [
-            f"storage_engine: store directory {engine.store_dir} is in use by process {engine.pid}"
+            f"storage_engine: store directory {engine.store_dir} is in use by process "
+            f"{engine.pid}, another engine; stop that one first. Nothing was changed"
         ]
         with engine.client() as client:
             client.ping()
