@@ -74,7 +74,7 @@ _SPOKEN: Final[dict[type[StoreError], str]] = {
     CursorInvalid: "CURSOR_INVALID",
     FilterInvalid: "ILLEGAL_FILTER",
     SubscriptionConflict: "SUBSCRIPTION_CONFLICT",
-    QueueNotFound: "BAD_REQUEST",
+    QueueNotFound: "QUEUE_NOT_FOUND",
     OffsetOutOfRange: "BAD_REQUEST",
     RecordRefused: "BAD_REQUEST",
 }
@@ -89,5 +89,10 @@ def problem_from_store(exc: StoreError) -> Problem:
             code, detail, retryable=exc.retriable, retry_after_ms=retry_after_ms, stored=exc.stored
         )
     if kind in _SPOKEN:
-        return Problem.of(_SPOKEN[kind], str(exc), stored=exc.stored)
+        return Problem.of(
+            _SPOKEN[kind],
+            str(exc),
+            retry_after_ms=exc.retry_after_ms or None,
+            stored=exc.stored,
+        )
     return Problem.of("INTERNAL", "the storage engine failed", stored=exc.stored)

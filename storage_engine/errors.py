@@ -45,6 +45,7 @@ class StoreError(Exception):
     code: ClassVar[int] = 0
     retriable: ClassVar[bool] = False
     stored: ClassVar[bool | None] = False
+    retry_after_ms: int = 0  # when the same request may succeed, where that is known
 
     @property
     def message(self) -> str:
@@ -153,6 +154,10 @@ class CommitRefused(StoreError):
 
 
 class SubscriptionConflict(StoreError):
+    """``retry_after_ms``: when the others are gone, if nothing more is heard of them. That is no
+    reason to try again by itself: as long as they read, it stays so.
+    """
+
     code = 23
 
 
@@ -177,6 +182,8 @@ def _by_code() -> dict[int, type[StoreError]]:
 ERRORS_BY_CODE = _by_code()
 
 
-def error_from_code(code: int, message: str) -> StoreError:
+def error_from_code(code: int, message: str, retry_after_ms: int = 0) -> StoreError:
     """The error a reply frame carries; an unknown code becomes a plain ``StoreError``."""
-    return ERRORS_BY_CODE.get(code, StoreError)(message)
+    error = ERRORS_BY_CODE.get(code, StoreError)(message)
+    error.retry_after_ms = retry_after_ms
+    return error

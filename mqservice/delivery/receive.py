@@ -143,6 +143,7 @@ def wanted_of(
         auto_extend_ms=_auto_extend_ms_of(options, lease_ms),
         zone=zone_of(options.consumer_zone),
         client_id=client_id_of(group, options.client_id),
+        is_unnamed=options.consumer_id is None and not group.is_broadcast,
     )
     if options.settle is None:
         return order, None

@@ -151,7 +151,9 @@ class Delivery:
         """
         wanted = known_filter(request.filter, request.filter_kind) if request.filter else EVERYTHING
         subscription = self.subscribe(group, request.topic, queues)
-        if subscription.join(request.member_id, wanted, self._clock.monotonic_ms()):
+        now_ms = self._clock.monotonic_ms()
+        is_unnamed = isinstance(request, ReceiveRequest) and request.is_unnamed
+        if subscription.join(request.member_id, wanted, now_ms, is_unnamed=is_unnamed):
             self._consumer_offsets.keep_filter(group.group, request.topic, wanted.kind, wanted.text)
             # Whoever waits is the same member, which does not want this any more.
             for parked in list(subscription.parked):

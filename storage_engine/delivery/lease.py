@@ -29,8 +29,9 @@ class Lease:
 
     ``parts`` says which, until the lease ends; those settled meanwhile are in it too.
     ``began_ms``, ``until_ms``: wall clock. ``ends_ms``, ``deadline_ms``: monotonic; nothing lets it
-    last beyond the latter. ``is_repeated``: its receive was, see ``attempts.py``. ``refused``: what
-    the member gave back, of the messages that were first given out together.
+    last beyond the latter. ``is_repeated``: its receive was, see ``attempts.py``; ``is_unnamed``:
+    as in that receive. ``refused``: what the member gave back, of the messages that were first given
+    out together.
     """
 
     __slots__ = (
@@ -42,6 +43,7 @@ class Lease:
         "ends_ms",
         "generation",
         "is_repeated",
+        "is_unnamed",
         "member_id",
         "parts",
         "refused",
@@ -60,6 +62,7 @@ class Lease:
         self.parts: list[tuple[ProcessQueue, list[int]]] = []
         self.auto_extend: AutoExtend | None = None
         self.is_repeated = False
+        self.is_unnamed = False
         self.refused: set[tuple[ProcessQueue, int]] | None = None
         self._first: Lease | None = None
 
@@ -92,6 +95,7 @@ class Lease:
         """An empty lease for some of its messages, whose receipts stay good under it."""
         lease = Lease(self.generation, self.member_id, self.began_ms, self.deadline_ms)
         lease.auto_extend, lease.is_repeated = self.auto_extend, self.is_repeated
+        lease.is_unnamed = self.is_unnamed
         lease._first = self.first
         return lease
 

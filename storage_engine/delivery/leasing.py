@@ -100,6 +100,7 @@ class Leasing:
         now_ms = self._clock.monotonic_ms()
         deadline_ms = now_ms + subscription.config.consume_timeout_ms
         lease = Lease(0, request.member_id, self._clock.now_ms(), deadline_ms)
+        lease.is_unnamed = request.is_unnamed
         records: list[tuple[int, int]] = []
         attempts: list[int] = []
         bytes_left = min(request.bytes_max, self._config.receive_bytes_max)

@@ -310,10 +310,16 @@ class ProcessQueue:
         """What has been taken stays below it, whatever is settled above the consumer offset."""
         return self.progress.consumer_offset + self._span_max + self.progress.skipped.count
 
-    def is_leased_beside(self, member_id: str) -> bool:
-        """Whether anybody but this member holds messages; costs a look at all in flight."""
-        leases = self.inflight.values()
-        return any(each.member_id != member_id and each is not ON_ITS_WAY for each in leases)
+    def leased_beside_ms(self, member_id: str) -> int | None:
+        """When the last lease of anybody with a name but this member ends, monotonic; None without
+        any. Costs a look at all in flight.
+        """
+        ends_ms = [
+            each.ends_ms
+            for each in self.inflight.values()
+            if each.member_id != member_id and each is not ON_ITS_WAY and not each.is_unnamed
+        ]
+        return max(ends_ms, default=None)
 
     def forget(self, first: int, count: int) -> None:
         """Drop what is known about offsets that have just been settled."""

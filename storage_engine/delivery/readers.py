@@ -1,9 +1,10 @@
 """Who reads a topic for a group, in any mode of dispatch, as far as receives tell.
 
-receive ── hear(member) ──▶ [Readers] ── has_others(member)? ──▶ may it bring another filter?
+receive ── hear(member) ──▶ [Readers] ── others_ms(member)? ──▶ may it bring another filter?
 
 A reader is there for 120 s after it was last heard of, as in RocketMQ. Only so many are remembered:
-the latest ones. Loop thread only.
+the latest ones. One without a name is shown as the others are, but never comes again: nobody has to
+mind its filter. Loop thread only.
 """
 
 from __future__ import annotations
@@ -20,14 +21,17 @@ _READERS_MAX: Final = 1_000
 class Readers:
     """See the module's docstring. Times are monotonic."""
 
-    __slots__ = ("_heard_ms",)
+    __slots__ = ("_heard_ms", "_unnamed")
 
     def __init__(self) -> None:
         self._heard_ms: OrderedDict[str, int] = OrderedDict()  # the latest last
+        self._unnamed: set[str] = set()  # of them
 
-    def hear(self, member_id: str, now_ms: int) -> None:
+    def hear(self, member_id: str, now_ms: int, *, is_unnamed: bool = False) -> None:
         heard_ms = self._heard_ms
         heard_ms[member_id] = now_ms
+        if is_unnamed:
+            self._unnamed.add(member_id)
         if len(heard_ms) == 1:
             return
         heard_ms.move_to_end(member_id)
@@ -36,6 +40,7 @@ class Readers:
             if len(heard_ms) <= _READERS_MAX and heard_ms[oldest] > now_ms - SILENCE_MS_MAX:
                 break
             del heard_ms[oldest]
+            self._unnamed.discard(oldest)
 
     def silent_ms(self, now_ms: int) -> dict[str, int]:
         """Who is there, the latest first, and since when each was not heard of."""
@@ -48,17 +53,21 @@ class Readers:
 
     def leave(self, member_id: str) -> None:
         self._heard_ms.pop(member_id, None)
+        self._unnamed.discard(member_id)
 
     def present(self, now_ms: int) -> list[str]:
         """Those heard of lately, at most a thousand."""
         from_ms = now_ms - SILENCE_MS_MAX
         return [member_id for member_id, heard_ms in self._heard_ms.items() if heard_ms > from_ms]
 
-    def has_others(self, member_id: str, now_ms: int) -> bool:
-        """Whether anybody but this member is there."""
+    def others_ms(self, member_id: str, now_ms: int) -> int:
+        """How long anybody with a name but this member is there, if nothing more is heard of them;
+        0 when nobody is.
+        """
         for other_id, heard_ms in reversed(self._heard_ms.items()):
-            if heard_ms <= now_ms - SILENCE_MS_MAX:
-                return False
-            if other_id != member_id:
-                return True
-        return False
+            left_ms = heard_ms + SILENCE_MS_MAX - now_ms
+            if left_ms <= 0:
+                return 0
+            if other_id != member_id and other_id not in self._unnamed:
+                return left_ms
+        return 0

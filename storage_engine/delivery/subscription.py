@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from storage_engine.delivery.consumer_offsets import ConsumerOffsets
 from storage_engine.delivery.lease import Lease
-from storage_engine.delivery.members import Members
+from storage_engine.delivery.members import SILENCE_MS_MAX, Members
 from storage_engine.delivery.process_queue import ProcessQueue
 from storage_engine.delivery.readers import Readers
 from storage_engine.delivery.start_positions import StartOf, min_offset_of
@@ -102,32 +102,45 @@ class Subscription:
         self.parked: OrderedDict[Parked, None] = OrderedDict()  # in order of arrival
         self._rotor = 0
 
-    def join(self, member_id: str, wanted: Filter, now_ms: int) -> bool:
+    def join(
+        self, member_id: str, wanted: Filter, now_ms: int, *, is_unnamed: bool = False
+    ) -> bool:
         """Hear of a member, and read through its filter; True when that is another than before.
 
         Raises ``SubscriptionConflict`` while others read the topic through the one of before.
         """
         is_other = wanted is not self.filter and wanted != self.filter
         if is_other:
-            if self._has_others(member_id, now_ms):
-                raise SubscriptionConflict(
+            others_ms = self._others_ms(member_id, now_ms)
+            if others_ms:
+                conflict = SubscriptionConflict(
                     f"the group reads this topic with the {self.filter.kind} filter {self.filter}; "
                     "another one needs a group of its own, or that no other member has been there "
                     "for two minutes"
                 )
+                conflict.retry_after_ms = others_ms
+                raise conflict
             self.filter = wanted
             for process_queue in self.queues:
                 process_queue.judge_again()
-        self.readers.hear(member_id, now_ms)
+        self.readers.hear(member_id, now_ms, is_unnamed=is_unnamed)
         return is_other
 
-    def _has_others(self, member_id: str, now_ms: int) -> bool:
-        """Whether anybody else waits, holds messages, or was heard of lately."""
-        return (
-            self.readers.has_others(member_id, now_ms)
-            or any(parked.request.member_id != member_id for parked in self.parked)
-            or any(process_queue.is_leased_beside(member_id) for process_queue in self.sources)
-        )
+    def _others_ms(self, member_id: str, now_ms: int) -> int:
+        """How long anybody else waits, holds messages, or is there since it was heard of; 0 when
+        nobody does. It may be shorter, and longer when more is heard of them.
+        """
+        left_ms = self.readers.others_ms(member_id, now_ms)
+        for parked in self.parked:
+            request = parked.request
+            if request.member_id != member_id:
+                there_ms = request.wait_ms if request.is_unnamed else SILENCE_MS_MAX
+                left_ms = max(left_ms, there_ms, 1)
+        for process_queue in self.sources:
+            ends_ms = process_queue.leased_beside_ms(member_id)
+            if ends_ms is not None:
+                left_ms = max(left_ms, ends_ms - now_ms, 1)
+        return left_ms
 
     @property
     def is_exclusive(self) -> bool:

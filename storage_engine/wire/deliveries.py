@@ -38,7 +38,8 @@ class ReceiveRequest(Wire, frozen=True, kw_only=True, omit_defaults=True):
     ``auto_extend_ms``: so long from now the leases last while the member is heard of; 0: no longer
     than ``lease_ms``. ``zone``: where the member is, for strategies of assignment that ask.
     ``client_id``: which client of a broadcast group the member belongs to, else empty; here and in
-    all that follows.
+    all that follows. ``is_unnamed``: the member is of this receive alone, so that it keeps others
+    from another filter only while it waits.
     """
 
     group: str
@@ -54,6 +55,7 @@ class ReceiveRequest(Wire, frozen=True, kw_only=True, omit_defaults=True):
     auto_extend_ms: int = 0
     zone: str = ""
     client_id: str = ""
+    is_unnamed: bool = False
 
 
 class ReceiveHead(Wire, frozen=True, kw_only=True, omit_defaults=True):

@@ -181,16 +181,16 @@ def decode_reply(op: Op, payload: bytes) -> Wire:
 
 def encode_error(error: StoreError) -> bytes:
     """Payload of a reply whose status is ``error.code``."""
-    return _encoder.encode(ErrorReply(message=error.message))
+    return _encoder.encode(ErrorReply(message=error.message, retry_after_ms=error.retry_after_ms))
 
 
 def decode_error(status: int, payload: bytes) -> StoreError:
     """The error that a reply with a status other than 0 carries."""
     try:
-        message = _error_decoder.decode(payload).message
+        reply = _error_decoder.decode(payload)
     except (msgspec.DecodeError, msgspec.ValidationError):
-        message = "the engine gave no readable reason"
-    return error_from_code(status, message)
+        return error_from_code(status, "the engine gave no readable reason")
+    return error_from_code(status, reply.message, reply.retry_after_ms)
 
 
 def encode_put_reply(

@@ -255,6 +255,7 @@ class StatsReply(Wire, frozen=True, kw_only=True):
 
 class ErrorReply(Wire, frozen=True, kw_only=True):
     message: str
+    retry_after_ms: int = 0
 
 
 REQUEST_TYPES: Final[dict[Op, type[Wire]]] = {

@@ -294,6 +294,7 @@ class OpenStore:
         member_id: str = "m",
         tags: str = "",
         sql: str = "",
+        is_unnamed: bool = False,
     ) -> tuple[list[Leased], Parked | None]:
         """Receive; the list gets the answer when there is one."""
         answers: list[Leased] = []
@@ -305,14 +306,16 @@ class OpenStore:
         request = ReceiveRequest(
             group=group, topic="t", member_id=member_id, messages_max=count, bytes_max=1 << 20,
             wait_ms=wait_ms, lease_ms=lease_ms, filter=sql or tags,
-            filter_kind=FilterKind.SQL92 if sql else FilterKind.TAG,
+            filter_kind=FilterKind.SQL92 if sql else FilterKind.TAG, is_unnamed=is_unnamed,
         )  # fmt: skip
         parked = self.store.consumption.receive(request, answered)
         return answers, parked
 
-    def receive(self, count: int = 16, *, lease_ms: int = 1_000, **who: str) -> Leased:
+    def receive(
+        self, count: int = 16, *, lease_ms: int = 1_000, is_unnamed: bool = False, **who: str
+    ) -> Leased:
         """What is ready now; ``who`` as for ``park``."""
-        answers, _ = self.park(count, wait_ms=0, lease_ms=lease_ms, **who)
+        answers, _ = self.park(count, wait_ms=0, lease_ms=lease_ms, is_unnamed=is_unnamed, **who)
         return answers[0]
 
     def consumer_offset(self, queue_id: int = 0, *, group: str = "g") -> int:

@@ -10,6 +10,7 @@ from storage_engine.delivery.members import SILENCE_MS_MAX
 from storage_engine.delivery.readers import Readers
 from storage_engine.errors import SubscriptionConflict
 from storage_engine.wire.deliveries import Extend, SettleRequest, SubscribeRequest
+from storage_engine.wire.frames import decode_error, encode_error
 from tests.storage_engine.doubles import OpenStore, message
 
 
@@ -47,6 +48,55 @@ async def test_a_member_is_there_for_two_minutes_after_its_last_receive(tmp_path
     store.receive(member_id="two", sql="a > 5")
     with pytest.raises(SubscriptionConflict, match="the sql92 filter a > 5;"):
         store.receive(member_id="one", tags="a")
+    await store.close()
+
+
+async def test_a_conflict_says_when_the_others_are_gone(tmp_path: Path) -> None:
+    store = await opened(tmp_path)
+    store.receive(member_id="one", tags="a")
+    store.clock.advance(50_000)
+    with pytest.raises(SubscriptionConflict) as caught:
+        store.receive(member_id="two", tags="b")
+    assert caught.value.retry_after_ms == SILENCE_MS_MAX - 50_000
+    sent = decode_error(SubscriptionConflict.code, encode_error(caught.value))
+    assert sent.retry_after_ms == SILENCE_MS_MAX - 50_000
+    store.clock.advance(caught.value.retry_after_ms)
+    store.receive(member_id="two", tags="b")
+    await store.close()
+
+
+async def test_a_conflict_with_held_messages_lasts_as_long_as_their_lease(tmp_path: Path) -> None:
+    store = await opened(tmp_path)
+    await store.put(message(b"x", tag="a"))
+    store.receive(member_id="one", tags="a", lease_ms=3 * SILENCE_MS_MAX)
+    with pytest.raises(SubscriptionConflict) as caught:
+        store.receive(member_id="two", tags="b")
+    assert caught.value.retry_after_ms == 3 * SILENCE_MS_MAX
+    await store.close()
+
+
+async def test_a_receive_without_a_name_keeps_nobody_from_another_filter(tmp_path: Path) -> None:
+    store = await opened(tmp_path)
+    await store.put(message(b"x", tag="a"), message(b"y", tag="b"))
+
+    assert store.receive(member_id="one", tags="a", is_unnamed=True).bodies == [b"x"]
+    assert store.receive(member_id="two", tags="b", is_unnamed=True).bodies == []
+    store.receive(member_id="named", tags="c")
+    with pytest.raises(SubscriptionConflict):  # a named one does
+        store.receive(member_id="three", tags="d", is_unnamed=True)
+    await store.close()
+
+
+async def test_a_receive_without_a_name_keeps_its_filter_while_it_waits(tmp_path: Path) -> None:
+    store = await opened(tmp_path)
+    answers, _ = store.park(member_id="one", tags="a", wait_ms=9_000, is_unnamed=True)
+    with pytest.raises(SubscriptionConflict) as caught:
+        store.receive(member_id="two", tags="b", is_unnamed=True)
+    assert caught.value.retry_after_ms == 9_000
+    assert answers == []
+    store.clock.advance(9_000)
+    store.store.consumption.tick()
+    store.receive(member_id="two", tags="b", is_unnamed=True)
     await store.close()
 
 
@@ -128,10 +178,10 @@ def test_members_are_forgotten_with_time_and_beyond_a_number() -> None:
         readers.hear(f"m{number}", number)
     assert len(readers._heard_ms) == 1_000
     readers.hear("m4999", SILENCE_MS_MAX + 4_998)
-    assert not readers.has_others("m4999", SILENCE_MS_MAX + 4_998)
-    assert readers.has_others("other", SILENCE_MS_MAX + 4_998)
+    assert readers.others_ms("m4999", SILENCE_MS_MAX + 4_998) == 0
+    assert readers.others_ms("other", SILENCE_MS_MAX + 4_998) == SILENCE_MS_MAX
     readers.leave("m4999")
-    assert not readers.has_others("other", SILENCE_MS_MAX + 4_998)
+    assert readers.others_ms("other", SILENCE_MS_MAX + 4_998) == 0
 
 
 async def test_who_holds_messages_for_longer_is_still_known_as_their_member(tmp_path: Path) -> None:

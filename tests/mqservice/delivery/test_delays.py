@@ -106,14 +106,18 @@ def test_the_answer_to_a_delay_says_what_the_list_says(
 ) -> None:
     path = f"/v1/ns/acme/topics/{topic}/messages"
     batch = [{"body": "b", "delay": "2h"}, {"body": "c"}, {"body": "d", "delay_level": 18}]
-    keyed = {"body": "k", "delay": "3h"}
-    headers = {"Idempotency-Key": "k"}
+
+    def keyed() -> Json:
+        body, headers = {"body": "k", "delay": "3h"}, {"Idempotency-Key": "k"}
+        answer: Json = client.post(path, json=body, headers=headers).json()
+        return answer
+
     told = [
         produced(client, topic, delay="1h"),
         *client.post(f"{path}:batch", json=batch).json()["results"],
-        client.post(path, json=keyed, headers=headers).json(),
+        keyed(),
     ]
-    again = client.post(path, json=keyed, headers=headers).json()
+    again = keyed()
     assert (again["duplicate"], again["deliver_at"]) == (True, told[-1]["deliver_at"])
     answers = {each["id"]: each["deliver_at"] for each in told if each["deliver_at"]}
     for _ in range(3):

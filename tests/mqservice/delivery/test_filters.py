@@ -94,7 +94,17 @@ def test_another_filter_is_a_conflict_until_its_readers_are_gone(
         assert (refused["status"], refused["code"]) == (409, "SUBSCRIPTION_CONFLICT")
         assert "with the tag filter a;" in refused["detail"]
         assert refused["retryable"] is False
+        assert 0 < refused["retry_after_ms"] <= 120_000
     assert receive(api, topic, filter="a").status_code == 200
+
+
+def test_receives_that_name_no_consumer_keep_nobody_from_another_filter(
+    api: httpx.Client, topic: str
+) -> None:
+    put(api, topic, {"tag": "a"}, {"tag": "b"}, {"tag": "b"})
+    assert bodies(receive(api, topic, filter="a")) == ["0"]  # which is not settled
+    for other in ({"filter": "b"}, {}, {"filter": {"sql": "TAGS = 'a'"}}):
+        assert receive(api, topic, **other).status_code == 200
 
 
 def test_a_lone_consumer_changes_its_filter(api: httpx.Client, topic: str) -> None:
