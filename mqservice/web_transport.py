@@ -21,9 +21,9 @@ Each state of a connection has a deadline. The numbers are fields of ``Connectio
     closing         a close with unsent bytes      closing_ms_max                 aborted
 
 An unwanted body is read to its end and the connection kept, unless the client waits for ``100
-Continue`` and may send its next request instead. Lingering and closing are ``CorkedTransport``'s,
-a WebSocket's further states its session's. Until a client has shown a good key or session, its
-connection is one of ``lib.strangers``.
+Continue`` in vain and may send its next request instead. Lingering and closing are those of
+``CorkedTransport``, a WebSocket's further states those of its session. Until a client has shown a
+good key or session, its connection is one of ``lib.strangers``.
 
 What is refused here is answered behind the answers of requests before it on the same connection.
 """
@@ -135,6 +135,23 @@ async def _answer_nobody(scope: object, receive: object, send: object) -> None:
     """In the place of an application."""
 
 
+def _closing_unless_asked(cycle: RequestResponseCycle, app: ASGI3Application) -> ASGI3Application:
+    """``app``, whose answer ends the connection when it has not asked for the body.
+
+    Without ``100 Continue`` a client may send its body all the same, or its next request.
+    """
+
+    async def answer(scope: Any, receive: Any, send: Any) -> None:  # Any: ASGI has many types
+        async def send_start(message: Any) -> None:  # Any: as above
+            if cycle.waiting_for_100_continue and message["type"] == "http.response.start":
+                cycle.keep_alive = False
+            await send(message)
+
+        await app(scope, receive, send_start)
+
+    return answer
+
+
 class CorkedHttpProtocol(HttpToolsProtocol):
     """uvicorn's HTTP over a corked transport, which an upgraded WebSocket inherits.
 
@@ -170,7 +187,8 @@ class CorkedHttpProtocol(HttpToolsProtocol):
         if isinstance(app, ProxyHeadersMiddleware):
             self._proxies, app = _Proxies(app), app.app
         self._take_whole: TakeWhole | None = getattr(app, "take_whole", None)
-        self._strangers: Strangers = getattr(app, "strangers", None) or Strangers()
+        strangers: Strangers | None = getattr(app, "strangers", None)
+        self._strangers = Strangers() if strangers is None else strangers
 
     def connection_made(  # type: ignore[override] # uvicorn narrows the argument as well
         self, transport: asyncio.Transport
@@ -287,7 +305,9 @@ class CorkedHttpProtocol(HttpToolsProtocol):
             self._is_starting = False
 
     def on_message_complete(self) -> None:
-        self._is_in_head = self._is_in_body = False
+        if not self._is_in_body:
+            return  # an upgrade, of which only the head was read
+        self._is_in_body = False
         if self._deadline is not None:
             self._stop_deadline()
             if self._unwanted_end_s is not None:
@@ -308,6 +328,8 @@ class CorkedHttpProtocol(HttpToolsProtocol):
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
         if self._is_starting and app is self.app:
             self._held = cycle
+        elif cycle.waiting_for_100_continue:
+            super()._start_asgi_task(cycle, _closing_unless_asked(cycle, app))
         else:
             super()._start_asgi_task(cycle, app)
 
@@ -334,10 +356,6 @@ class CorkedHttpProtocol(HttpToolsProtocol):
             self._start_keep_alive_timer(self.timeout_keep_alive)
 
     def _begin_unwanted_body(self) -> None:
-        if self.expect_100_continue:
-            # It may have been told to go on or not, and sends its body or the next request.
-            self._corked.linger()
-            return
         self._stop_deadline()
         self._unwanted_bytes = 0
         self._heard_s = self.loop.time()
@@ -385,7 +403,7 @@ class CorkedHttpProtocol(HttpToolsProtocol):
         """To the task that uvicorn would have made at once."""
         cycle, self._held = self._held, None
         assert cycle is not None
-        super()._start_asgi_task(cycle, self.app)
+        self._start_asgi_task(cycle, self.app)
 
     # Upgrades ------------------------------------------------------------------------------------
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 _SECOND_MS = 1_000
 _MIB = 1024 * 1024
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConnectionLimits:
+class ConnectionLimits(msgspec.Struct, frozen=True, kw_only=True):
     """Durations are milliseconds. Those of a body that nobody wants are nginx's ``lingering_time``
     and ``lingering_timeout``.
     """

@@ -49,8 +49,6 @@ def write_whole(
     defaults = cycle.default_headers
     if defaults is not _DefaultLines.headers:
         _DefaultLines.headers, _DefaultLines.lines = defaults, header_lines(defaults)
-    if cycle.waiting_for_100_continue:
-        cycle.keep_alive = False  # the client may send the body or not: nobody could tell
     end = b"\r\n" if cycle.keep_alive else b"connection: close\r\n\r\n"
     cycle.response_started = cycle.response_complete = True
     cycle.waiting_for_100_continue = False

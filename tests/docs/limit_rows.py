@@ -21,6 +21,7 @@ _S: Final = "mqservice.schedules.limits:"
 _M: Final = "mqservice.masking.limits:"
 _B: Final = "mqservice.lib.socket_budget:BudgetLimits."
 _TASK: Final = "mqservice.tasks.limits:"
+_C: Final = "mqservice.lib.connection_limits:ConnectionLimits."
 
 
 @dataclass(frozen=True)
@@ -70,6 +71,15 @@ SECTIONS: Final[dict[str, tuple[Row, ...]]] = {
         _row("Time for a body to arrive", "{}", _D + "BODY_ARRIVAL_MS_MAX"),
         _row("Headers", "{}, {} in all", "mqservice.web_transport:HEADERS_MAX",
              "mqservice.web_transport:HEAD_BYTES_MAX"),
+        _row("Time for a head, and for a WebSocket's handshake", "{}, {}", _C + "head_ms_max",
+             _C + "handshake_ms_max"),
+        _row("A body after its answer", "is read for {}, or until nothing comes for {}, and up to "
+             "{}; then the connection is closed", _C + "unwanted_ms_max",
+             _C + "unwanted_silence_ms_max", _C + "unwanted_bytes_max"),
+        _row("A client that reads nothing of an answer", "is dropped after {}; after {} when the "
+             "connection is being closed", _C + "send_ms_max", _C + "closing_ms_max"),
+        _row("Connections that have shown no key, of one web process", "{}, {} of one address; "
+             "then the oldest is closed", _C + "strangers_max", _C + "strangers_of_address_max"),
         _row("Query", "{}", _D + "QUERY_BYTES_MAX"),
         _row("Faults listed in one refusal", "{}", _D + "FAULTS_MAX"),
         _row("A repeat of an order is known for", "{}", "mqservice.idempotency.middleware:WINDOW"),

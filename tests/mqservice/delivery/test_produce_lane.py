@@ -39,7 +39,13 @@ LAST = "connection: close"
 def post(key: str, body: str, *lines: str, path: str = PATH, version: str = "1.1") -> str:
     is_in_chunks = any("transfer-encoding" in line for line in lines)
     length = "x-none: 0" if is_in_chunks else f"content-length: {len(body)}"
-    head = (f"POST {path} HTTP/{version}", "host: here", f"authorization: {key}", *lines, length)
+    head = (
+        f"POST {path} HTTP/{version}",
+        "host: localhost",
+        f"authorization: {key}",
+        *lines,
+        length,
+    )
     return "\r\n".join((*head, "", body))
 
 

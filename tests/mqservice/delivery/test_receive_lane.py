@@ -33,7 +33,7 @@ LAST = "connection: close"
 
 
 def post(key: str, body: str, *lines: str, path: str = PATH, version: str = "1.1") -> str:
-    head = (f"POST {path} HTTP/{version}", "host: here", f"authorization: {key}", *lines)
+    head = (f"POST {path} HTTP/{version}", "host: localhost", f"authorization: {key}", *lines)
     return "\r\n".join((*head, f"content-length: {len(body)}", "", body))
 
 
