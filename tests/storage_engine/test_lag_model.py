@@ -123,7 +123,7 @@ class LagMachine(RuleBasedStateMachine):
     @rule(count=st.integers(1, 8), wanted=st.sampled_from(FILTERS))
     def receive(self, count: int, wanted: dict[str, str]) -> None:
         try:
-            leased = self.store.receive(count, lease_ms=1_000, **wanted)
+            leased = self.store.receive(count, lease_ms=1_000, is_unnamed=False, **wanted)
         except SubscriptionConflict:
             return
         self.leases += [("g", leased, record) for record in leased.records]
