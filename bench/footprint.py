@@ -190,7 +190,7 @@ def _descendants(pid: int) -> list[int]:
 
 def _pss_kib(pid: int) -> int:
     try:
-        told = _PSS.search(Path(f"/proc/{pid}/smaps_rollup").read_text())
+        found = _PSS.search(Path(f"/proc/{pid}/smaps_rollup").read_text())
     except OSError:
         return 0
-    return int(told[1]) if told else 0
+    return int(found[1]) if found else 0

@@ -85,10 +85,10 @@ def licence_of(name: str) -> str:
     if name in _READ:
         return _READ[name]
     try:
-        told = metadata(name)
+        described = metadata(name)
     except PackageNotFoundError:
         raise ValueError(f"{name} is not installed here: run make test first") from None
-    found = _declared(told)
+    found = _declared(described)
     if found is None:
         raise ValueError(f"{name}: read its licence and add it to _READ in {__file__}")
     return found
@@ -115,13 +115,13 @@ def licences_page() -> str:
     return "\n".join(parts)
 
 
-def _declared(told: PackageMetadata) -> str | None:
-    if "License-Expression" in told:
-        return told["License-Expression"]
-    field = told["License"].strip() if "License" in told else ""
+def _declared(described: PackageMetadata) -> str | None:
+    if "License-Expression" in described:
+        return described["License-Expression"]
+    field = described["License"].strip() if "License" in described else ""
     if field in _BY_FIELD:
         return _BY_FIELD[field]
-    classifiers = [_BY_CLASSIFIER.get(text) for text in told.get_all("Classifier") or []]
+    classifiers = [_BY_CLASSIFIER.get(text) for text in described.get_all("Classifier") or []]
     known = {licence for licence in classifiers if licence}
     return known.pop() if len(known) == 1 else None
 

@@ -1,0 +1,52 @@
+"""Every package that an installation brings has a licence that somebody has accepted."""
+
+from __future__ import annotations
+
+import hashlib
+
+import pytest
+
+from mqservice import __version__
+from tests.docs import licences
+from tests.docs.licences import licence_of, pins_of, unaccepted
+from tests.docs.markdown import ROOT
+
+# Of the text as the Apache Software Foundation publishes it, with its first line empty.
+APACHE_2_SHA256 = "cfc7749b96f63bd31c3c42b5c471bf756814053e847c10f3eb003417bc523d30"
+
+
+def test_the_licence_is_the_apache_licence_word_for_word() -> None:
+    assert hashlib.sha256((ROOT / "LICENSE").read_bytes()).hexdigest() == APACHE_2_SHA256
+
+
+@pytest.mark.parametrize("lock", ["requirements.lock", "requirements-analytics.lock"])
+def test_every_line_of_a_lock_file_is_looked_at(lock: str) -> None:
+    lines = (ROOT / lock).read_text().splitlines()
+    pinned = [line.split("==")[0] for line in lines if "==" in line and line[0] not in "# "]
+
+    assert [pin.name for pin in pins_of(lock)] == pinned
+
+
+@pytest.mark.parametrize(
+    ("expression", "found"),
+    [
+        ("MIT", set()),
+        ("MIT OR Apache-2.0", set()),
+        ("GPL-3.0-only", {"GPL-3.0-only"}),
+        ("MIT AND AGPL-3.0-or-later", {"AGPL-3.0-or-later"}),
+    ],
+)
+def test_a_licence_that_nobody_has_accepted_is_named(expression: str, found: set[str]) -> None:
+    assert unaccepted(expression) == found
+
+
+def test_a_package_without_a_known_licence_stops_the_page(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(licences, "_READ", {})
+
+    with pytest.raises(ValueError, match="amqp: read its licence"):
+        licence_of("amqp")
+
+
+def test_the_package_of_the_console_has_the_same_licence_and_the_version_is_a_release() -> None:
+    assert '"license": "Apache-2.0"' in (ROOT / "frontend" / "package.json").read_text()
+    assert [part.isdigit() for part in __version__.split(".")] == [True] * 3
