@@ -57,8 +57,9 @@ class TopicFigures:
 class GroupFigures:
     """``lag`` is all that the group has still to do; ``ready`` (not delivered), ``inflight`` and
     ``waiting_retry`` are its parts; ``lag_ms``: age of the oldest of it. ``is_estimated``: counted
-    by a sample, as the engine says it now. ``dead``: dead letters ever, ``member_count``: as sampled. ``is_known``: False when neither
-    engine nor samples can tell; a group that has read nothing is known and has no ``lag``.
+    by a sample, as the engine says it now. ``dead``: dead letters ever, ``member_count``: as
+    sampled. ``is_known``: False when neither engine nor samples can tell; a group that has read
+    nothing is known and has no ``lag``.
     """
 
     lag: int | None = None

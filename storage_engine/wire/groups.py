@@ -130,8 +130,8 @@ class TopicLag(Wire, frozen=True, kw_only=True):
 
 class GroupStats(Wire, frozen=True, kw_only=True):
     """``topics``: its lag, by topic. Of a broadcast group each queue is that of the client furthest
-    behind there, with what is in flight to all, which the lag leaves out. ``dropped_count``: messages that its clients could
-    not consume, since the engine's start.
+    behind there, with what is in flight to all, which the lag leaves out. ``dropped_count``:
+    messages that its clients could not consume, since the engine's start.
     """
 
     group: str
