@@ -17,9 +17,9 @@ from mqservice.store import LagIs, TopicLag
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lag:
-    """``count`` is ``ready`` + ``inflight`` + ``waiting_retry``; the latter ``retry_waiting``, to
-    be delivered again now, + ``retry_scheduled``, later. Of a broadcast group ``inflight`` is that
-    of all clients, and ``count`` that of the client furthest behind.
+    """``count`` is ``ready`` + ``inflight`` + ``waiting_retry``; the latter is ``retry_waiting``,
+    to be delivered again now, + ``retry_scheduled``, later. Of a broadcast group ``inflight`` is
+    that of all clients, and ``count`` that of the client furthest behind.
 
     ``age_ms``: since the oldest of all these was first stored in its topic; None when there is
     none, or it is not known. ``offset_lag``: what RocketMQ calls lag. ``is_exact``: counted one by

@@ -111,10 +111,10 @@ def test_what_waits_for_a_retry_counts_for_its_topic(
         assert again.records[-1].topic == f"%RETRY%acme%{reader.group}"
     text = alice.get("/console/acme/").content.decode()
     assert "RETRY" not in text
-    assert f'data-live="g:{reader.group}:lag">2<' in text
+    assert f'data-live="g:{reader.group}:lag">3<' in text
     assert f'data-live="g:{reader.group}:inflight">3<' in text
     listed = client_text(alice, "/console/acme/topics")
-    assert f"<b>{reader.group}</b> 2" in listed
+    assert f"<b>{reader.group}</b> 3" in listed
 
 
 def test_numbers_are_unknown_and_not_zero_while_the_engine_is_away(
