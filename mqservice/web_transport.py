@@ -43,7 +43,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 from mqservice.lib.connection_limits import ConnectionLimits
 from mqservice.lib.corked_transport import CorkedTransport
 from mqservice.lib.problem import CONTENT_TYPE, Problem, problem_bytes
-from mqservice.lib.request_ids import new_request_id
+from mqservice.lib.request_ids import accepted_request_id, new_request_id
 from mqservice.lib.request_target import VERSIONS, RequestTargets, TargetRefused
 from mqservice.lib.strangers import Strangers
 from mqservice.lib.throttle import network_of
@@ -58,10 +58,10 @@ PIPELINE_COUNT_MAX: Final = 8
 PIPELINE_BODY_BYTES_MAX: Final = 64 * 1024
 
 
-def _bare_answer(code: str, detail: str) -> bytes:
+def _bare_answer(code: str, detail: str, request_id: str | None = None) -> bytes:
     """A whole answer for a request of which too little is known for anything better."""
     problem = Problem.of(code, detail)
-    request_id = new_request_id()
+    request_id = request_id or new_request_id()
     body = problem_bytes(problem, instance="", request_id=request_id)
     return (
         f"HTTP/1.1 {problem.status} {problem.title}\r\ncontent-type: {CONTENT_TYPE}\r\n"
@@ -458,7 +458,8 @@ class CorkedHttpProtocol(HttpToolsProtocol):
         try:
             self.url = _targets.check(version=version, target=self.url, host=fields.get(b"host"))
         except TargetRefused as exc:
-            self._head_answer = _bare_answer(exc.code, str(exc))
+            given = fields.get(b"x-request-id", b"").decode("latin-1")
+            self._head_answer = _bare_answer(exc.code, str(exc), accepted_request_id(given))
             raise _HeadRefused from exc
 
     def _check_size(self) -> None:
