@@ -41,7 +41,7 @@ def begun(server: Server, path: str, options: object, key: str) -> Iterator[sock
     """A request that was sent; its client leaves with the block."""
     content = json.dumps(options).encode()
     headers = {
-        "host": "here",
+        "host": "127.0.0.1",
         "authorization": key,
         "content-length": str(len(content)),
     }
