@@ -141,7 +141,7 @@ class JsonCodec:
     def split(self, content: bytes) -> Sequence[bytes | msgspec.Raw]:
         if b"\n" not in content:
             return (content,)
-        if content.count(b"\n") > FRAME_COMMANDS_MAX:
+        if content.count(b"\n", 0, -1) >= FRAME_COMMANDS_MAX:  # the last one may end the frame
             raise TooManyCommands
         return [line for line in content.split(b"\n") if line and not line.isspace()]
 

@@ -29,8 +29,10 @@ from mqservice.groups.routes import GroupRoute
 from mqservice.lib.api_keys import generate_api_key
 from mqservice.lib.clock import Clock, SystemClock
 from mqservice.lib.lookup_cache import CacheLimits
+from mqservice.lib.loop_turns import turns_of
 from mqservice.lib.names import engine_name
 from mqservice.lib.signing import Signer
+from mqservice.lib.socket_budget import BudgetLimits
 from mqservice.quotas.limits import DEFAULTS, QuotaLimits
 from mqservice.quotas.meters import Meters
 from mqservice.store import AsyncStoreClient, Store
@@ -57,6 +59,7 @@ class Server:
         quotas: QuotaLimits = DEFAULTS,
         clock: Clock | None = None,
         fresh_ms: int = 100,
+        socket_limits: BudgetLimits | None = None,
     ) -> None:
         self.store = store
         self.keys: dict[bytes, Principal] = {}
@@ -94,7 +97,8 @@ class Server:
         self.port: int = self._listener.getsockname()[1]
         self.url = f"http://127.0.0.1:{self.port}"
         self.ws_url = f"ws://127.0.0.1:{self.port}/v1/ws"
-        self._server = WebServer(server_config(self.application), self.application)
+        config = server_config(self.application, socket_limits)
+        self._server = WebServer(config, self.application)
         self._thread = threading.Thread(target=self._run, name="test-server")
         self._loop: asyncio.AbstractEventLoop | None = None
         self._is_ready = threading.Event()
@@ -185,6 +189,12 @@ class Server:
         """Requests that have a task."""
         return self.call(lambda: len(self._server.server_state.tasks))
 
+    def turn_number(self) -> int:
+        """Of the loop's turns in which a socket did something."""
+        assert self._loop is not None
+        turns = turns_of(self._loop)
+        return self.call(turns.number)
+
     def connection_count(self) -> int:
         return self.call(lambda: len(self._server.server_state.connections))
 
@@ -243,11 +253,14 @@ def serving(
     quotas: QuotaLimits = DEFAULTS,
     clock: Clock | None = None,
     fresh_ms: int = 100,
+    socket_limits: BudgetLimits | None = None,
 ) -> Iterator[Server]:
     """A server around ``store`` for the length of the block. ``fresh_ms``: how long it believes
     what it has read of keys, topics and groups.
     """
-    server = Server(store, times or PATIENT, limits, origins, quotas, clock, fresh_ms)
+    server = Server(
+        store, times or PATIENT, limits, origins, quotas, clock, fresh_ms, socket_limits
+    )
     server.start()
     try:
         yield server
