@@ -9,8 +9,8 @@ A consume queue of the schedule does not say where its messages go; the records 
 read once: after a start all that are there, then those that are new, a slice each tick. A retry is
 kept as 14 bytes, by blocks of 4,096 units; messages of producers are not kept. What the schedule
 settles is taken away at once, so counts are right whenever all units were read, and unknown until
-then. Nothing is written down: a start reads the schedule again, less than a second for a million
-messages.
+then. Nothing is written down: a start reads the schedule again, a million messages in less than a
+second.
 
 Beyond ``_PLACES_MAX`` retries in all, counts of the retry queue that has the most are unknown until
 those are over; nobody else's. Loop thread only.
