@@ -29,9 +29,9 @@ class Lease:
 
     ``parts`` says which, until the lease ends; those settled meanwhile are in it too.
     ``began_ms``, ``until_ms``: wall clock. ``ends_ms``, ``deadline_ms``: monotonic; nothing lets it
-    last beyond the latter. ``is_repeated``: its receive was, see ``attempts.py``; ``is_unnamed``: as
-    in that receive. ``refused``: what the member gave back, of the messages that were first given
-    out together.
+    last beyond the latter. ``is_repeated``: its receive was, see ``attempts.py``; ``is_unnamed``:
+    as in that receive. ``refused``: what the member gave back, of the messages that were first
+    given out together.
     """
 
     __slots__ = (
