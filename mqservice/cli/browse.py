@@ -71,7 +71,7 @@ def browse(
         "queue": None if queue is None else str(queue),
         "offset": None if offset is None else str(offset),
         "tag": tag,
-        "filter": condition,
+        "sql": condition,
         "contains": contains,
     }
     query = {name: value for name, value in conditions.items() if value is not None}

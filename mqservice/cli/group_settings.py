@@ -54,7 +54,10 @@ NameArgument = Annotated[str, typer.Argument(help="Letters, digits, - and _; up 
 JsonOption = Annotated[bool, typer.Option("--json", help="JSON instead of a table.")]
 StartFromOption = Annotated[
     StartFrom | None,
-    typer.Option("--start-from", help="Where it begins on a topic it has never read."),
+    typer.Option(
+        "--start-from",
+        help="Where it begins on a topic it has never read; earliest for a new group.",
+    ),
 ]
 StartTimeOption = Annotated[
     str | None,

@@ -70,7 +70,7 @@ def ask(
     topic = match.topic or None
     try:
         masks.of_topic(topic).refuse_question(
-            contains=kept.get("contains", ""), wanted=kept.get("filter", "")
+            contains=kept.get("contains", ""), wanted=kept.get("sql") or kept.get("filter", "")
         )
     except Problem as problem:
         return Answer(status=problem.status, data={"code": problem.code, "detail": problem.detail})

@@ -36,7 +36,6 @@ _KIND_TEXTS: Final = {
     MessageType.NORMAL: gettext_lazy("Normal messages only"),
     MessageType.FIFO: gettext_lazy("Ordered by message group"),
     MessageType.DELAY: gettext_lazy("Delayed messages"),
-    MessageType.TRANSACTION: gettext_lazy("Transactions"),
 }
 _DURABILITY_TEXTS: Final = {
     Durability.SYNC: gettext_lazy("sync: answered once on disk"),

@@ -35,6 +35,11 @@ _FIELDS: Final = ("key", "tag", "from", "to", "queue", "offset", "filter", "cont
 _MORE_FIELDS: Final = _FIELDS[2:]  # folded on a narrow screen until one of them is used
 
 
+def question_of(given: dict[str, str]) -> dict[str, str]:
+    """The fields of the page as parameters of the data plane, where a condition is ``sql``."""
+    return {"sql" if name == "filter" else name: value for name, value in given.items()}
+
+
 @page("topics", needs=Permission.CONSUME)
 def messages(frame: Frame, topic: str) -> HttpResponse:
     """One page of messages. A query of the topic, and what the data plane asks."""
@@ -45,7 +50,7 @@ def messages(frame: Frame, topic: str) -> HttpResponse:
         return redirect("console:message", frame.namespace.name, row.name, message_id)
     path = f"/v1/ns/{frame.namespace.name}/topics/{row.name}/messages"
     query = {
-        **given,
+        **question_of(given),
         "limit": str(PAGE_ROWS),
         "cursor": frame.request.GET.get("cursor", ""),
     }

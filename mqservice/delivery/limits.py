@@ -72,7 +72,6 @@ CAUSE_MS_MAX: Final = SECOND_MS
 REASON_ASKED_CHARS_MAX: Final = 1_000
 # One page asks the key index so often while nothing it found has the wanted tag or queue.
 PAGE_LOOK_UP_COUNT_MAX: Final = 16
-TAG_COUNT_MAX: Final = 64  # of one filter
 CURSOR_CHARS_MAX: Final = 8 * KIB
 QUERY_BYTES_MAX: Final = 16 * KIB
 

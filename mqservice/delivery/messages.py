@@ -29,6 +29,7 @@ from mqservice.delivery.limits import (
 )
 from mqservice.delivery.request_keys import check_key
 from mqservice.delivery.waits import check_far, is_to_come, wait_of
+from mqservice.lib.queue_numbers import QUEUE_NOT_FOUND, queue_fault
 from mqservice.store import (
     SYSTEM_PROPERTIES,
     RecordRefused,
@@ -183,12 +184,8 @@ def check_offer(offer: Offer, route: TopicRoute) -> None:
         _check_properties(offer.properties)
     if offer.message_group is not None:
         _check_message_group(offer.message_group)
-    if offer.queue is not None and not 0 <= offer.queue < route.queue_count:
-        raise Fault(
-            "/queue",
-            "BAD_REQUEST",
-            f"{route.name} has queues 0 to {route.queue_count - 1}, found {offer.queue}",
-        )
+    if offer.queue is not None and (fault := queue_fault(offer.queue, route.queue_count)):
+        raise Fault("/queue", QUEUE_NOT_FOUND, fault)
     if offer.dedup_id is not None:
         check_key("/dedup_id", offer.dedup_id, "dedup_id")
     if route.message_type != "mixed":

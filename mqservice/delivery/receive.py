@@ -57,6 +57,7 @@ from mqservice.topics.routes import TopicRoute
 class ReceiveOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The request's body; an empty body means all defaults.
 
+    ``tag``: tags as in ``filter``; beside a condition there, both must hold.
     ``consumer_id``: receives with the same one are one member of the group, else each is its own.
     ``attempt_id``: a receive that is repeated with it, because its answer was lost, gets the same
     messages again as far as they are still leased. ``auto_extend``: the leases last so long while
@@ -72,6 +73,7 @@ class ReceiveOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     lease: str | None = None
     lease_ms: int | None = None
     filter: FilterForm | None = None
+    tag: str | None = None
     consumer_id: str | None = None
     attempt_id: str | None = None
     auto_extend: str | None = None
@@ -127,7 +129,7 @@ def wanted_of(
 ) -> tuple[ReceiveRequest, Plan | None]:
     """What is to be received, and what is to be settled. Raises Fault unless all of it is right."""
     options = decode(_decode_options, body) if body else _DEFAULTS
-    wanted = filter_of("/filter", options.filter)
+    wanted = filter_of("/filter", options.filter, options.tag)
     lease_ms = lease_ms_of("/lease", options.lease, options.lease_ms, group.lease_ms)
     order = ReceiveRequest(
         group=group.engine_name,

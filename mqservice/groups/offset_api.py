@@ -26,7 +26,7 @@ from mqservice.groups.offset_schemas import (
     SeekIn,
     SeekOut,
 )
-from mqservice.groups.offsets import commit, preview_seek, progress_of, seek
+from mqservice.groups.offsets import commit, preview_seek, progress_of, seek, topic_stats
 from mqservice.groups.queries import get_group
 from mqservice.lib.clock import SystemClock
 from mqservice.lib.problem import Problem, ProblemItem
@@ -76,12 +76,17 @@ def read_offsets(
     topic: str | None = None,
     client_id: str | None = None,
 ) -> OffsetsOut:
-    """Where the group stands, of one topic or of all it has read. Two queries, one call."""
+    """Where the group stands, of one topic or of all it has read. Two queries, one call; for one
+    topic a second.
+
+    Queues of the topic that the group has never read are there with an offset of null.
+    """
     namespace = get_namespace(request.auth, ns)
     row = get_group(namespace, group)
     wanted = None if topic is None else get_topic(namespace, topic)
     stats = progress_of(row, client_id_of(row, client_id))
-    return OffsetsOut.of(row.name, _rows_of(stats.queues, wanted))
+    unread = None if wanted is None else topic_stats(wanted)
+    return OffsetsOut.of(row.name, _rows_of(stats.queues, wanted), unread)
 
 
 @router.get("/ns/{ns}/groups/{group}/lag", response=GroupLagOut)

@@ -13,6 +13,7 @@ from mqservice.groups.models import ConsumerGroup, Dispatch
 from mqservice.groups.offsets import SeekTarget
 from mqservice.groups.queries import offset_lag
 from mqservice.lib.names import ENGINE_SEPARATOR
+from mqservice.lib.queue_numbers import QUEUE_NOT_FOUND, queue_fault
 from mqservice.lib.timestamps import rfc3339
 from mqservice.lib.wire import refused, time_ms
 from mqservice.store import (
@@ -22,6 +23,7 @@ from mqservice.store import (
     OffsetCommitReply,
     OffsetResetReply,
     ResetTo,
+    TopicStats,
 )
 
 OFFSET_MAX: Final = (1 << 63) - 1
@@ -47,7 +49,7 @@ class SeekIn(Schema):
     dry_run: bool = Field(default=False, strict=True)
 
     def target(self, queue_count: int, client_id: str = "") -> SeekTarget:
-        """Raises Problem BAD_REQUEST with a pointer."""
+        """Raises Problem BAD_REQUEST or QUEUE_NOT_FOUND with a pointer."""
         queue_ids = self._queue_ids(queue_count)
         if isinstance(self.to, str):
             if self.to not in _ENDS:
@@ -75,7 +77,7 @@ class SeekIn(Schema):
         return SeekTarget(
             to=ResetTo.OFFSET,
             value=_number("/to/offset", self.to["offset"], OFFSET_MAX),
-            queue_ids=(_number("/to/queue", self.to["queue"], queue_count - 1),),
+            queue_ids=(_queue("/to/queue", self.to["queue"], queue_count),),
             client_id=client_id,
         )
 
@@ -85,7 +87,7 @@ class SeekIn(Schema):
         if not 1 <= len(self.queues) <= queue_count:
             raise refused("/queues", f"1 to {queue_count} queues, or leave it out for all")
         return tuple(
-            _number(f"/queues/{at}", queue_id, queue_count - 1)
+            _queue(f"/queues/{at}", queue_id, queue_count)
             for at, queue_id in enumerate(self.queues)
         )
 
@@ -101,8 +103,8 @@ class CommitIn(Schema):
     client_id: str | None = None
 
     def check(self, queue_count: int) -> None:
-        """Raises Problem BAD_REQUEST with a pointer."""
-        _number("/queue", self.queue, queue_count - 1)
+        """Raises Problem BAD_REQUEST or QUEUE_NOT_FOUND with a pointer."""
+        _queue("/queue", self.queue, queue_count)
         _number("/offset", self.offset, OFFSET_MAX)
 
 
@@ -189,21 +191,38 @@ class SeekOut(Schema):
 
 
 class QueueOffsetOut(Schema):
+    """``consumer_offset`` is null on a queue that the group has never read."""
+
     topic: str
     queue: int
     min_offset: int
     max_offset: int
-    consumer_offset: int
+    consumer_offset: int | None
 
 
 class OffsetsOut(Schema):
-    """Of the topics that the group has read; on others it has no offset."""
+    """Of the topics that the group has read, or of the one that was asked for."""
 
     group: str
     offsets: list[QueueOffsetOut]
 
     @classmethod
-    def of(cls, group: str, queues: list[GroupQueueStats]) -> OffsetsOut:
+    def of(
+        cls, group: str, queues: list[GroupQueueStats], unread: TopicStats | None = None
+    ) -> OffsetsOut:
+        """``unread``: a topic of which the queues that are not among ``queues`` are shown too."""
+        own = {queue.queue_id for queue in queues if unread and queue.topic == unread.topic}
+        never_read = [] if unread is None else [
+            QueueOffsetOut(
+                topic=_name(unread.topic),
+                queue=queue.queue_id,
+                min_offset=queue.min_offset,
+                max_offset=queue.max_offset,
+                consumer_offset=None,
+            )
+            for queue in unread.queues
+            if queue.queue_id not in own
+        ]  # fmt: skip
         return cls(
             group=group,
             offsets=[
@@ -216,7 +235,8 @@ class OffsetsOut(Schema):
                 )
                 for queue in queues
                 if not queue.retry_of
-            ],
+            ]
+            + never_read,
         )
 
 
@@ -331,6 +351,13 @@ def _total(counts: list[int | None]) -> int | None:
 
 def _name(engine_topic: str) -> str:
     return engine_topic.partition(ENGINE_SEPARATOR)[2]
+
+
+def _queue(pointer: str, value: object, queue_count: int) -> int:
+    queue_id = _number(pointer, value, OFFSET_MAX, -OFFSET_MAX)
+    if fault := queue_fault(queue_id, queue_count):
+        raise refused(pointer, fault, QUEUE_NOT_FOUND)
+    return queue_id
 
 
 def _number(pointer: str, value: object, high: int, low: int = 0) -> int:

@@ -32,6 +32,8 @@ from mqservice.store import (
     ResetTo,
     StoreError,
     SyncFailed,
+    TopicRef,
+    TopicStats,
     blocking_client,
 )
 from mqservice.topics.models import Topic
@@ -66,6 +68,15 @@ def progress_of(group: ConsumerGroup, client_id: str = "") -> GroupStats:
     try:
         with blocking_client() as client:
             return client.group_stats(request)
+    except StoreError as exc:
+        raise problem_from_store(exc) from exc
+
+
+def topic_stats(topic: Topic) -> TopicStats:
+    """The queues of a topic. One call to the engine. Raises Problem when it cannot tell."""
+    try:
+        with blocking_client() as client:
+            return client.topic_stats(TopicRef(topic=topic.engine_name))
     except StoreError as exc:
         raise problem_from_store(exc) from exc
 

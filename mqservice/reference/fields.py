@@ -96,7 +96,8 @@ TEXTS: Final = {
     "scanned": "How many messages were looked at for this page.",
     "settle": "What becomes of messages that were received before; done first.",
     "settled": "What became of what was to be settled.",
-    "start_from": "Where the group begins on a topic that it has never read.",
+    "start_from": "Where the group begins on a topic that it has never read: `earliest` by "
+    "default.",
     "state": "How it stands.",
     "status": "The status of this answer or part of it.",
     "stored": "False promises that nothing of the request will ever be delivered.",

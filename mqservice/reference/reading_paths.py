@@ -44,6 +44,11 @@ _TO: Final = query_parameter("to", "Only messages stored at this time or earlier
 
 _FILTER: Final = query_parameter(
     "filter",
+    'As `filter` of a receive: tags as in `created || paid`, or `{"sql": "amount > 100"}`.',
+    {"type": "string", "minLength": 1},
+)
+_SQL: Final = query_parameter(
+    "sql",
     "Only messages whose properties fit this condition in SQL92: `amount > 100`. Not with `key`.",
     {"type": "string", "minLength": 1},
 )
@@ -100,7 +105,7 @@ OPERATIONS: Final = [
             "Messages page by page, in the order they were stored, or by key the newest first. "
             "Changes nothing about their delivery. `next_cursor` alone says whether there is more: "
             "a page may be short before the last one. An `offset` needs its `queue`, and goes "
-            "with neither `key` nor `from`. With `filter` or `contains` a page looks at a bounded "
+            "with neither `key` nor `from`. With `sql` or `contains` a page looks at a bounded "
             "number of messages and says how many, `scanned`. Unknown parameters are refused."
         ),
         scope=Scope.CONSUME,
@@ -112,12 +117,19 @@ OPERATIONS: Final = [
             query_parameter("queue", "Only this queue.", {"type": "integer", "minimum": 0}),
             query_parameter("offset", "Begin at this offset of the queue.", _OFFSET),
             _FILTER,
+            _SQL,
             _CONTAINS,
             _LIMIT,
             cursor_parameter(),
         ],
         answers=_page("BrowseAnswer", _MESSAGE),
-        codes=(*TOPIC_CODES, "ILLEGAL_FILTER", "ILLEGAL_KEY", "CURSOR_INVALID"),
+        codes=(
+            *TOPIC_CODES,
+            "QUEUE_NOT_FOUND",
+            "ILLEGAL_FILTER",
+            "ILLEGAL_KEY",
+            "CURSOR_INVALID",
+        ),
     ),
     Operation(
         handler=plane.MESSAGE,

@@ -5,6 +5,8 @@ Their fields are held against the readers by a test, which asks the readers what
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from enum import StrEnum
 from typing import Final
 
 from mqservice.alerts import limits as alert_limits
@@ -38,9 +40,8 @@ def _integer(low: int, high: int, description: str = "") -> JsonObject:
     return _text_of({"type": ["integer", "null"], "minimum": low, "maximum": high}, description)
 
 
-def _choice(kinds: type, description: str) -> JsonObject:
-    # Any enumeration of texts; `type[StrEnum]` cannot be iterated by its values alone.
-    values: list[str | None] = [str(kind) for kind in kinds]  # type: ignore[attr-defined]
+def _choice(kinds: Iterable[StrEnum], description: str) -> JsonObject:
+    values: list[str | None] = [str(kind) for kind in kinds]
     return {"enum": [*values, None], "description": description}
 
 
@@ -155,7 +156,8 @@ SCHEMAS: Final[dict[str, JsonObject]] = {
     "GroupIn": _object(
         {
             "start_from": _choice(
-                groups.StartFrom, "Where the group begins on a topic that it has never read."
+                groups.StartFrom,
+                "Where it begins on a topic that it has never read; `earliest` unless given.",
             ),
             "start_time": {
                 "type": ["string", "null"],
@@ -300,7 +302,7 @@ SCHEMAS["TopicDefinitionIn"] = {
     **_object(
         {
             "name": {"type": "string", "pattern": NAME_PATTERN},
-            "type": _choice(topics.MessageType, "Which kind of message it takes."),
+            "type": _choice(topics.NEW_TYPES, "Which kind of message it takes."),
             "queues": _integer(1, QUEUE_COUNT_MAX, "It can grow, not shrink."),
             "durability": _choice(topics.Durability, "When a produce is answered."),
             "retention": _duration("How long messages are kept."),

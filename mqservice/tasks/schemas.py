@@ -11,9 +11,9 @@ from ninja import Schema
 from pydantic import ConfigDict, Field, StringConstraints
 
 from mqservice.delivery.decoding import Fault
+from mqservice.delivery.filters import filter_of_query, tags_in
 from mqservice.delivery.messages import key_fault
 from mqservice.delivery.reading.same_cause import NO_REASON, cause_asked, reason_fault
-from mqservice.delivery.reading.tags import tags_of
 from mqservice.lib.timestamps import rfc3339
 from mqservice.lib.wire import moment, refused, time_ms
 from mqservice.tasks.limits import ID_CHARS_MAX, IDS_MAX
@@ -47,7 +47,7 @@ class FilterIn(Schema):
         if self.key is not None and (fault := key_fault(self.key)):
             raise refused("/filter/key", f"a key {fault}", "ILLEGAL_KEY")
         try:
-            tags = tags_of(self.tag)
+            tags = tags_in(filter_of_query(self.tag, None, None))
         except Fault as exc:
             raise refused("/filter/tag", exc.detail, exc.code) from None
         from_ms = None if self.from_time is None else time_ms("/filter/from", self.from_time)

@@ -21,13 +21,20 @@ BODY_BYTES_MAX_MAX = 4 * 1024 * 1024
 
 
 class MessageType(enum.StrEnum):
-    """Which kind of message a topic takes; MIXED takes all."""
+    """Which kind of message a topic takes; MIXED takes all.
+
+    TRANSACTION cannot be chosen while there are no transactions. Topics that have it from before
+    keep it, and take plain messages.
+    """
 
     MIXED = "mixed"
     NORMAL = "normal"
     FIFO = "fifo"
     DELAY = "delay"
     TRANSACTION = "transaction"
+
+
+NEW_TYPES = tuple(kind for kind in MessageType if kind is not MessageType.TRANSACTION)
 
 
 class Durability(enum.StrEnum):

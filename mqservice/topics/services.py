@@ -37,6 +37,7 @@ from mqservice.store import StoreError, TopicConfig, TopicNotFound, TopicRef, bl
 from mqservice.topics.models import (
     BODY_BYTES_MAX_MAX,
     BODY_BYTES_MAX_MIN,
+    NEW_TYPES,
     QUEUE_COUNT_MAX,
     RETENTION_AGE_MS_MAX,
     RETENTION_AGE_MS_MIN,
@@ -119,6 +120,7 @@ def plan_topic(
     before = None if topic is None else settings_of(topic, _SETTINGS)
     row = Topic(namespace=namespace, name=name) if topic is None else topic
     _refuse_bad_change(change, 1 if topic is None else row.queue_count)
+    _refuse_transactions(change, topic)
     is_changed = _apply(change, row)
     row.namespace = namespace
     return PlannedTopic(topic=row, before=before, is_different=before is None or is_changed)
@@ -212,6 +214,17 @@ def _refuse_bad_change(change: TopicChange, queue_count_min: int) -> None:
     ]
     if faults:
         raise Problem.of("ILLEGAL_SETTING", "a setting is out of its range", errors=faults)
+
+
+def _refuse_transactions(change: TopicChange, topic: Topic | None) -> None:
+    """Nobody may choose the type before there are transactions. Raises Problem."""
+    if change.message_type is not MessageType.TRANSACTION:
+        return
+    if topic is None or topic.message_type != MessageType.TRANSACTION:
+        known = ", ".join(kind.value for kind in NEW_TYPES)
+        detail = f"there are no transactions yet; a topic is of type {known}"
+        item = ProblemItem("/type", "ILLEGAL_SETTING", detail)
+        raise Problem.of("ILLEGAL_SETTING", f"/type: {detail}", errors=[item])
 
 
 def _apply(change: TopicChange, topic: Topic) -> bool:

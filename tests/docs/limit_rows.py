@@ -133,7 +133,6 @@ SECTIONS: Final[dict[str, tuple[Row, ...]]] = {
     "Browse and pull": (
         _row("Messages of a page", "{} by default, {} at most, and {}", _D + "BROWSE_COUNT_DEFAULT",
              _D + "BROWSE_COUNT_MAX", _D + "BROWSE_BYTES_MAX"),
-        _row("Tags of one question", "{}", _D + "TAG_COUNT_MAX"),
         _row("Text looked for in bodies", "{}; {} are looked through for a page",
              _D + "CONTAINS_BYTES_MAX", _D + "SCAN_BYTES_MAX"),
         _row("Reason looked for in dead letters", "{} characters; {} × {} are looked at for a page",

@@ -1,6 +1,6 @@
 """Browse over REST: the messages of a topic page by page, without any effect on their delivery.
 
-    GET .../messages?from=&to=&tag=&queue=&offset=&filter=&contains= ──▶ queue_walk  in log's order
+    GET .../messages?from=&to=&tag=&queue=&offset=&sql=&contains= ──▶ queue_walk  in log's order
     GET .../messages?key=&from=&to=&tag=&queue=&contains=            ──▶ key_search  newest first
     GET .../messages/{id}                          ──▶ key_search
                                             answer ◀── messages, next_cursor
@@ -19,6 +19,7 @@ import msgspec
 from mqservice.accounts.scopes import Kind, Scope
 from mqservice.delivery.context import DeliveryContext
 from mqservice.delivery.decoding import Fault
+from mqservice.delivery.filters import filter_of_query, tags_in
 from mqservice.delivery.http import Request
 from mqservice.delivery.limits import (
     BROWSE_COUNT_DEFAULT,
@@ -35,14 +36,13 @@ from mqservice.delivery.reading.stored_messages import (
     stored_message,
     stored_messages,
 )
-from mqservice.delivery.reading.tags import tags_of
 from mqservice.delivery.reading.walk import Page, Question
 from mqservice.delivery.replies import answer_struct, takes_msgpack
-from mqservice.store import FilterInvalid, FilterKind, Store, known_filter
+from mqservice.store import FilterKind, Store
 from mqservice.topics.routes import TopicRoute
 
 _NAMES: Final = (
-    "key", "tag", "from", "to", "queue", "offset", "filter", "contains", "limit", "cursor",
+    "key", "tag", "from", "to", "queue", "offset", "filter", "sql", "contains", "limit", "cursor",
 )  # fmt: skip
 
 
@@ -128,7 +128,7 @@ async def read_message(context: DeliveryContext, request: Request) -> None:
 
 
 def _question_of(query: Query, topic: TopicRoute) -> Question:
-    queue_id = query.number("queue", low=0, high=topic.queue_count - 1)
+    queue_id = query.queue(topic.queue_count)
     offset = query.number("offset", low=0, high=OFFSET_MAX)
     from_ms, to_ms = span_of(query)
     key = key_of(query)
@@ -139,32 +139,14 @@ def _question_of(query: Query, topic: TopicRoute) -> Question:
             raise Fault("?offset", "BAD_REQUEST", "an offset is one of a queue: give queue as well")
         if from_ms is not None:
             raise Fault("?offset", "BAD_REQUEST", "a walk begins at offset or at from: give one")
-    tags = tags_of(query.text("tag"))
-    wanted = _filter_of(query.text("filter"), tags)
-    if wanted and key is not None:
-        raise Fault("?filter", "BAD_REQUEST", "a search by key takes no filter")
-    return Question(
-        key, [] if wanted else tags, from_ms, to_ms, queue_id, offset, wanted, _contains(query)
-    )
-
-
-def _filter_of(text: str | None, tags: list[str]) -> str:
-    """The canonical condition of the parameter ``filter`` and the tags; empty without a filter.
-
-    Raises Fault.
-    """
-    if text is None:
-        return ""
-    if not text.strip():
-        raise Fault("?filter", "ILLEGAL_FILTER", "an empty filter; leave it out for all messages")
-    try:
-        wanted = known_filter(text, FilterKind.SQL92).text
-        if tags:
-            quoted = ", ".join("'" + tag.replace("'", "''") + "'" for tag in tags)
-            wanted = known_filter(f"TAGS IN ({quoted}) AND ({wanted})", FilterKind.SQL92).text
-    except FilterInvalid as exc:
-        raise Fault("?filter", "ILLEGAL_FILTER", str(exc)) from exc
-    return wanted
+    wanted = filter_of_query(query.text("tag"), query.text("filter"), query.text("sql"))
+    is_sql = wanted.kind is FilterKind.SQL92
+    if is_sql and key is not None:
+        name = "filter" if query.text("sql") is None else "sql"
+        raise Fault(f"?{name}", "BAD_REQUEST", "a search by key takes tags, but no condition")
+    tags = [] if is_sql else tags_in(wanted)
+    condition = wanted.text if is_sql else ""
+    return Question(key, tags, from_ms, to_ms, queue_id, offset, condition, _contains(query))
 
 
 def _contains(query: Query) -> str:

@@ -17,6 +17,7 @@ import msgspec
 from mqservice.accounts.scopes import Kind, Scope
 from mqservice.delivery.context import DeliveryContext
 from mqservice.delivery.decoding import Fault
+from mqservice.delivery.filters import filter_of_query, tags_in
 from mqservice.delivery.http import Request
 from mqservice.delivery.limits import BROWSE_COUNT_DEFAULT, BROWSE_COUNT_MAX
 from mqservice.delivery.path_routes import group_route
@@ -32,7 +33,6 @@ from mqservice.delivery.reading.key_search import find_by_id
 from mqservice.delivery.reading.query import Query
 from mqservice.delivery.reading.same_cause import cause_asked, reason_fault
 from mqservice.delivery.reading.stored_messages import StoredMessage, stored_message
-from mqservice.delivery.reading.tags import tags_of
 from mqservice.delivery.reading.walk import Page, Question
 from mqservice.delivery.replies import answer_struct, takes_msgpack
 from mqservice.groups.routes import GroupRoute
@@ -72,7 +72,13 @@ async def browse_dead_letters(context: DeliveryContext, request: Request) -> Non
     request.principal.require(Scope.CONSUME, Kind.GROUP, request.match.group)
     topic = _dlq_of(await group_route(context, request))
     query = Query(request.scope["query_string"], _NAMES)
-    question = Question(key_of(query), tags_of(query.text("tag")), *span_of(query), None, None)
+    question = Question(
+        key_of(query),
+        tags_in(filter_of_query(query.text("tag"), None, None)),
+        *span_of(query),
+        None,
+        None,
+    )
     cause = _cause_of(query)
     limit = query.number("limit", low=1, high=BROWSE_COUNT_MAX) or BROWSE_COUNT_DEFAULT
     asked = None if cause is None else CauseQuestion(question, cause)

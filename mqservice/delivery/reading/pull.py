@@ -20,14 +20,15 @@ import msgspec
 
 from mqservice.accounts.scopes import Kind, Scope
 from mqservice.delivery.context import DeliveryContext
+from mqservice.delivery.filters import filter_of_query, tags_in
 from mqservice.delivery.http import Request
 from mqservice.delivery.limits import BROWSE_BYTES_MAX, BROWSE_COUNT_DEFAULT, BROWSE_COUNT_MAX
 from mqservice.delivery.path_routes import topic_route
 from mqservice.delivery.reading.query import OFFSET_MAX, Query, missing
 from mqservice.delivery.reading.stored_messages import StoredMessage, stored_messages
-from mqservice.delivery.reading.tags import tags_of
 from mqservice.delivery.replies import answer_struct, takes_msgpack
 from mqservice.lib.problem import Problem
+from mqservice.lib.queue_numbers import QUEUE_NOT_FOUND
 from mqservice.store import OffsetAtTimeRequest, PullRequest
 from mqservice.topics.routes import TopicRoute
 
@@ -69,7 +70,7 @@ async def pull_messages(context: DeliveryContext, request: Request) -> None:
             queue_offset=offset,
             messages_max=count or BROWSE_COUNT_DEFAULT,
             bytes_max=BROWSE_BYTES_MAX,
-            tags=tags_of(query.text("tag")),
+            tags=tags_in(filter_of_query(query.text("tag"), None, None)),
         )
     )
     messages = stored_messages(records, as_bytes=takes_msgpack(request))
@@ -102,4 +103,4 @@ def _queue_of(request: Request, topic: TopicRoute) -> int:
         queue_id = int(text)
         if queue_id < topic.queue_count:
             return queue_id
-    raise Problem.of("QUEUE_NOT_FOUND", f"{topic.name} has queues 0 to {topic.queue_count - 1}")
+    raise Problem.of(QUEUE_NOT_FOUND, f"{topic.name} has queues 0 to {topic.queue_count - 1}")

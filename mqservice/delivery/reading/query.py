@@ -9,16 +9,19 @@ a misspelt condition would answer another question.
 
 from __future__ import annotations
 
+import re
 from typing import Final
 from urllib.parse import parse_qsl
 
 from mqservice.delivery.decoding import Fault
 from mqservice.delivery.limits import QUERY_BYTES_MAX
+from mqservice.lib.queue_numbers import QUEUE_NOT_FOUND, queue_fault
 from mqservice.lib.timestamps import parse_rfc3339
 
 OFFSET_MAX: Final = (1 << 63) - 1
 _SHOWN_CHARS_MAX: Final = 40
 _NUMBER_DIGITS_MAX: Final = 19  # of OFFSET_MAX
+_INTEGER: Final = re.compile(r"-?[0-9]{1,19}", re.ASCII)
 
 
 class Query:
@@ -48,6 +51,17 @@ class Query:
     def text(self, name: str) -> str | None:
         """The value as it was given, None when it was not."""
         return self._values.get(name)
+
+    def queue(self, queue_count: int) -> int | None:
+        """The parameter ``queue``. Raises Fault; QUEUE_NOT_FOUND for a number of no queue."""
+        text = self._values.get("queue")
+        if text is None:
+            return None
+        if not _INTEGER.fullmatch(text):
+            raise _fault("queue", f"queue is a whole number, found {_shown(text)}")
+        if fault := queue_fault(int(text), queue_count):
+            raise Fault("?queue", QUEUE_NOT_FOUND, fault)
+        return int(text)
 
     def number(self, name: str, *, low: int, high: int) -> int | None:
         """A whole number in [low, high]. Raises Fault."""

@@ -107,6 +107,32 @@ def test_receives_that_name_no_consumer_keep_nobody_from_another_filter(
         assert receive(api, topic, **other).status_code == 200
 
 
+@pytest.mark.parametrize(
+    ("body", "query", "expected"),
+    [
+        ({"filter": "a || b"}, {"filter": "a || b"}, ["0", "1"]),
+        ({"tag": "a || b"}, {"tag": "a || b"}, ["0", "1"]),
+        ({"filter": "*"}, {"filter": "*"}, ["0", "1", "2", "3"]),
+        ({"filter": {"sql": "n > 5"}}, {"filter": '{"sql": "n > 5"}'}, ["1", "2", "3"]),
+        ({"filter": {"sql": "n > 5"}, "tag": "a || b"}, {"sql": "n > 5", "tag": "a||b"}, ["1"]),
+    ],
+)
+def test_filter_and_tag_mean_the_same_in_a_receive_and_a_browse(
+    api: httpx.Client, topic: str, body: Json, query: dict[str, str], expected: list[str]
+) -> None:
+    tags: list[dict[str, str]] = [{"tag": "a"}, {"tag": "b"}, {"tag": "c"}, {}]
+    put(
+        api,
+        topic,
+        *[{**tag, "properties": {"n": str(9 * bool(at))}} for at, tag in enumerate(tags)],
+    )
+
+    found = api.get(f"/v1/ns/acme/topics/{topic}/messages", params=query).json()["messages"]
+
+    assert sorted(each["body"] for each in found) == expected
+    assert sorted(bodies(receive(api, topic, **body))) == expected
+
+
 def test_a_lone_consumer_changes_its_filter(api: httpx.Client, topic: str) -> None:
     assert bodies(receive(api, topic, filter="a", consumer_id="first")) == []
     assert bodies(receive(api, topic, filter="b", consumer_id="first")) == []

@@ -165,8 +165,6 @@ def test_messages_of_one_group_share_a_queue_and_others_go_round(
         (b'{"body":"x","body_json":1}', "", "BODY_COUNT", "exactly one"),
         (b'{"body":"x","body_b64":"eA=="}', "", "BODY_COUNT", "exactly one"),
         (b'{"body":""}', "", "BODY_EMPTY", "empty"),
-        (b'{"body":"x","queue":4}', "/queue", "BAD_REQUEST", "queues 0 to 3"),
-        (b'{"body":"x","queue":-1}', "/queue", "BAD_REQUEST", "queues 0 to 3"),
         (b'{"body":"x","message_group":" "}', "/message_group", "ILLEGAL_MESSAGE_GROUP", "blank"),
     ],
 )

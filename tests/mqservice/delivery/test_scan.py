@@ -78,19 +78,19 @@ def test_filter_text_and_tag_hold_together(api: httpx.Client, topic: str) -> Non
     def found(**query: str | int) -> list[int]:
         return [int(body.split()[0]) for body in bodies(walk(api, topic, **query))]
 
-    assert found(filter="amount >= 30") == list(range(30, 40))
-    assert found(filter="amount >= 30", limit=3) == list(range(30, 40))
-    assert found(filter="amount < 10 OR amount = 20", tag="it's") == [1, 3, 5, 7, 9]
+    assert found(sql="amount >= 30") == list(range(30, 40))
+    assert found(sql="amount >= 30", limit=3) == list(range(30, 40))
+    assert found(sql="amount < 10 OR amount = 20", tag="it's") == [1, 3, 5, 7, 9]
     assert found(contains="7 grö", limit=2) == [7, 17, 27, 37]
-    assert found(contains="7", filter="amount BETWEEN 10 AND 30", tag="it's") == [17, 27]
-    assert found(contains="%") == found(filter="absent = 1") == []
+    assert found(contains="7", sql="amount BETWEEN 10 AND 30", tag="it's") == [17, 27]
+    assert found(contains="%") == found(sql="absent = 1") == []
     assert found(queue=1, offset=5, contains="9") == [29]
 
 
 def test_page_says_how_many_messages_it_has_looked_at(api: httpx.Client, topic: str) -> None:
     put(api, topic, *({"body": f"b{n}", "properties": {"n": str(n)}} for n in range(30)))
 
-    for query in ({"contains": "b"}, {"filter": "n >= 0"}):
+    for query in ({"contains": "b"}, {"sql": "n >= 0"}):
         assert looked_at(api, topic, limit=100, **query)[1] == [30]
         found, counts = looked_at(api, topic, limit=7, **query)
         assert (len(found), sum(counts)) == (30, 30)
@@ -119,7 +119,7 @@ def test_search_ends_after_bounded_work_and_goes_on_from_there(
     assert sum(counts) == count + 1
     assert len(counts) > 1
     assert max(counts) <= 256 * (SCAN_PULL_COUNT_MAX + 2 * 4)
-    found, counts = looked_at(api, topic, filter="n < 0")
+    found, counts = looked_at(api, topic, sql="n < 0")
     assert (bodies([found]), sum(counts)) == (["needle"], count + 1)
 
 
@@ -136,11 +136,11 @@ def test_large_bodies_end_a_page_by_their_bytes(
 
 def test_cursor_belongs_to_its_filter_and_text(api: httpx.Client, topic: str) -> None:
     put(api, topic, *({"body": f"b{n}", "properties": {"n": str(n)}} for n in range(9)))
-    cursor = browse(api, topic, filter="n > 1", limit=2)["next_cursor"]
+    cursor = browse(api, topic, sql="n > 1", limit=2)["next_cursor"]
 
     path = f"/v1/-/topics/{topic}/messages"
-    same = api.get(path, params={"filter": "( n>1 )", "cursor": cursor})
-    other = api.get(path, params={"filter": "n > 2", "cursor": cursor})
+    same = api.get(path, params={"sql": "( n>1 )", "cursor": cursor})
+    other = api.get(path, params={"sql": "n > 2", "cursor": cursor})
 
     assert same.status_code == 200
     assert other.json()["code"] == "CURSOR_INVALID"

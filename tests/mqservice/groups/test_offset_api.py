@@ -42,6 +42,17 @@ def reader(acme: Client, store: StoreClient) -> Reader:
     return reader
 
 
+def test_offsets_of_a_topic_that_nobody_reads_are_null(acme: Client, store: StoreClient) -> None:
+    base = "/v1/ns/acme"
+    for path, settings in (("topics/unread", {"queues": 2}), ("groups/idle", {})):
+        made = acme.put(f"{base}/{path}", settings, content_type="application/json")
+        assert made.status_code == 201, made.content
+    answer = acme.get(f"{base}/groups/idle/offsets?topic=unread").json()
+    row = {"topic": "unread", "min_offset": 0, "max_offset": 0, "consumer_offset": None}
+    assert answer["offsets"] == [{**row, "queue": 0}, {**row, "queue": 1}]
+    assert acme.get(f"{base}/groups/idle/offsets").json()["offsets"] == []
+
+
 def test_a_dry_run_shows_what_a_seek_then_does(reader: Reader) -> None:
     preview = reader.seek("latest", dry_run=True)
     assert preview["dry_run"] is True
@@ -188,11 +199,9 @@ def _receive_all(reader: Reader, is_last: threading.Event) -> list[tuple[int, in
         ({"to": {"offset": True, "queue": 0}}, "/to/offset"),
         ({"to": {"offset": 1 << 63, "queue": 0}}, "/to/offset"),
         ({"to": {"offset": 6, "queue": 0}}, "/to/offset"),
-        ({"to": {"offset": 1, "queue": 2}}, "/to/queue"),
         ({"to": {"offset": 1, "queue": 0}, "queues": [0]}, "/queues"),
         ({"to": "earliest", "queues": []}, "/queues"),
         ({"to": "earliest", "queues": [0, 0, 0]}, "/queues"),
-        ({"to": "earliest", "queues": [0, 2]}, "/queues/1"),
         ({"to": "earliest", "queues": ["0"]}, "/queues/0"),
         ({"to": "earliest", "dry_run": "no"}, "/dry_run"),
         ({"to": "earliest", "force": True}, "/force"),
@@ -209,6 +218,19 @@ def test_a_bad_seek_is_refused_with_its_place(
         assert pointer in [item["pointer"] for item in problem["errors"]]
     assert reader.consumer_offsets() == [1, 0]
     assert not AuditEntry.objects.filter(action="group.seek").exists()
+
+
+def test_a_queue_that_the_topic_does_not_have_is_told_with_its_place(reader: Reader) -> None:
+    asked: list[tuple[str, dict[str, object], str]] = [
+        (":seek", {"to": {"offset": 1, "queue": 2}}, "/to/queue"),
+        (":seek", {"to": "earliest", "queues": [0, 2]}, "/queues/1"),
+        ("/offsets:commit", {"queue": 2, "offset": 0}, "/queue"),
+    ]
+    for path, body, pointer in asked:
+        status, problem = reader.post(path, **body)
+        assert (status, problem["code"]) == (404, "QUEUE_NOT_FOUND"), problem
+        assert [item["pointer"] for item in problem["errors"]] == [pointer]
+    assert reader.consumer_offsets() == [1, 0]
 
 
 def test_a_commit_goes_forward_only(reader: Reader) -> None:
@@ -241,7 +263,6 @@ def test_a_commit_goes_forward_only(reader: Reader) -> None:
         ({"queue": 0, "offset": -1}, "/offset"),
         ({"queue": 0, "offset": 1 << 63}, "/offset"),
         ({"queue": 0, "offset": "3"}, "/offset"),
-        ({"queue": 2, "offset": 0}, "/queue"),
         ({"offset": 3}, "/queue"),
         ({"queue": 0, "offset": 3, "more": 1}, "/more"),
     ],

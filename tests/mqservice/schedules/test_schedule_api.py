@@ -190,7 +190,7 @@ def test_a_run_that_failed_shows_until_the_next_one(acme: Client, desk: Desk) ->
         ({"message": {"body": "x", "delay": "1h"}}, 400, "BAD_REQUEST", "/message/delay"),
         ({"message": {"body": "x", "dedup_id": "1"}}, 400, "BAD_REQUEST", "/message/dedup_id"),
         ({"message": {"body": "x", "tag": "a|b"}}, 400, "ILLEGAL_TAG", "/message/tag"),
-        ({"message": {"body": "x", "queue": 9}}, 400, "BAD_REQUEST", "/message/queue"),
+        ({"message": {"body": "x", "queue": 9}}, 404, "QUEUE_NOT_FOUND", "/message/queue"),
         ({"message": {"body": "x", "tig": "a"}}, 400, "BAD_REQUEST", "/message/tig"),
         ({"message": {"body": "x" * (BODY_BYTES_MAX + 1)}}, 413, "BODY_TOO_LARGE", "/message"),
         ({"interval": "1h"}, 400, "BAD_REQUEST", "/interval"),
