@@ -56,7 +56,7 @@ async def test_browse_walks_pages_and_says_that_there_is_more() -> None:
             "to": ["t2"],
             "tag": ["a || b"],
             "queue": ["1"],
-            "filter": ["n > 5"],
+            "sql": ["n > 5"],
             "contains": ["ö & x"],
         }
         assert [parse_qs(request.query) for request in double.requests] == [

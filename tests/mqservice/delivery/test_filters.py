@@ -120,7 +120,7 @@ def test_receives_that_name_no_consumer_keep_nobody_from_another_filter(
 def test_filter_and_tag_mean_the_same_in_a_receive_and_a_browse(
     api: httpx.Client, topic: str, body: Json, query: dict[str, str], expected: list[str]
 ) -> None:
-    tags: list[dict[str, str]] = [{"tag": "a"}, {"tag": "b"}, {"tag": "c"}, {}]
+    tags: tuple[Json, ...] = ({"tag": "a"}, {"tag": "b"}, {"tag": "c"}, {})
     put(
         api,
         topic,
