@@ -82,17 +82,6 @@ async def _run(plan: Plan, service: Service, attacker: SecondTenant, name: str) 
     if process.returncode:
         raise MeasureFailed(f"the attacker of {name} failed")
     report = msgspec.json.decode(output, type=AttackReport)
-    print(
-        name,
-        sorted(quiet)[len(quiet) // 2],
-        p99_of(quiet),
-        sorted(attacked)[len(attacked) // 2],
-        p99_of(attacked),
-        max(attacked),
-        errors,
-        report,
-        file=sys.stderr,
-    )
     return Run(
         rate=p99_of(attacked) / p99_of(quiet),
         extra={

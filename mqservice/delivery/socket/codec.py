@@ -165,12 +165,30 @@ class JsonCodec:
         """Refuse a list that is far too long before an object is made for each of its elements."""
         try:
             lists = self._decode_lists(content)
-            count = max(len(self._decode_elements(each)) for each in (lists.m, lists.t))
+            is_too_long = any(
+                self._begins_too_long(each)
+                or len(self._decode_elements(each)) > LIST_COUNT_HARD_MAX
+                for each in (lists.m, lists.t)
+            )
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             return  # the decoder of commands finds it too, and says it better
-        if count > LIST_COUNT_HARD_MAX:
-            detail = f"a list has at most {LIST_COUNT_HARD_MAX} elements, found {count}"
+        if is_too_long:
+            detail = f"a list of a command has at most {LIST_COUNT_HARD_MAX} elements"
             raise CommandRefused(lists.id, "BAD_REQUEST", detail)
+
+    def _begins_too_long(self, array: msgspec.Raw) -> bool:
+        """Whether the beginning of an array has too many elements already, as far as can be told
+        without reading all of it: millions of tiny ones take long even to be counted.
+        """
+        beginning = bytes(memoryview(array)[:COUNTED_JSON_BYTES])
+        # Where one element ends, unless that comma is in a text.
+        for end in (beginning.rfind(b","), beginning.rfind(b"},") + 1):
+            try:
+                if len(self._decode_elements(beginning[:end] + b"]")) > LIST_COUNT_HARD_MAX:
+                    return True
+            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+                continue
+        return False
 
     def _refused(self, part: bytes | msgspec.Raw, fault: Fault) -> CommandRefused:
         try:
