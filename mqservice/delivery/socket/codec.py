@@ -109,8 +109,8 @@ class _JsonLists(msgspec.Struct):
     """The lists of a command, whose elements nobody has looked at."""
 
     id: int | None = None
-    m: msgspec.Raw = msgspec.Raw(b"[]")
-    t: msgspec.Raw = msgspec.Raw(b"[]")
+    m: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+    t: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
 
 
 class _JsonEnvelope(msgspec.Struct):
@@ -169,6 +169,7 @@ class JsonCodec:
                 self._begins_too_long(each)
                 or len(self._decode_elements(each)) > LIST_COUNT_HARD_MAX
                 for each in (lists.m, lists.t)
+                if each is not msgspec.UNSET
             )
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             return  # the decoder of commands finds it too, and says it better
