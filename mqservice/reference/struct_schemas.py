@@ -86,6 +86,8 @@ class StructSchemas:
         if kind is msgspec.Raw:
             return Any
         origin, arguments = typing.get_origin(kind), typing.get_args(kind)
+        if origin is typing.Annotated:
+            return typing.Annotated[(self._shown(arguments[0], struct, field), *arguments[1:])]
         if origin in (typing.Union, types.UnionType):
             structs = [
                 a for a in arguments if isinstance(a, type) and issubclass(a, msgspec.Struct)
