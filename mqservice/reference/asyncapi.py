@@ -249,6 +249,6 @@ def _description() -> str:
         "Close codes: 4400 a frame that is none, 4401 and 4403 the key, 4404 the path, 4408 no "
         "answer or no reading, 4409 resumed elsewhere, 4410 ended by an administrator, 4413 too "
         "large a frame, 4429 too many sockets, 1008 too much without effect, 1012 and 1013 restart "
-        "and try later. After 1008, 4400, 4401, 4403, 4404 and 4413 do not reconnect; else reconnect with "
-        "growing pauses."
+        "and try later. After 1008, 4400, 4401, 4403, 4404 and 4413 do not reconnect; "
+        "else reconnect with growing pauses."
     )
