@@ -83,7 +83,7 @@ class Refused(ClientError):
 class ConnectionEnded(ClientError):
     """Close codes that mean "this will not get better" are in ``CODES_FINAL``; see docs."""
 
-    CODES_FINAL: ClassVar[frozenset[int]] = frozenset({4400, 4401, 4403, 4404, 4413})
+    CODES_FINAL: ClassVar[frozenset[int]] = frozenset({1008, 4400, 4401, 4403, 4404, 4413})
 
     def __init__(self, code: int, reason: str, *, retry_after_ms: int | None = None) -> None:
         self.code = code

@@ -16,7 +16,7 @@ from typing import Final
 import msgspec
 from django.conf import settings
 
-from mqservice.delivery.limits import FRAME_BYTES_MAX, PING_MS, PONG_MS
+from mqservice.delivery.limits import FRAME_BYTES_MAX, FRAME_COMMANDS_MAX, PING_MS, PONG_MS
 from mqservice.delivery.socket import frames, pushes
 from mqservice.delivery.socket.codec import JSON_NAME, MSGPACK_NAME
 from mqservice.reference.openapi import VERSION
@@ -243,10 +243,12 @@ def _description() -> str:
         f"connection. Two subprotocols: `{JSON_NAME}`, one JSON object a frame or several joined "
         f"by newlines; `{MSGPACK_NAME}`, one array `[op, …]` a frame or an array of such arrays. "
         "A command with an `id` is answered by one `ok` or `err` with that id; frames without one "
-        f"are pushes. A frame has at most {FRAME_BYTES_MAX} bytes. The service pings after "
+        f"are pushes. A frame has at most {FRAME_BYTES_MAX} bytes and {FRAME_COMMANDS_MAX} "
+        "commands. The service pings after "
         f"{PING_MS} ms of silence and waits {PONG_MS} ms for an answer.\n\n"
         "Close codes: 4400 a frame that is none, 4401 and 4403 the key, 4404 the path, 4408 no "
         "answer or no reading, 4409 resumed elsewhere, 4410 ended by an administrator, 4413 too "
-        "large a frame, 4429 too many sockets, 1012 and 1013 restart and try later. After 4400, "
-        "4401, 4403, 4404 and 4413 do not reconnect; else reconnect with growing pauses."
+        "large a frame, 4429 too many sockets, 1008 too much without effect, 1012 and 1013 restart "
+        "and try later. After 1008, 4400, 4401, 4403, 4404 and 4413 do not reconnect; "
+        "else reconnect with growing pauses."
     )
