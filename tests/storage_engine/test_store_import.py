@@ -355,7 +355,7 @@ DAMAGES: dict[str, tuple[Callable[[Path], object], str]] = {
     "cut": (lambda store: os.truncate(segments(store)[1], 4_000), "copied in part only"),
     "flipped bit": (lambda store: hurt(segments(store)[1], 120), "is no record"),
     "no segments": (
-        lambda store: [path.unlink() for path in segments(store)],
+        lambda store: list(map(os.unlink, segments(store))),
         "has no segments",
     ),
     "no log": (

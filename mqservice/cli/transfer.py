@@ -1,0 +1,169 @@
+"""``mqservice import-store``: a RocketMQ store becomes a namespace of a new installation.
+
+Without ``--yes`` it shows what would come and asks, or ends where nobody can answer.
+Exit code 0: done, or shown; 1: it failed, nothing is left; 2: refused, nothing was done.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+import msgspec
+import typer
+from rich.table import Table
+
+from mqservice.cli import screen
+from mqservice.cli.long_work import explained, progress_bar
+from mqservice.cli.status import DataDirOption
+
+if TYPE_CHECKING:
+    from mqservice.transfers.reports import DelayedReport, ImportReport
+
+_RETENTION_MS_MIN: Final = 60_000
+_RETENTION_MS_MAX: Final = 30 * 24 * 3_600_000
+
+
+def import_store(
+    directory: Annotated[
+        Path, typer.Argument(help="A stopped broker's storePathRootDir, or a copy of it.")
+    ],
+    namespace: Annotated[
+        str, typer.Option(help="Namespace that gets its topics and groups.", show_default=False)
+    ],
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only show what would come; never ask.")
+    ] = False,
+    is_agreed: Annotated[bool, typer.Option("--yes", help="Import without asking.")] = False,
+    retention: Annotated[
+        str, typer.Option(help="Age at which messages expire, such as 12h or 30d, 30d at most.")
+    ] = "3d",
+    as_json: Annotated[bool, typer.Option("--json", help="The report as one JSON object.")] = False,
+    data_dir: DataDirOption = None,
+) -> None:
+    """Bring a RocketMQ store into an empty data directory. The store is only read.
+
+    Shows topics, groups, messages, delayed messages and what does not come, then asks. With
+    DATABASE_URL the rows go into that database, else into an embedded PostgreSQL.
+    """
+    from mqservice.supervisor.config import data_dir_from_env
+    from mqservice.transfers.errors import TransferError
+    from mqservice.transfers.importing import import_store as bring_in
+    from mqservice.transfers.importing import inspect_store
+
+    place = data_dir_from_env(os.environ) if data_dir is None else data_dir.absolute()
+    retention_ms = _retention_ms(retention)
+    source = directory.absolute()
+    with explained(TransferError):
+        with progress_bar("reading") as told:
+            report = inspect_store(os.environ, source, namespace, retention_ms, told=told)
+        if not is_agreed or not as_json:
+            _show(report, retention_ms, as_json=as_json)
+        if not _is_wanted(report, place, dry_run=dry_run, is_agreed=is_agreed):
+            return
+        with progress_bar("importing") as told:
+            done = bring_in(os.environ, place, source, report, retention_ms, told=told)
+    if as_json:
+        sys.stdout.buffer.write(msgspec.json.encode(done) + b"\n")
+    screen.notice(
+        f"imported and compared: {done.verified_messages:,} messages in {done.verified_queues:,} "
+        f"queues are those of {source}"
+    )
+    screen.notice(
+        f"{place} is ready: start it with `mqservice up`, then give the namespace an owner with "
+        f"`mqservice admin create-owner NAME --tenant {namespace}`"
+    )
+
+
+def _is_wanted(report: ImportReport, place: Path, *, dry_run: bool, is_agreed: bool) -> bool:
+    if dry_run:
+        return False
+    if is_agreed:
+        return True
+    if not sys.stdin.isatty():
+        screen.notice("nothing was imported: give --yes to do it")
+        return False
+    if screen.is_confirmed(f"Import this into {place} as namespace {report.namespace}?"):
+        return True
+    screen.notice("nothing was imported")
+    return False
+
+
+def _retention_ms(text: str) -> int:
+    from mqservice.lib.durations import parse_duration_ms
+
+    try:
+        found = parse_duration_ms(text)
+    except ValueError as exc:
+        raise typer.BadParameter(str(exc), param_hint="--retention") from exc
+    if not _RETENTION_MS_MIN <= found <= _RETENTION_MS_MAX:
+        raise typer.BadParameter("must be from 1m to 30d", param_hint="--retention")
+    return found
+
+
+def _show(report: ImportReport, retention_ms: int, *, as_json: bool) -> None:
+    if as_json:
+        sys.stdout.buffer.write(msgspec.json.encode(report) + b"\n")
+        return
+    _print_tables(report)
+    line = screen.results.print
+    log_bytes = report.log_end - report.log_start
+    line(
+        f"{report.messages:,} messages, {report.bytes:,} bytes, of {report.record_count:,} records "
+        f"and {log_bytes:,} bytes of log"
+    )
+    _print_delayed("delayed by level", report.delayed)
+    _print_delayed("in the timing wheel", report.timers)
+    line(f"{report.retries:,} retries, {report.dead_letters:,} dead letters")
+    oldest_ms = min((each.oldest_ms for each in report.topics if each.messages), default=0)
+    if oldest_ms and datetime.now(UTC).timestamp() * 1000 - oldest_ms > retention_ms:
+        line(
+            f"the oldest message is of {_moment(oldest_ms)}: older ones than --retention allows "
+            "expire soon after the start",
+            style="yellow",
+            soft_wrap=True,
+        )
+    for left in report.left_behind:
+        text = f"stays behind: {left.what}" + (f", {left.count:,}" if left.count else "")
+        style = "yellow" if left.is_loss else None
+        line(screen.harmless(f"{text}: {left.why}"), style=style, markup=False, soft_wrap=True)
+    for note in report.notes:
+        line(screen.harmless(f"note: {note}"), markup=False, soft_wrap=True)
+
+
+def _print_tables(report: ImportReport) -> None:
+    topics = Table("topic", "type", "queues", "messages", "bytes", "oldest", "newest", box=None)
+    for topic in report.topics:
+        topics.add_row(
+            topic.name, topic.type, str(topic.queues), f"{topic.messages:,}", f"{topic.bytes:,}",
+            _moment(topic.oldest_ms), _moment(topic.newest_ms),
+        )  # fmt: skip
+    screen.results.print(topics)
+    groups = Table("group", "reads", "offsets", "retries", "dead letters", "attempts", box=None)
+    for group in report.groups:
+        attempts = "for ever" if group.max_reconsume_times < 0 else group.max_reconsume_times + 1
+        groups.add_row(
+            group.name, " ".join(group.topics), str(group.offsets), f"{group.retries:,}",
+            f"{group.dead_letters:,}", str(attempts),
+        )  # fmt: skip
+    screen.results.print(groups)
+
+
+def _print_delayed(what: str, delayed: DelayedReport) -> None:
+    text = f"{delayed.messages:,} {what}"
+    if delayed.messages:
+        text += f", due from {_moment(delayed.first_due_ms)} to {_moment(delayed.last_due_ms)}"
+    screen.results.print(text, soft_wrap=True)
+
+
+def _moment(at_ms: int) -> str:
+    if not at_ms:
+        return "-"
+    try:
+        moment = datetime.fromtimestamp(at_ms / 1000, UTC)
+    except (OverflowError, ValueError, OSError):
+        return f"{at_ms} ms"
+    return moment.strftime("%Y-%m-%d %H:%M:%SZ")
