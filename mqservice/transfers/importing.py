@@ -70,6 +70,7 @@ def import_store(
     place, store = DataDir(data_dir), store_dir(environ, data_dir)
     try:
         with held_place(place, store, command=_COMMAND) as aside:
+            aside.mkdir(mode=0o700)
             done = asyncio.run(_bring_in(environ, place, aside, source, report, retention_ms, told))
             aside.rename(store)
             sync_directory(store.parent)
@@ -89,7 +90,6 @@ async def _bring_in(
     retention_ms: int,
     told: Progress,
 ) -> ImportReport:
-    aside.mkdir(mode=0o700)
     definitions = place.path / _DEFINITIONS_FILE
     definitions.write_bytes(msgspec.json.encode(report))
     async with _database(place, environ):

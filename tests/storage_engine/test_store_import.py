@@ -211,7 +211,7 @@ async def test_due_times_are_those_of_the_brokers_own_levels(tmp_path: Path) -> 
 def add_timer(theirs: RocketmqStore, body: bytes, out_ms: int, **pairs: str) -> None:
     known = {"REAL_TOPIC": "t", "REAL_QID": "0", "TIMER_OUT_MS": str(out_ms)}
     known["UNIQ_KEY"] = body.decode().upper()
-    theirs.add(body, topic="rmq_sys_wheel_timer", properties=properties(**known, **pairs))
+    theirs.add(body, topic="rmq_sys_wheel_timer", properties=properties(**{**known, **pairs}))
 
 
 async def test_timers_come_when_they_are_due_and_no_other_copy_of_them(tmp_path: Path) -> None:
