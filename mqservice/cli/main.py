@@ -37,7 +37,7 @@ from mqservice.cli.consume import consume
 from mqservice.cli.produce import produce
 from mqservice.cli.restart import restart
 from mqservice.cli.status import status, stop
-from mqservice.cli.transfer import import_store
+from mqservice.cli.transfer import export_store, import_store
 from mqservice.cli.up import up
 from mqservice.cli.usage import usage
 
@@ -101,6 +101,7 @@ app.add_typer(admin.app, name="admin")
 app.add_typer(engine.app, name="engine")
 app.add_typer(backup.app, name="backup")
 app.command("import-store")(import_store)
+app.command("export-store")(export_store)
 
 if __name__ == "__main__":
     app()

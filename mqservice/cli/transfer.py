@@ -1,6 +1,8 @@
-"""``mqservice import-store``: a RocketMQ store becomes a namespace of a new installation.
+"""``mqservice import-store`` and ``export-store``: stores of RocketMQ, in and out.
 
-Without ``--yes`` it shows what would come and asks, or ends where nobody can answer.
+import ─▶ a namespace of a new installation     export ─▶ a directory that a broker opens
+
+Without ``--yes`` an import shows what would come and asks, or ends where nobody can answer.
 Exit code 0: done, or shown; 1: it failed, nothing is left; 2: refused, nothing was done.
 """
 
@@ -21,7 +23,7 @@ from mqservice.cli.long_work import explained, progress_bar
 from mqservice.cli.status import DataDirOption
 
 if TYPE_CHECKING:
-    from mqservice.transfers.reports import DelayedReport, ImportReport
+    from mqservice.transfers.reports import DelayedReport, ExportReport, ImportReport
 
 _RETENTION_MS_MIN: Final = 60_000
 _RETENTION_MS_MAX: Final = 30 * 24 * 3_600_000
@@ -76,6 +78,54 @@ def import_store(
         f"{place} is ready: start it with `mqservice up`, then give the namespace an owner with "
         f"`mqservice admin create-owner NAME --tenant {namespace}`"
     )
+
+
+def export_store(
+    directory: Annotated[Path, typer.Argument(help="Where; must not be there, or be empty.")],
+    namespace: Annotated[
+        str, typer.Option(help="Of this namespace, by names without it.", show_default=False)
+    ] = "",
+    is_all: Annotated[
+        bool, typer.Option("--all", help="Of all namespaces, by names such as acme%orders.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="The report as one JSON object.")] = False,
+    data_dir: DataDirOption = None,
+) -> None:
+    """Write a stopped service's messages as a store that a RocketMQ broker opens.
+
+    The service's own store is only read. Says what RocketMQ will not do with it.
+    """
+    from mqservice.supervisor.config import data_dir_from_env
+    from mqservice.transfers.errors import TransferError
+    from mqservice.transfers.exporting import export_store as write_out
+
+    if bool(namespace) is is_all:
+        raise typer.BadParameter("give --namespace or --all", param_hint="--namespace")
+    place = data_dir_from_env(os.environ) if data_dir is None else data_dir.absolute()
+    target = directory.absolute()
+    with explained(TransferError), progress_bar("exporting") as told:
+        report = write_out(os.environ, place, target, namespace, told=told)
+    if as_json:
+        sys.stdout.buffer.write(msgspec.json.encode(report) + b"\n")
+    else:
+        _show_export(report)
+    screen.notice(
+        f"exported and compared: {report.verified_messages:,} messages in "
+        f"{report.verified_queues:,} queues; give {target} to a broker as storePathRootDir"
+    )
+
+
+def _show_export(report: ExportReport) -> None:
+    topics = Table("topic", "queues", "messages", box=None)
+    for topic in report.topics:
+        topics.add_row(topic.name, str(topic.queues), f"{topic.messages:,}")
+    screen.results.print(topics)
+    line = screen.results.print
+    line(f"groups: {' '.join(report.groups) or 'none'}", markup=False, soft_wrap=True)
+    _print_delayed("delayed", report.delayed)
+    line(f"{report.retries:,} retries, {report.dead_letters:,} dead letters")
+    for note in report.notes:
+        line(screen.harmless(f"note: {note}"), markup=False, soft_wrap=True)
 
 
 def _is_wanted(report: ImportReport, place: Path, *, dry_run: bool, is_agreed: bool) -> bool:

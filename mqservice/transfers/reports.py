@@ -1,4 +1,4 @@
-"""What the engine's program says of an import: the reading end of ``storage_engine/transfer``."""
+"""What the engine's program says of its work: the reading end of ``storage_engine/transfer``."""
 
 from __future__ import annotations
 
@@ -65,6 +65,30 @@ class ImportReport(msgspec.Struct, frozen=True, kw_only=True):
     retries: int
     dead_letters: int
     left_behind: list[LeftBehind]
+    notes: list[str]
+    verified_queues: int
+    verified_messages: int
+
+
+class ExportedTopic(msgspec.Struct, frozen=True, kw_only=True):
+    """A topic under the name that it has in RocketMQ."""
+
+    name: str
+    queues: int
+    messages: int
+
+
+class ExportReport(msgspec.Struct, frozen=True, kw_only=True):
+    """What an export has written. ``notes``: what RocketMQ will not do with it."""
+
+    source: str
+    namespace: str
+    topics: list[ExportedTopic]
+    groups: list[str]
+    messages: int
+    delayed: DelayedReport
+    retries: int
+    dead_letters: int
     notes: list[str]
     verified_queues: int
     verified_messages: int

@@ -74,3 +74,27 @@ class ImportReport(msgspec.Struct, kw_only=True):
     notes: list[str]
     verified_queues: int = 0
     verified_messages: int = 0
+
+
+class ExportedTopic(msgspec.Struct, kw_only=True):
+    """A topic under the name that it has in RocketMQ."""
+
+    name: str
+    queues: int
+    messages: int = 0
+
+
+class ExportReport(msgspec.Struct, kw_only=True):
+    """What an export has written. ``notes``: what RocketMQ will not do with it."""
+
+    source: str
+    namespace: str
+    topics: list[ExportedTopic]
+    groups: list[str]
+    messages: int
+    delayed: DelayedReport
+    retries: int
+    dead_letters: int
+    notes: list[str]
+    verified_queues: int = 0
+    verified_messages: int = 0

@@ -1,6 +1,7 @@
-"""A RocketMQ store, opened to be read and nothing else.
+"""A store, of RocketMQ's or of this engine, opened to be read and nothing else.
 
-    directory ── locks, config/*.json, segments ──▶ [RocketmqStore] ── records() ──▶ SourceRecord …
+    directory ── locks, segments ──▶ [StoreFiles] ── records() ──▶ SourceRecord …
+    config/*.json ──▶ [RocketmqStore]
 
 No byte of the directory is written and no file in it is made. The lock file is locked for reading,
 which keeps a broker from starting on the store meanwhile and fails where one runs. Every file that
@@ -16,7 +17,7 @@ import os
 import struct
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, ClassVar, Final, NamedTuple, Self
 
 import msgspec
 
@@ -116,28 +117,25 @@ class SourceRecord(NamedTuple):
     is_supported: bool
 
 
-class RocketmqStore:
+class StoreFiles:
     """See the module's docstring. Use as a context manager; it holds the locks meanwhile."""
+
+    how_to_stop: ClassVar[str]
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self._locked = contextlib.ExitStack()
         self._before: dict[str, tuple[int, int]] = {}
-        self.topics: dict[str, TopicRow] = {}
-        self.groups: dict[str, GroupRow] = {}
-        self.offsets: dict[str, dict[int, int]] = {}  # topic@group → queue id → consumer offset
-        self.level_offsets: dict[int, int] = {}  # delay level → first that is still to come
-        self.timer: TimerProgress | None = None
         self.start_offset = 0
         self.end_offset = 0
         self.segment_bytes = 0
         self.tail_bytes = 0  # behind the last whole record, and no records
         self._segments: list[tuple[int, Path]] = []
 
-    def __enter__(self) -> RocketmqStore:
+    def __enter__(self) -> Self:
         """Lock and read all but the log. Raises ``SourceRefused``."""
         try:
-            _refuse_what_is_no_store(self.path)
+            self._require_kind()
             self._lock()
             self._before = self._stamps()
             self._read_config()
@@ -151,6 +149,14 @@ class RocketmqStore:
 
     def __exit__(self, *_: object) -> None:
         self._locked.close()
+
+    def _require_kind(self) -> None:
+        """Raises ``SourceRefused``: the directory is no store of this kind."""
+        raise NotImplementedError
+
+    def _read_config(self) -> None:
+        """Read all small files. Raises ``SourceRefused``."""
+        raise NotImplementedError
 
     @property
     def was_stopped_in_order(self) -> bool:
@@ -173,8 +179,8 @@ class RocketmqStore:
             fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, _READ_LOCK)
         except (BlockingIOError, PermissionError) as exc:
             raise SourceRefused(
-                f"{self.path} is in use: a broker or an engine has its lock. Stop it first "
-                "(bin/mqshutdown broker). Nothing was changed"
+                f"{self.path} is in use: a broker or an engine has its lock. "
+                f"{self.how_to_stop}. Nothing was changed"
             ) from exc
 
     def _stamps(self) -> dict[str, tuple[int, int]]:
@@ -199,48 +205,6 @@ class RocketmqStore:
                 f"{self.path} was changed while it was read ({', '.join(changed[:3])}): stop the "
                 "broker that writes to it, and begin again"
             )
-
-    def _read_config(self) -> None:
-        config = self.path / CONFIG_DIR
-        topics = self._json(config / TOPICS_FILE, _Topics)
-        if topics is None:
-            raise SourceRefused(
-                f"{config / TOPICS_FILE} is missing: without it nobody knows the topics. Copy "
-                "the whole config directory of the broker's store; stores with "
-                "storeType=defaultRocksDB keep it elsewhere and cannot be read"
-            )
-        self.topics = topics.topic_config_table
-        self.groups = (
-            self._json(config / GROUPS_FILE, _Groups) or _Groups()
-        ).subscription_group_table
-        self.offsets = (
-            self._json(config / CONSUMER_OFFSET_FILE, _Offsets) or _Offsets()
-        ).offset_table
-        self.level_offsets = (
-            self._json(config / DELAY_OFFSET_FILE, _Levels) or _Levels()
-        ).offset_table
-        path = config / TIMER_CHECKPOINT_FILE
-        if path.exists():
-            content = path.read_bytes()
-            if len(content) < _TIMER_CHECKPOINT.size:
-                raise SourceRefused(
-                    f"{path} has {len(content)} bytes, {_TIMER_CHECKPOINT.size} or more are "
-                    "expected: copy it again"
-                )
-            read_ms, _, queue_offset, master_offset = _TIMER_CHECKPOINT.unpack_from(content)
-            self.timer = TimerProgress(read_ms, min(queue_offset, master_offset))
-
-    def _json(self, path: Path, kind: type[config_json.ValueT]) -> config_json.ValueT | None:
-        try:
-            content = path.read_bytes()
-        except FileNotFoundError:
-            return None
-        try:
-            return config_json.decode(content, kind, path)
-        except StoreCorrupt as exc:
-            raise SourceRefused(
-                f"{exc}. RocketMQ keeps the version before as {path.name}.bak; nothing was changed"
-            ) from exc
 
     def _find_segments(self) -> None:
         directory = self.path / COMMIT_LOG_DIR
@@ -322,6 +286,65 @@ class RocketmqStore:
         self.tail_bytes = 0
         if first_nonzero(path, view, at) is not None:
             self.tail_bytes = len(view) - at
+
+
+class RocketmqStore(StoreFiles):
+    """The store of a RocketMQ broker, with what its JSON files say."""
+
+    how_to_stop = "Stop it first (bin/mqshutdown broker)"
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self.topics: dict[str, TopicRow] = {}
+        self.groups: dict[str, GroupRow] = {}
+        self.offsets: dict[str, dict[int, int]] = {}  # topic@group → queue id → consumer offset
+        self.level_offsets: dict[int, int] = {}  # delay level → first that is still to come
+        self.timer: TimerProgress | None = None
+
+    def _require_kind(self) -> None:
+        _refuse_what_is_no_store(self.path)
+
+    def _read_config(self) -> None:
+        config = self.path / CONFIG_DIR
+        topics = self._json(config / TOPICS_FILE, _Topics)
+        if topics is None:
+            raise SourceRefused(
+                f"{config / TOPICS_FILE} is missing: without it nobody knows the topics. Copy "
+                "the whole config directory of the broker's store; stores with "
+                "storeType=defaultRocksDB keep it elsewhere and cannot be read"
+            )
+        self.topics = topics.topic_config_table
+        self.groups = (
+            self._json(config / GROUPS_FILE, _Groups) or _Groups()
+        ).subscription_group_table
+        self.offsets = (
+            self._json(config / CONSUMER_OFFSET_FILE, _Offsets) or _Offsets()
+        ).offset_table
+        self.level_offsets = (
+            self._json(config / DELAY_OFFSET_FILE, _Levels) or _Levels()
+        ).offset_table
+        path = config / TIMER_CHECKPOINT_FILE
+        if path.exists():
+            content = path.read_bytes()
+            if len(content) < _TIMER_CHECKPOINT.size:
+                raise SourceRefused(
+                    f"{path} has {len(content)} bytes, {_TIMER_CHECKPOINT.size} or more are "
+                    "expected: copy it again"
+                )
+            read_ms, _, queue_offset, master_offset = _TIMER_CHECKPOINT.unpack_from(content)
+            self.timer = TimerProgress(read_ms, min(queue_offset, master_offset))
+
+    def _json(self, path: Path, kind: type[config_json.ValueT]) -> config_json.ValueT | None:
+        try:
+            content = path.read_bytes()
+        except FileNotFoundError:
+            return None
+        try:
+            return config_json.decode(content, kind, path)
+        except StoreCorrupt as exc:
+            raise SourceRefused(
+                f"{exc}. RocketMQ keeps the version before as {path.name}.bak; nothing was changed"
+            ) from exc
 
     def require_complete(self) -> None:
         """After ``records``: raises ``SourceRefused`` when consume queues lead behind its end."""
