@@ -2,8 +2,8 @@
 
     data directory ── engine's program ──▶ DIRECTORY.exporting ── compared, renamed ──▶ DIRECTORY
 
-What is written stands under its name only when it is whole. A kill leaves DIRECTORY.exporting, which
-the next export into the same place removes.
+What is written stands under its name only when it is whole. A kill leaves DIRECTORY.exporting,
+which the next export into the same place removes.
 """
 
 from __future__ import annotations

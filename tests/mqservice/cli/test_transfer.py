@@ -1,14 +1,16 @@
-"""``mqservice import-store``: what it shows, and what it refuses before anything is made."""
+"""``mqservice import-store`` and ``export-store``: what they show, and what they refuse."""
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import msgspec
 import pytest
 
 from mqservice.transfers.reports import ImportReport
-from tests.mqservice.cli.commands import mqservice
+from tests.mqservice.cli.commands import Ended, mqservice
+from tests.storage_engine.doubles import OpenStore, message
 from tests.storage_engine.rocketmq_store import RocketmqStore
 from tests.storage_engine.test_store_import import hashes
 
@@ -76,3 +78,55 @@ async def test_a_data_directory_that_is_in_use_is_left_as_it_is(
     )
     assert (ended.code, "is not empty" in ended.line) == (2, True)
     assert hashes(place) == before
+
+
+@pytest.fixture
+def ours(tmp_path: Path) -> Path:
+    """A data directory whose service has stopped."""
+    place = tmp_path / "ours"
+    asyncio.run(_fill(place / "store"))
+    return place
+
+
+async def _fill(path: Path) -> None:
+    async with OpenStore(path) as store:
+        store.topic("acme%orders")
+        store.group("acme%billing")
+        for number in range(5):
+            await store.put(message(b"%d" % number, topic="acme%orders"))
+
+
+async def export(target: Path, *arguments: str) -> Ended:
+    return await mqservice("export-store", str(target), *arguments)
+
+
+async def test_an_export_is_a_store_that_an_import_reads(ours: Path, tmp_path: Path) -> None:
+    before = hashes(ours)
+    target = tmp_path / "theirs"
+    (tmp_path / "theirs.exporting").mkdir()
+    (tmp_path / "theirs.exporting" / "EXPORT-IS-NOT-COMPLETE").touch()  # one that was killed
+    ended = await export(target, "--namespace=acme", f"--data-dir={ours}")
+    assert ended.code == 0, ended.err
+    assert hashes(ours) == before
+    assert b"groups: billing" in ended.out
+    assert "exported and compared: 5 messages in 1 queues" in ended.err
+    assert not (tmp_path / "theirs.exporting").exists()
+    shown = await mqservice("import-store", str(target), "--namespace=x", "--dry-run")
+    assert b"5 messages" in shown.out
+
+
+async def test_an_export_refuses_what_it_would_spoil(ours: Path, tmp_path: Path) -> None:
+    target = tmp_path / "theirs"
+    target.mkdir()
+    (target / "mine").write_text("kept")
+    before = hashes(tmp_path)
+    full = await export(target, "--namespace=acme", f"--data-dir={ours}")
+    absent = await export(tmp_path / "new", "--namespace=none", f"--data-dir={ours}")
+    nowhere = await export(tmp_path / "new", "--all", f"--data-dir={tmp_path / 'none'}")
+    unclear = await export(tmp_path / "new", f"--data-dir={ours}")
+    assert [ended.code for ended in (full, absent, nowhere, unclear)] == [2, 2, 2, 2]
+    assert "is not empty" in full.line
+    assert "it has acme" in absent.line
+    assert "is no store of this service" in nowhere.line
+    assert "give --namespace or --all" in unclear.err
+    assert hashes(tmp_path) == before
