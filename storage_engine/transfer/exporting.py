@@ -76,8 +76,9 @@ class _Export:
     keep their names, ``namespace%name`` as RocketMQ's own namespaces have it.
     """
 
-    def __init__(self, store: OwnStore, namespace: str) -> None:
+    def __init__(self, store: OwnStore, namespace: str, now_ms: int) -> None:
         self._store = store
+        self._now_ms = now_ms
         self._prefix = f"{namespace}%" if namespace else ""
         self._namespace = namespace
         self.topics = {
@@ -172,8 +173,9 @@ class _Export:
         due_ms = due_ms_of(encoded, head.store_timestamp_ms)
         name = retry_topic_of(self.short(group)) if is_retry else self.short(real_topic)
         draft = self._draft(record, TIMER_TOPIC, 0)
-        # As HookUtils.transformTimerMessage rounds: the tick before the one in which it is due.
-        out_ms = (due_ms - 1) // _WHEEL_TICK_MS * _WHEEL_TICK_MS
+        # As HookUtils.transformTimerMessage rounds: the tick before the one in which it is due. A
+        # broker looks through the last seven days of its wheel and never sees what is older.
+        out_ms = (max(due_ms, self._now_ms) - 1) // _WHEEL_TICK_MS * _WHEEL_TICK_MS
         draft.properties[REAL_TOPIC.encode()] = name.encode()
         draft.properties[REAL_QUEUE_ID.encode()] = b"0" if is_retry else queue_id
         draft.properties[PROPERTY_DELIVER_AT.encode()] = str(due_ms).encode()
@@ -265,7 +267,7 @@ async def export_store(
     files, target = Files(), config.store_path
     with OwnStore(source) as store:
         require_room(store, target)
-        export = _Export(store, namespace)
+        export = _Export(store, namespace, clock.now_ms())
         if not (export.topics or export.groups):
             known = [*store.topics.configs, *store.groups.configs]
             names = sorted({name.partition("%")[0] for name in known if "%" in name[1:]} - {""})

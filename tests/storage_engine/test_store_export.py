@@ -189,3 +189,19 @@ async def test_a_store_that_an_engine_has_open_is_refused(tmp_path: Path) -> Non
         with pytest.raises(SourceRefused, match="is in use"):
             await exported(source, tmp_path / "theirs")
         assert fingerprint(source) == before
+
+
+async def test_what_is_due_by_now_stands_where_a_wheel_still_looks(tmp_path: Path) -> None:
+    """A broker begins with the last seven days of its wheel."""
+    source, clock = await filled(tmp_path / "ours"), ManualClock(DUE_MS + 30 * 86_400_000)
+    await export_store(source, tiny_config(tmp_path / "theirs"), "acme", clock=clock, told=ignored)
+    with RocketmqStore(tmp_path / "theirs") as store:
+        found = [
+            decode_record(record.view, record.at).properties
+            for record in store.records()
+            if record.head.topic == b"rmq_sys_wheel_timer"
+        ]
+    assert len(found) == 2
+    for properties in found:
+        assert 0 < clock.now_ms() - int(properties["TIMER_OUT_MS"]) <= 1_000
+    assert str(DUE_MS) in {properties["TIMER_DELIVER_MS"] for properties in found}
