@@ -205,3 +205,23 @@ async def test_what_is_due_by_now_stands_where_a_wheel_still_looks(tmp_path: Pat
     for properties in found:
         assert 0 < clock.now_ms() - int(properties["TIMER_OUT_MS"]) <= 1_000
     assert str(DUE_MS) in {properties["TIMER_DELIVER_MS"] for properties in found}
+
+
+async def test_what_was_delivered_or_settled_is_not_exported_again(tmp_path: Path) -> None:
+    async with OpenStore(tmp_path / "ours") as store:
+        store.topic("acme%t")
+        store.group("acme%g")
+        await store.put(message(b"retried", topic="acme%t"))
+        await put_delayed(store, delayed(b"delayed", 1, delay_ms=500, topic="acme%t"))
+        nack(store, store.receive(1, topic="acme%t", group="acme%g"))
+        await store.pass_time(60_001)
+        received = store.receive(2, topic="acme%t", group="acme%g")
+        assert sorted(received.bodies) == [b"delayed", b"retried"]
+        store.ack(received, group="acme%g")
+        store.topic("acme%gone")
+        await store.put(message(b"deleted", topic="acme%gone"))
+        store.store.consumption.deletions.topic_delete("acme%gone")
+    report = await exported(tmp_path / "ours", tmp_path / "theirs")
+    assert [(topic.name, topic.messages) for topic in report.topics] == [("t", 2)]
+    assert (report.delayed.messages, report.retries) == (0, 0)
+    assert report.verified_messages == 2
