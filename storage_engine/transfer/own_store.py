@@ -30,6 +30,7 @@ class OwnStore(StoreFiles):
     """See the module's docstring."""
 
     how_to_stop = "Stop it first (mqservice stop)"
+    how_to_mend = "Nothing was changed. See `mqservice engine verify`, or bring back a backup"
 
     def __init__(self, path: Path) -> None:
         super().__init__(path)

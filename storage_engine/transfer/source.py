@@ -121,6 +121,7 @@ class StoreFiles:
     """See the module's docstring. Use as a context manager; it holds the locks meanwhile."""
 
     how_to_stop: ClassVar[str]
+    how_to_mend: ClassVar[str]
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -267,8 +268,7 @@ class StoreFiles:
         if follows_at is not None:
             raise SourceRefused(
                 f"{path}: what stands at {base + at} is no record ({fault}), and records follow at "
-                f"{base + follows_at}. Copy the segment again, or let a broker recover the store "
-                "first"
+                f"{base + follows_at}. {self.how_to_mend}"
             )
 
     def _end_at(self, index: int, path: Path, view: memoryview, at: int, base: int) -> None:
@@ -280,8 +280,7 @@ class StoreFiles:
             if nonzero_at is not None:
                 raise SourceRefused(
                     f"{path}: records end at {self.end_offset}, and the segment {later.name} has "
-                    f"more from {later_base + nonzero_at} on. Copy both again, or let a broker "
-                    "recover the store first"
+                    f"more from {later_base + nonzero_at} on. {self.how_to_mend}"
                 )
         self.tail_bytes = 0
         if first_nonzero(path, view, at) is not None:
@@ -292,6 +291,7 @@ class RocketmqStore(StoreFiles):
     """The store of a RocketMQ broker, with what its JSON files say."""
 
     how_to_stop = "Stop it first (bin/mqshutdown broker)"
+    how_to_mend = "Copy the segment again, or let a broker recover the store first"
 
     def __init__(self, path: Path) -> None:
         super().__init__(path)

@@ -24,7 +24,15 @@ from tests.storage_engine.doubles import (
     tiny_config,
 )
 from tests.storage_engine.independent_reader import read_consumer_offsets
-from tests.storage_engine.test_store_import import LIMITS, hashes, ignored, imported, messages_of
+from tests.storage_engine.test_store_import import (
+    LIMITS,
+    hashes,
+    hurt,
+    ignored,
+    imported,
+    messages_of,
+    segments,
+)
 
 DUE_MS = ManualClock().now_ms() + 90_500
 
@@ -225,3 +233,10 @@ async def test_what_was_delivered_or_settled_is_not_exported_again(tmp_path: Pat
     assert [(topic.name, topic.messages) for topic in report.topics] == [("t", 2)]
     assert (report.delayed.messages, report.retries) == (0, 0)
     assert report.verified_messages == 2
+
+
+async def test_a_damaged_store_is_not_exported(tmp_path: Path) -> None:
+    source = await filled(tmp_path / "ours")
+    hurt(segments(source)[0], 120)
+    with pytest.raises(SourceRefused, match="is no record"):
+        await exported(source, tmp_path / "theirs")
