@@ -11,10 +11,12 @@ import org.apache.rocketmq.common.message.MessageClientIDSetter;
 import org.apache.rocketmq.common.message.MessageDecoder;
 import org.apache.rocketmq.common.message.MessageExt;
 import org.apache.rocketmq.common.message.MessageExtBrokerInner;
+import org.apache.rocketmq.common.sysflag.MessageSysFlag;
 import org.apache.rocketmq.remoting.netty.NettyClientConfig;
 import org.apache.rocketmq.remoting.netty.NettyServerConfig;
 import org.apache.rocketmq.remoting.protocol.subscription.SubscriptionGroupConfig;
 import org.apache.rocketmq.store.MessageStore;
+import org.apache.rocketmq.store.PutMessageResult;
 import org.apache.rocketmq.store.config.MessageStoreConfig;
 import org.apache.rocketmq.store.queue.ConsumeQueueInterface;
 import org.apache.rocketmq.store.queue.CqUnit;
@@ -116,13 +118,36 @@ public final class Broker {
     put("orders", 1, "timer of 2s", Map.of("TIMER_DELAY_MS", "2000"));
     long inAnHour = System.currentTimeMillis() + 3_600_000;
     put("orders", 1, "timer of 1h", Map.of("TIMER_DELIVER_MS", "" + inAnHour));
+    prepare("half, open");
+    MessageExt ended = store.lookMessageByOffset(prepare("half, ended"));
+    broker.getTransactionalMessageService().deletePrepareMessage(ended);
+    waitFor("RMQ_SYS_TRANS_OP_HALF_TOPIC", 1);
     waitFor("orders", 32);
     broker.getConsumerOffsetManager().commitOffset("test", "billing", "orders", 0, 10);
     broker.getConsumerOffsetManager().commitOffset("test", "billing", "orders", 1, 5);
     broker.getConsumerOffsetManager().persist();
   }
 
+  /** The first half of a transaction; its place in the log. */
+  private long prepare(String body) {
+    MessageExtBrokerInner half =
+        message("orders", 0, body, Map.of("TRAN_MSG", "true", "PGROUP", "producers"));
+    half.setSysFlag(MessageSysFlag.TRANSACTION_PREPARED_TYPE);
+    PutMessageResult stored = broker.getTransactionalMessageService().prepareMessage(half);
+    if (!stored.isOk()) {
+      throw new IllegalStateException(body + " was not stored");
+    }
+    return stored.getAppendMessageResult().getWroteOffset();
+  }
+
   private void put(String topic, int queue, String body, Map<String, String> properties) {
+    if (!store.putMessage(message(topic, queue, body, properties)).isOk()) {
+      throw new IllegalStateException(body + " was not stored");
+    }
+  }
+
+  private static MessageExtBrokerInner message(
+      String topic, int queue, String body, Map<String, String> properties) {
     MessageExtBrokerInner message = new MessageExtBrokerInner();
     message.setTopic(topic);
     message.setQueueId(queue);
@@ -135,9 +160,7 @@ public final class Broker {
     message.setBornHost(new InetSocketAddress("127.0.0.1", 1));
     message.setStoreHost(new InetSocketAddress("127.0.0.1", 2));
     message.setPropertiesString(MessageDecoder.messageProperties2String(message.getProperties()));
-    if (!store.putMessage(message).isOk()) {
-      throw new IllegalStateException(body + " was not stored");
-    }
+    return message;
   }
 
   private void waitFor(String topic, long count) throws Exception {
