@@ -18,7 +18,7 @@ from tests.storage_engine.faults.machine import need_broker
 from tests.storage_engine.test_store_export import filled
 from tests.storage_engine.test_store_import import LIMITS, hashes, ignored, messages_of
 
-pytestmark = [pytest.mark.timeout(600), pytest.mark.xdist_group("rocketmq")]
+pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(600), pytest.mark.xdist_group("rocketmq")]
 SEGMENT_BYTES = 1 << 20  # as Broker.java has it
 
 
@@ -61,7 +61,9 @@ async def test_all_that_a_broker_has_written_is_imported(
     assert [(topic.name, topic.type) for topic in report.topics] == [
         ("fifo", "fifo"), ("orders", "mixed")
     ]  # fmt: skip
-    assert [(group.name, group.max_reconsume_times) for group in report.groups] == [("billing", 5)]
+    groups = [(group.name, group.max_reconsume_times) for group in report.groups]
+    assert groups == [("billing", 5), ("popping", 16)]
+    assert any("popping goes back to 0 of fifo/0, from 3" in note for note in report.notes)
     assert (report.delayed.messages, report.timers.messages) == (2, 1)
     assert (report.retries, report.dead_letters) == (1, 1)
     (lost,) = [each for each in report.left_behind if each.is_loss]
@@ -75,6 +77,8 @@ async def test_all_that_a_broker_has_written_is_imported(
                 for offset, body in messages_of(store, f"acme%{topic}", queue_id)
             }
             assert found == {key: body for key, body in served.messages.items() if key[0] == topic}
+        popped = store.receive(10, topic="acme%fifo", group="acme%popping").bodies
+        assert popped == [b"fifo 0", b"fifo 1", b"fifo 2", b"fifo 3"]
         rest = store.receive(100, topic="acme%orders", group="acme%billing").bodies
         retry = b"retry"
         assert sorted(rest) == sorted(

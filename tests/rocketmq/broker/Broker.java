@@ -1,3 +1,5 @@
+import io.netty.channel.ChannelInboundHandlerAdapter;
+import io.netty.channel.embedded.EmbeddedChannel;
 import java.net.InetSocketAddress;
 import java.net.ServerSocket;
 import java.nio.charset.StandardCharsets;
@@ -11,9 +13,13 @@ import org.apache.rocketmq.common.message.MessageClientIDSetter;
 import org.apache.rocketmq.common.message.MessageDecoder;
 import org.apache.rocketmq.common.message.MessageExt;
 import org.apache.rocketmq.common.message.MessageExtBrokerInner;
+import org.apache.rocketmq.common.constant.ConsumeInitMode;
 import org.apache.rocketmq.common.sysflag.MessageSysFlag;
 import org.apache.rocketmq.remoting.netty.NettyClientConfig;
 import org.apache.rocketmq.remoting.netty.NettyServerConfig;
+import org.apache.rocketmq.remoting.protocol.RemotingCommand;
+import org.apache.rocketmq.remoting.protocol.RequestCode;
+import org.apache.rocketmq.remoting.protocol.header.PopMessageRequestHeader;
 import org.apache.rocketmq.remoting.protocol.subscription.SubscriptionGroupConfig;
 import org.apache.rocketmq.store.MessageStore;
 import org.apache.rocketmq.store.PutMessageResult;
@@ -122,10 +128,38 @@ public final class Broker {
     MessageExt ended = store.lookMessageByOffset(prepare("half, ended"));
     broker.getTransactionalMessageService().deletePrepareMessage(ended);
     waitFor("RMQ_SYS_TRANS_OP_HALF_TOPIC", 1);
+    pop("popping", "fifo", 3);
     waitFor("orders", 32);
     broker.getConsumerOffsetManager().commitOffset("test", "billing", "orders", 0, 10);
     broker.getConsumerOffsetManager().commitOffset("test", "billing", "orders", 1, 5);
     broker.getConsumerOffsetManager().persist();
+  }
+
+  /** Let a group take messages without an acknowledgement, as POP consumers do. */
+  private void pop(String group, String topic, int count) throws Exception {
+    SubscriptionGroupConfig config = new SubscriptionGroupConfig();
+    config.setGroupName(group);
+    broker.getSubscriptionGroupManager().updateSubscriptionGroupConfig(config);
+    PopMessageRequestHeader header = new PopMessageRequestHeader();
+    header.setConsumerGroup(group);
+    header.setTopic(topic);
+    header.setQueueId(0);
+    header.setMaxMsgNums(count);
+    header.setInvisibleTime(600_000);
+    header.setPollTime(0);
+    header.setBornTime(System.currentTimeMillis());
+    header.setInitMode(ConsumeInitMode.MIN);
+    RemotingCommand request = RemotingCommand.createRequestCommand(RequestCode.POP_MESSAGE, header);
+    request.makeCustomHeaderToNet();
+    EmbeddedChannel channel = new EmbeddedChannel(new ChannelInboundHandlerAdapter());
+    broker.getPopMessageProcessor().processRequest(channel.pipeline().firstContext(), request);
+    long endMs = System.currentTimeMillis() + WAIT_MS;
+    while (broker.getConsumerOffsetManager().queryOffset(group, topic, 0) < count) {
+      if (System.currentTimeMillis() > endMs) {
+        throw new IllegalStateException(group + " did not get " + count + " messages");
+      }
+      Thread.sleep(100);
+    }
   }
 
   /** The first half of a transaction; its place in the log. */
