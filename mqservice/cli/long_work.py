@@ -10,7 +10,6 @@ from types import FrameType
 from typing import Final
 
 import typer
-from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
 from mqservice.cli import screen
 
@@ -41,13 +40,25 @@ def explained(kind: type[Exception]) -> Iterator[None]:
 @contextlib.contextmanager
 def progress_bar(what: str) -> Iterator[Callable[[int, int], None]]:
     """A bar on stderr, where that is a terminal; gives what takes bytes done and bytes in all."""
+    if not sys.stderr.isatty():
+        yield lambda done, total: None
+        return
+    # Here, for it costs every other use a third of its start.
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        DownloadColumn,
+        Progress,
+        TextColumn,
+        TimeRemainingColumn,
+    )
+
     columns = (
         TextColumn(what),
         BarColumn(),
         DownloadColumn(binary_units=True),
         TimeRemainingColumn(),
     )
-    console = screen.notices
-    with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
+    with Progress(*columns, console=Console(stderr=True)) as progress:
         task = progress.add_task(what, total=None)
         yield lambda done, total: progress.update(task, completed=done, total=total)

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
 import msgspec
 import typer
-from rich.table import Table
 
 from mqservice.cli import screen
 from mqservice.cli.long_work import explained, progress_bar
@@ -116,16 +116,13 @@ def export_store(
 
 
 def _show_export(report: ExportReport) -> None:
-    topics = Table("topic", "queues", "messages", box=None)
-    for topic in report.topics:
-        topics.add_row(topic.name, str(topic.queues), f"{topic.messages:,}")
-    screen.results.print(topics)
-    line = screen.results.print
-    line(f"groups: {' '.join(report.groups) or 'none'}", markup=False, soft_wrap=True)
+    topics = [(topic.name, str(topic.queues), f"{topic.messages:,}") for topic in report.topics]
+    _print_rows(("topic", "queues", "messages"), topics)
+    typer.echo(f"groups: {' '.join(report.groups) or 'none'}")
     _print_delayed("delayed", report.delayed)
-    line(f"{report.retries:,} retries, {report.dead_letters:,} dead letters")
+    typer.echo(f"{report.retries:,} retries, {report.dead_letters:,} dead letters")
     for note in report.notes:
-        line(screen.harmless(f"note: {note}"), markup=False, soft_wrap=True)
+        typer.echo(screen.harmless(f"note: {note}"))
 
 
 def _is_wanted(report: ImportReport, place: Path, *, dry_run: bool, is_agreed: bool) -> bool:
@@ -159,54 +156,65 @@ def _show(report: ImportReport, retention_ms: int, *, as_json: bool) -> None:
         sys.stdout.buffer.write(msgspec.json.encode(report) + b"\n")
         return
     _print_tables(report)
-    line = screen.results.print
     log_bytes = report.log_end - report.log_start
-    line(
+    typer.echo(
         f"{report.messages:,} messages, {report.bytes:,} bytes, of {report.record_count:,} records "
         f"and {log_bytes:,} bytes of log"
     )
     _print_delayed("delayed by level", report.delayed)
     _print_delayed("in the timing wheel", report.timers)
-    line(f"{report.retries:,} retries, {report.dead_letters:,} dead letters")
+    typer.echo(f"{report.retries:,} retries, {report.dead_letters:,} dead letters")
     oldest_ms = min((each.oldest_ms for each in report.topics if each.messages), default=0)
     if oldest_ms and datetime.now(UTC).timestamp() * 1000 - oldest_ms > retention_ms:
-        line(
+        typer.secho(
             f"the oldest message is of {_moment(oldest_ms)}: older ones than --retention allows "
             "expire soon after the start",
-            style="yellow",
-            soft_wrap=True,
+            fg=typer.colors.YELLOW,
         )
     for left in report.left_behind:
         text = f"stays behind: {left.what}" + (f", {left.count:,}" if left.count else "")
-        style = "yellow" if left.is_loss else None
-        line(screen.harmless(f"{text}: {left.why}"), style=style, markup=False, soft_wrap=True)
+        colour = typer.colors.YELLOW if left.is_loss else None
+        typer.secho(screen.harmless(f"{text}: {left.why}"), fg=colour)
     for note in report.notes:
-        line(screen.harmless(f"note: {note}"), markup=False, soft_wrap=True)
+        typer.echo(screen.harmless(f"note: {note}"))
 
 
 def _print_tables(report: ImportReport) -> None:
-    topics = Table("topic", "type", "queues", "messages", "bytes", "oldest", "newest", box=None)
-    for topic in report.topics:
-        topics.add_row(
+    topics = [
+        (
             topic.name, topic.type, str(topic.queues), f"{topic.messages:,}", f"{topic.bytes:,}",
             _moment(topic.oldest_ms), _moment(topic.newest_ms),
-        )  # fmt: skip
-    screen.results.print(topics)
-    groups = Table("group", "reads", "offsets", "retries", "dead letters", "attempts", box=None)
+        )
+        for topic in report.topics
+    ]  # fmt: skip
+    headings = ("topic", "type", "queues", "messages", "bytes", "oldest", "newest")
+    _print_rows(headings, topics)
+    groups = []
     for group in report.groups:
         attempts = "for ever" if group.max_reconsume_times < 0 else group.max_reconsume_times + 1
-        groups.add_row(
-            group.name, " ".join(group.topics), str(group.offsets), f"{group.retries:,}",
-            f"{group.dead_letters:,}", str(attempts),
+        groups.append(
+            (
+                group.name, " ".join(group.topics), str(group.offsets), f"{group.retries:,}",
+                f"{group.dead_letters:,}", str(attempts),
+            )
         )  # fmt: skip
-    screen.results.print(groups)
+    _print_rows(("group", "reads", "offsets", "retries", "dead letters", "attempts"), groups)
+
+
+def _print_rows(headings: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> None:
+    """Columns two spaces apart, below their headings."""
+    lines = [headings, *rows]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    for line in lines:
+        cells = (cell.ljust(width) for cell, width in zip(line, widths, strict=True))
+        typer.echo(screen.harmless("  ".join(cells).rstrip()))
 
 
 def _print_delayed(what: str, delayed: DelayedReport) -> None:
     text = f"{delayed.messages:,} {what}"
     if delayed.messages:
         text += f", due from {_moment(delayed.first_due_ms)} to {_moment(delayed.last_due_ms)}"
-    screen.results.print(text, soft_wrap=True)
+    typer.echo(text)
 
 
 def _moment(at_ms: int) -> str:
