@@ -1,24 +1,32 @@
-"""Commands that run to their end between two stages: migrations, and the demo tenant.
+"""The command between the databases and the web: tables of this version, and the demo tenant.
 
-manage.py migrate ──▶ tables          manage.py bootstrap_demo ──▶ one JSON line ──▶ DemoFacts
+    Preparation ── "go" ──▶ manage.py prepare ──▶ "tables" ──▶ one JSON line ──▶ DemoFacts
+
+The process is started beside the databases and waits, so that Django is loaded when they are ready.
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
+from collections import deque
 from collections.abc import Mapping
 from typing import Final
 
 import msgspec
 
+from mqservice.supervisor.child import die_with_parent
 from mqservice.supervisor.data_dir import DataDir
 from mqservice.supervisor.errors import StartFailed
 from mqservice.supervisor.output import Output
 from mqservice.supervisor.secrets_file import Secrets
 
-COMMAND_TIMEOUT_S: Final = 180
+COMMAND: Final = "prepare"
+TABLES_READY: Final = b"tables"
+TIMEOUT_S: Final = 180  # for the tables, and again for the demo tenant
 TAIL_LINES_MAX: Final = 15
+LINE_BYTES_MAX: Final = 1 << 20
 
 
 class DemoFacts(msgspec.Struct, frozen=True, kw_only=True):
@@ -32,62 +40,87 @@ class DemoFacts(msgspec.Struct, frozen=True, kw_only=True):
     password: str
 
 
-async def migrate(env: Mapping[str, str], data_dir: DataDir, output: Output) -> None:
-    """Brings the database to this version's tables. Raises StartFailed."""
-    await _run_command("migrate", ("--no-input",), env, data_dir, output)
+class Preparation:
+    """One run of ``manage.py prepare``: ``start``, ``tables``, ``facts``, in any case ``end``."""
 
+    def __init__(self, output: Output) -> None:
+        self._output = output
+        self._process: asyncio.subprocess.Process | None = None
+        self._errors: asyncio.Task[None] | None = None
+        self._tail: deque[str] = deque(maxlen=TAIL_LINES_MAX)
 
-async def bootstrap_demo(
-    env: Mapping[str, str], data_dir: DataDir, output: Output, secrets: Secrets
-) -> DemoFacts:
-    """Makes the demo tenant, or finds that of an earlier start. Raises StartFailed."""
-    extended = {
-        **env,
-        "MQ_BOOTSTRAP_PASSWORD": secrets.admin_password,
-        "MQ_BOOTSTRAP_API_KEY": secrets.api_key,
-    }
-    text = await _run_command("bootstrap_demo", (), extended, data_dir, output)
-    last_line = text.strip().rpartition("\n")[2]
-    try:
-        return msgspec.json.decode(last_line, type=DemoFacts)
-    except msgspec.DecodeError as error:
-        raise StartFailed(f"bootstrap_demo printed something unexpected: {error}") from error
+    async def start(self, env: Mapping[str, str], data_dir: DataDir, secrets: Secrets) -> None:
+        """Starts the process, which loads what it needs and waits."""
+        parent = os.getpid()
+        self._process = await asyncio.create_subprocess_exec(
+            sys.executable, "-P", "-m", "django", COMMAND,
+            env={
+                **env,
+                "MQ_BOOTSTRAP_PASSWORD": secrets.admin_password,
+                "MQ_BOOTSTRAP_API_KEY": secrets.api_key,
+            },
+            cwd=data_dir.path,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            limit=LINE_BYTES_MAX,
+            start_new_session=True,
+            preexec_fn=lambda: die_with_parent(parent),
+        )  # fmt: skip
+        self._errors = asyncio.create_task(self._copy_errors(), name=f"output {COMMAND}")
 
+    async def tables(self) -> None:
+        """Brings the database to this version's tables. Raises StartFailed."""
+        assert self._process is not None
+        assert self._process.stdin is not None
+        try:
+            self._process.stdin.write(b"go\n")
+            await self._process.stdin.drain()
+        except ConnectionError:
+            pass  # it has ended; the next line says how
+        line = await self._line()
+        if line != TABLES_READY:
+            raise StartFailed(f"{COMMAND} printed something unexpected: {line!r}")
 
-async def _run_command(
-    command: str,
-    arguments: tuple[str, ...],
-    env: Mapping[str, str],
-    data_dir: DataDir,
-    output: Output,
-) -> str:
-    process = await asyncio.create_subprocess_exec(
-        sys.executable,
-        "-P",
-        "-m",
-        "django",
-        command,
-        *arguments,
-        env=dict(env),
-        cwd=data_dir.path,
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-        start_new_session=True,
-    )
-    try:
-        async with asyncio.timeout(COMMAND_TIMEOUT_S):
-            stdout, stderr = await process.communicate()
-    except TimeoutError:
-        raise StartFailed(f"{command} did not end within {COMMAND_TIMEOUT_S} s.") from None
-    finally:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
-    lines = stderr.decode("utf-8", "replace").splitlines()
-    for line in lines:
-        output.write(command, line)
-    if process.returncode != 0:
-        tail = "\n".join(f"  {line}" for line in lines[-TAIL_LINES_MAX:])
-        raise StartFailed(f"{command} ended with exit code {process.returncode}.\n{tail}")
-    return stdout.decode("utf-8", "replace")
+    async def facts(self) -> DemoFacts:
+        """Makes the demo tenant, or finds that of an earlier start. Raises StartFailed."""
+        line = await self._line()
+        try:
+            facts = msgspec.json.decode(line, type=DemoFacts)
+        except msgspec.DecodeError as error:
+            raise StartFailed(f"{COMMAND} printed something unexpected: {error}") from error
+        await self.end()
+        return facts
+
+    async def end(self) -> None:
+        """Ends the process where it still runs."""
+        if self._process is None or self._errors is None:
+            return
+        if self._process.returncode is None:
+            self._process.kill()
+        await self._process.wait()
+        await self._errors
+
+    async def _line(self) -> bytes:
+        assert self._process is not None
+        assert self._process.stdout is not None
+        try:
+            async with asyncio.timeout(TIMEOUT_S):
+                line = await self._process.stdout.readline()
+        except TimeoutError:
+            raise StartFailed(f"{COMMAND} did not go on for {TIMEOUT_S} s.") from None
+        if line.endswith(b"\n"):
+            return line.rstrip()
+        exit_code = await self._process.wait()
+        assert self._errors is not None
+        await self._errors
+        tail = "\n".join(f"  {line}" for line in self._tail)
+        raise StartFailed(f"{COMMAND} ended with exit code {exit_code}.\n{tail}")
+
+    async def _copy_errors(self) -> None:
+        assert self._process is not None
+        assert self._process.stderr is not None
+        async for line in self._process.stderr:
+            text = line.decode("utf-8", "replace").rstrip()
+            self._tail.append(text)
+            self._output.write(COMMAND, text)

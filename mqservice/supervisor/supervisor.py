@@ -1,6 +1,6 @@
 """Runs the stages forward, watches, and runs them backward.
 
-  lock port secrets ▶ [postgres valkey] migrate ▶ [engine] bootstrap ▶ [web-*] ▶ [worker]
+  lock port secrets ▶ [postgres valkey engine] ▶ tables ▶ [web-*] [worker], demo ▶ ready
                                                   │
             SIGINT, SIGTERM, SIGHUP, a dead database, a failed stage ──▶ the same list backwards
 
@@ -103,27 +103,42 @@ class Supervisor:
         secrets = load_or_create_secrets(data_dir.secrets)
         ports = choose_ports(data_dir.ports, ("postgres", "valkey", "engine_metrics"))
         metrics_port = processes.engine_metrics_port(self._env, ports["engine_metrics"])
-        database_url, valkey_url = await self._start_databases(secrets, ports)
+        specs, postgres, database_url, valkey_url = await self._plan_databases(secrets, ports)
         env = processes.service_env(
             self._env, config, secrets, database_url=database_url, valkey_url=valkey_url
         )
-        await first_run.migrate(env, data_dir, self._output)
         data_dir.engine_socket.unlink(missing_ok=True)  # of an engine that was killed
-        engine = processes.engine_spec(env, data_dir, metrics_port=metrics_port)
-        await self._start_stage([engine])
-        facts = await first_run.bootstrap_demo(env, data_dir, self._output, secrets)
-        await self._start_stage(processes.web_specs(env, config, metrics_port=metrics_port))
-        if config.has_separate_workers:
-            await self._start_stage(processes.separate_worker_specs(env, data_dir))
-        else:
-            await self._start_stage([processes.worker_spec(env, data_dir)])
+        specs.append(processes.engine_spec(env, data_dir, metrics_port=metrics_port))
+        preparation = first_run.Preparation(self._output)
+        try:
+            await preparation.start(env, data_dir, secrets)
+            await self._start_stages(specs)
+            if postgres is not None:
+                await postgres.ensure_database()
+            else:
+                await wait_for_external(database_url, timeout_ms=EXTERNAL_WAIT_MS)
+            await preparation.tables()
+            web = processes.web_specs(env, config, metrics_port=metrics_port)
+            if config.has_separate_workers:
+                background = processes.separate_worker_specs(env, data_dir)
+            else:
+                background = [processes.worker_spec(env, data_dir)]
+            await self._start_stages(web, background)
+            facts = await preparation.facts()
+        finally:
+            await preparation.end()
         await self._wait_until_ready()
         self._quickstart = quickstart_of(config, facts, engine_metrics_port=metrics_port)
         self._write_pids()
         return self._quickstart
 
-    async def _start_databases(self, secrets: Secrets, ports: Mapping[str, int]) -> tuple[str, str]:
-        """URLs of PostgreSQL and Valkey, both ready; embedded ones where the user named none."""
+    async def _plan_databases(
+        self, secrets: Secrets, ports: Mapping[str, int]
+    ) -> tuple[list[ChildSpec], PostgresServer | None, str, str]:
+        """Makes embedded servers ready to start where the user named none.
+
+        Their specs, the embedded PostgreSQL, and the URLs of PostgreSQL and Valkey.
+        """
         config, data_dir = self._config, self._data_dir
         account = None
         if config.database_url is None or config.valkey_url is None:
@@ -156,23 +171,22 @@ class Supervisor:
             valkey.prepare()
             valkey_url = valkey.url
             specs.append(valkey.child_spec(self._env))
-        await self._start_stage(specs)
-        if postgres is not None:
-            await postgres.ensure_database()
-        else:
-            await wait_for_external(database_url, timeout_ms=EXTERNAL_WAIT_MS)
-        return database_url, valkey_url
+        return specs, postgres, database_url, valkey_url
 
-    async def _start_stage(self, specs: list[ChildSpec]) -> None:
-        """Starts the children of one stage together; returns when all gates are open."""
-        stage = [
-            Child(spec, self._output, on_change=self._write_pids, on_fatal=self._on_fatal)
-            for spec in specs
-        ]
-        self._stages.append(stage)
-        for outcome in await asyncio.gather(
-            *(child.start() for child in stage), return_exceptions=True
-        ):
+    async def _start_stages(self, *stages: list[ChildSpec]) -> None:
+        """Starts all children together; returns when all gates are open.
+
+        Stages are stopped one after the other, the last one first.
+        """
+        started = []
+        for specs in stages:
+            stage = [
+                Child(spec, self._output, on_change=self._write_pids, on_fatal=self._on_fatal)
+                for spec in specs
+            ]
+            self._stages.append(stage)
+            started += [child.start() for child in stage]
+        for outcome in await asyncio.gather(*started, return_exceptions=True):
             if isinstance(outcome, BaseException):
                 raise outcome
 

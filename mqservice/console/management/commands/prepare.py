@@ -1,0 +1,50 @@
+"""What ``mqservice up`` runs before the web processes: tables of this version, and the demo tenant.
+
+    stdin: a line ──▶ migrate, if anything is missing ──▶ "tables" ──▶ bootstrap_demo ──▶ facts
+
+It waits for the line so that Django loads while the databases and the engine start. The end of its
+input means that nobody waits for it any more.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any, Final
+
+from django.core.management import call_command
+from django.core.management.base import BaseCommand, CommandError
+from django.db import connection
+from django.db.migrations.executor import MigrationExecutor
+
+# Loaded while waiting.
+from mqservice.console.management.commands import bootstrap_demo  # noqa: F401
+from mqservice.lib.restore_stamp import FORGET
+
+TABLES_READY: Final = "tables"
+
+
+class Command(BaseCommand):
+    help = "After a line on stdin: bring the tables to this version, then create the demo tenant."
+    # They import every page, which takes longer than all that is done here.
+    requires_system_checks = ()
+
+    def handle(self, *args: Any, **options: Any) -> None:  # Any: Django's own signature
+        if not sys.stdin.readline():
+            raise CommandError("the input ended before the line to begin")
+        make_tables(verbosity=options["verbosity"])
+        self.stdout.write(TABLES_READY)
+        self.stdout.flush()
+        call_command("bootstrap_demo", stdout=self.stdout)
+
+
+def make_tables(*, verbosity: int = 1) -> None:
+    """Run ``migrate`` unless all migrations are applied: it takes a second to find nothing to do.
+
+    What ``migrate`` does besides is done either way: a restore's stamp is removed.
+    """
+    executor = MigrationExecutor(connection)
+    if executor.migration_plan(executor.loader.graph.leaf_nodes()):
+        call_command("migrate", interactive=False, verbosity=verbosity, stdout=sys.stderr)
+        return
+    with connection.cursor() as cursor:
+        cursor.execute(FORGET)
