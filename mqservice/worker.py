@@ -64,6 +64,7 @@ def main() -> None:
     signals.worker_shutting_down.connect(stop_beat)
     app.worker_main(
         [
+            "--quiet",  # no banner
             "worker",
             "--pool=threads",
             f"--concurrency={THREAD_COUNT}",

@@ -1,16 +1,23 @@
 """Where lines of the children go: one log file each, and the console with the name in front.
 
 child's line ──▶ log/NAME.log (rolled at a size) and ``NAME | line`` on the console
+
+A console that is a terminal gets the sentence of a JSON line; anything else gets the line itself,
+since programs read it there.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import IO, Final
+from typing import IO, Any, Final
+
+import msgspec
 
 LOG_FILE_BYTES_MAX: Final = 16 * 1024 * 1024  # two files of this size each at most
 NAME_WIDTH: Final = 9
 _COLOURS: Final = (36, 33, 35, 32, 34, 96, 93, 95, 92)
+# What a sentence needs on a terminal neither before nor behind it.
+_NOT_SHOWN: Final = frozenset({"at", "at_ms", "level", "logger", "message", "action", "traceback"})
 
 
 class Output:
@@ -43,6 +50,10 @@ class Output:
     def _print(self, name: str, line: str) -> None:
         if self._console is None:
             return
+        if self._has_colours:
+            line = readable(line)
+            if not line:
+                return
         prefix = f"{name:<{NAME_WIDTH}} |"
         if self._has_colours:
             colour = _COLOURS[sum(name.encode()) % len(_COLOURS)]
@@ -67,3 +78,19 @@ class Output:
         except (OSError, ValueError):
             # A full disk must not end the supervisor, which is the one that can still stop things.
             self._files.pop(name, None)
+
+
+def readable(line: str) -> str:
+    """A line of a log as a sentence: ``WARNING sentence (name=value …)``; other lines as they are.
+
+    A traceback stands in the log file. Empty where the line shows nothing.
+    """
+    try:
+        fields = msgspec.json.decode(line, type=dict[str, Any])
+        message = fields["message"]
+    except (msgspec.DecodeError, KeyError):
+        return line.rstrip()
+    level = str(fields.get("level", "info")).upper()
+    more = " ".join(f"{name}={value}" for name, value in fields.items() if name not in _NOT_SHOWN)
+    sentence = str(message) if level == "INFO" else f"{level} {message}"
+    return f"{sentence} ({more})" if more else sentence

@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import shlex
+import shutil
+import sys
+from pathlib import Path
+
 from rich.console import Console
 from rich.panel import Panel
 from rich.table import Table
@@ -9,8 +15,8 @@ from rich.table import Table
 from mqservice.supervisor.quickstart import Quickstart, curl_line
 
 
-def print_panel(quickstart: Quickstart, *, took_ms: int) -> None:
-    """Addresses, log-in and key in a frame; the curl line outside of it, for pasting."""
+def print_panel(quickstart: Quickstart, data_dir: Path, *, took_ms: int) -> None:
+    """Addresses, log-in and key in a frame; what to do next below it."""
     console = Console(highlight=False)
     table = Table.grid(padding=(0, 2))
     table.add_column(style="bold")
@@ -27,9 +33,38 @@ def print_panel(quickstart: Quickstart, *, took_ms: int) -> None:
     title = f"mqservice is ready ({took_ms / 1000:.1f} s)"
     try:
         console.print(Panel(table, title=title, expand=False, border_style="green"))
-        console.print("Send a first message:\n", style="bold")
-        # Without soft wrapping rich would break the command into lines of the terminal's width.
-        console.print(f"  {curl_line(quickstart)}\n", soft_wrap=True, markup=False)
-        console.print("Stop with Ctrl-C or `make stop`.", style="dim")
+        console.print("Next:", style="bold")
+        for what, command in next_steps(quickstart, data_dir):
+            console.print(f"\n  {what}")
+            # Soft wrapping leaves a command in one piece, for pasting.
+            console.print(f"    {command}", soft_wrap=True, markup=False)
+        console.print("\nLogs of the processes are in", str(data_dir / "log"), style="dim")
+        console.print("Ctrl-C stops the service in order.", style="dim")
     except OSError:
         return  # nobody reads our output; quickstart.json has the same facts
+
+
+def next_steps(quickstart: Quickstart, data_dir: Path) -> list[tuple[str, str]]:
+    """What a newcomer does, each with a command that works when pasted into another terminal there,
+    or an address.
+    """
+    consume = f"consume {quickstart.topic} --group {quickstart.group} --ack --count 1"
+    return [
+        ("Send a message", curl_line(quickstart)),
+        ("Receive it and acknowledge it", f"{_program(data_dir)} {consume}"),
+        ("See it in the console, logged in as above", quickstart.console_url),
+        ("Read and try the API", f"{quickstart.base_url}/docs"),
+    ]
+
+
+def _program(data_dir: Path) -> str:
+    """The command line as it is called here, with the data directory unless it finds that."""
+    own = Path(sys.executable).with_name("mqservice")
+    found = shutil.which("mqservice")
+    if found is not None and Path(found) == own:
+        program = "mqservice"
+    else:
+        program = str(own.relative_to(Path.cwd())) if own.is_relative_to(Path.cwd()) else str(own)
+    is_found = data_dir == Path.cwd() / "var" and "MQ_DATA_DIR" not in os.environ
+    words = [shlex.quote(program)]
+    return " ".join(words if is_found else [f"MQ_DATA_DIR={shlex.quote(str(data_dir))}", *words])

@@ -87,7 +87,7 @@ class Supervisor:
             if start.done():
                 quickstart = start.result()
                 took_ms = time.monotonic_ns() // 1_000_000 - started_ms
-                print_panel(quickstart, took_ms=took_ms)
+                print_panel(quickstart, self._config.data_dir, took_ms=took_ms)
                 await stop
         finally:
             stop.cancel()

@@ -87,11 +87,8 @@ def test_curl_lines_produce_receive_and_settle(service: Service) -> None:
     assert len(produced["id"]) == 34
     bodies = [message.get("body_json") for message in received["messages"]]
     assert {"order": 42} in bodies
-    settle = _here(service, _block("sh", "PUT THE RECEIPT HERE"))
-    receipts = '", "'.join(message["receipt"] for message in received["messages"])
-    answer = json.loads(
-        _typed(service, ["sh", "-ec", settle.replace("PUT THE RECEIPT HERE", receipts)])
-    )
+    settle = _here(service, _block("sh", "billing:settle"))
+    answer = json.loads(_typed(service, ["sh", "-ec", settle]))
     assert answer["acked"] == len(received["messages"])
 
 

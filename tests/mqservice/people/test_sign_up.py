@@ -39,8 +39,8 @@ def test_new_person_verifies_founds_a_tenant_and_owns_it(db: None, client: Clien
     link = last_link()
     assert client.get(link).status_code == 200
     assert not EmailAddress.objects.get().verified, "a GET, which scanners send"
-    client.post(link)
-    assert sign_in(client, EMAIL, PHRASE).headers["Location"] == "/account/start/"
+    assert client.post(link).headers["Location"] == "/account/start/"
+    assert get_user(client).is_authenticated, "in the browser that signed up"
     assert client.post("/account/start/", {"name": "dora"}).headers["Location"] == "/console/"
     assert client.get("/console/").headers["Location"] == "/console/dora/"
     member = Member.objects.get()
@@ -48,6 +48,16 @@ def test_new_person_verifies_founds_a_tenant_and_owns_it(db: None, client: Clien
     assert {row.action for row in AuditEntry.objects.all()} >= {"tenant.create", "namespace.create"}
     assert client.post("/account/start/", {"name": "second"}).status_code == 302
     assert Namespace.objects.count() == 1
+
+
+def test_link_signs_nobody_in_elsewhere(db: None, client: Client) -> None:
+    """Else whoever sees a link, in a log or over a shoulder, has the account."""
+    sign_up(client, EMAIL)
+    elsewhere = Client()
+    elsewhere.post(last_link())
+    assert EmailAddress.objects.get().verified
+    assert not get_user(elsewhere).is_authenticated
+    assert sign_in(elsewhere, EMAIL, PHRASE).headers["Location"] == "/account/start/"
 
 
 @pytest.mark.parametrize(("name", "why"), [("acme", "is taken"), ("a b", "a-z"), ("", "required")])
