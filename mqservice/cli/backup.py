@@ -17,7 +17,6 @@ from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
-from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
 from mqservice.cli import screen
 from mqservice.cli.status import DataDirOption
@@ -79,11 +78,11 @@ def verify(directory: BackupArgument) -> None:
     with _explained(), _bar("backup") as told:
         manifest, faults = check(directory.absolute(), told=told)
     for fault in faults:
-        screen.results.print(screen.harmless(fault), markup=False, soft_wrap=True)
+        typer.echo(screen.harmless(fault))
     if faults:
         raise typer.Exit(FOUND)
     _tell(manifest)
-    screen.results.print("whole", style="green")
+    typer.echo("whole")
 
 
 @app.command("restore")
@@ -147,13 +146,24 @@ def _explained() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _bar(what: str) -> Iterator[Callable[[int, int], None]]:
+    if not screen.is_watched():
+        yield lambda done, total: None
+        return
+    # Here, for it costs every other use a third of its start.
+    from rich.progress import (
+        BarColumn,
+        DownloadColumn,
+        Progress,
+        TextColumn,
+        TimeRemainingColumn,
+    )
+
     columns = (
         TextColumn(what),
         BarColumn(),
         DownloadColumn(binary_units=True),
         TimeRemainingColumn(),
     )
-    console = screen.notices
-    with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
+    with Progress(*columns, console=screen.progress_console()) as progress:
         task = progress.add_task(what, total=None)
         yield lambda done, total: progress.update(task, completed=done, total=total)

@@ -94,7 +94,7 @@ def consume(
         int, typer.Option("--window", min=1, max=1_000, help="Messages under way at a time.")
     ] = 256,
     json_frames: Annotated[
-        bool, typer.Option("--json", help="Use the mq.v1.json subprotocol, not MessagePack.")
+        bool, typer.Option("--json-frames", help="Speak mq.v1.json, not MessagePack.")
     ] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No totals.")] = False,
     base_url: BaseUrlOption = None,

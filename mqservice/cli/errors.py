@@ -16,7 +16,10 @@ of the request will ever be delivered, None that nobody knows.
 from __future__ import annotations
 
 import os
-from typing import ClassVar
+import re
+from typing import ClassVar, Final
+
+_ERRNO: Final = re.compile(r"\[Errno (\d+)\]")
 
 
 class ClientError(Exception):
@@ -102,6 +105,11 @@ def os_cause(exc: Exception) -> str:
     """What the operating system said, where a library wrapped it."""
     inner: BaseException | None = exc
     while inner is not None:
+        if type(inner).__module__ == "ssl" and isinstance(inner, OSError):  # its errno is its own
+            return str(getattr(inner, "verify_message", "") or inner.strerror or inner).lower()
+        if isinstance(inner, OSError) and (numbers := _ERRNO.findall(str(inner))):
+            # Of several addresses, or of one; asyncio puts the address into the text.
+            return os.strerror(int(numbers[0])).lower()
         if isinstance(inner, OSError) and inner.strerror:
             # asyncio puts the address into strerror; name look-ups have errno of their own kind.
             number = inner.errno or 0

@@ -8,10 +8,11 @@ from urllib.parse import quote
 
 import msgspec
 import typer
-from rich.table import Table
 
 from mqservice.cli import screen
 from mqservice.cli.client import RestClient
+from mqservice.cli.outputs import FormOption, Output, prints
+from mqservice.cli.tables import Table
 from mqservice.cli.target import BaseUrlOption, KeyOption, NamespaceOption, Target
 
 app = typer.Typer(no_args_is_help=True, help="Create, list, purge and delete topics.")
@@ -40,13 +41,13 @@ def create(
 
 @app.command("list")
 def list_topics(
-    as_json: Annotated[bool, typer.Option("--json", help="NDJSON instead of a table.")] = False,
+    form: FormOption = Output.TABLE,
     base_url: BaseUrlOption = None,
     key: KeyOption = None,
     namespace: NamespaceOption = None,
 ) -> None:
     """List the topics of the namespace."""
-    screen.run(_list(screen.target_of(base_url, key, namespace), as_json=as_json))
+    screen.run(_list(screen.target_of(base_url, key, namespace), form=form))
 
 
 @app.command("delete")
@@ -124,15 +125,13 @@ async def _delete(target: Target, name: str) -> int:
     return 0
 
 
-async def _list(target: Target, *, as_json: bool) -> int:
+async def _list(target: Target, *, form: Output) -> int:
     async with RestClient(target) as client:
         topics = await client.topics()
-    if as_json:
-        for topic in topics:
-            typer.echo(msgspec.json.encode(topic))
+    if prints(form, topics):
         return 0
     table = Table("topic", "queues", "durability", "type")
     for topic in topics:
         table.add_row(topic.name, str(topic.queues), topic.durability, topic.type)
-    screen.results.print(table)
+    screen.show(table)
     return 0

@@ -47,6 +47,7 @@ async def mqservice(
     """Run a command against ``double``, or against nobody."""
     environ = {name: value for name, value in os.environ.items() if not name.startswith("MQ_")}
     environ["MQ_DATA_DIR"] = "/nonexistent"
+    environ["XDG_CONFIG_HOME"] = "/nonexistent"  # whoever runs the tests may have profiles
     environ["MQ_BASE_URL"] = double.target.base_url if double else "http://127.0.0.1:1"
     if key:
         environ["MQ_API_KEY"] = key
