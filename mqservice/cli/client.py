@@ -30,8 +30,10 @@ from mqservice.cli.messages import (
     BrowsedPage,
     Delivered,
     Outgoing,
+    PulledPage,
     encode_outgoing,
     parse_browsed,
+    parse_pulled,
     parse_received,
     parse_stored,
     raw_headers,
@@ -249,6 +251,10 @@ class RestClient:
         """One page of a topic's messages, with the parameters of the API as ``query``."""
         answer = await self._request("GET", f"{self._messages_path(topic)}?{urlencode(query)}")
         return parse_browsed(answer.content)
+
+    async def pull(self, path: str) -> PulledPage:
+        """Messages of one queue, of a path below the namespace's."""
+        return parse_pulled((await self._request("GET", f"{self._root}/{path}")).content)
 
     async def message(self, topic: str, message_id: str) -> Delivered:
         """The one message of that id."""

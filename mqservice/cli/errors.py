@@ -21,6 +21,22 @@ from typing import ClassVar, Final
 
 _ERRNO: Final = re.compile(r"\[Errno (\d+)\]")
 
+# What helps, by the service's code.
+_HINTS: Final = {
+    "TOPIC_NOT_FOUND": "create it with `mqservice topic create`, or see `mqservice topic list`",
+    "GROUP_NOT_FOUND": "create it with `mqservice group create`, or see `mqservice group list`",
+    "NAMESPACE_NOT_FOUND": "see `mqservice namespace list`, and name one with --namespace",
+    "QUEUE_NOT_FOUND": "see `mqservice topic show`",
+    "ALERT_NOT_FOUND": "create it with `mqservice alert set`, or see `mqservice alert list`",
+    "SCHEDULE_NOT_FOUND": "create it with `mqservice schedule set`",
+    "MASK_NOT_FOUND": "create it with `mqservice mask set`, or see `mqservice mask list`",
+    "ISSUE_NOT_FOUND": "see `mqservice issue list`",
+    "KEY_NOT_FOUND": "see `mqservice key list`",
+    "MEMBER_NOT_FOUND": "see `mqservice member list`",
+    "REPORT_NOT_FOUND": "see `mqservice report list`",
+    "UNAUTHENTICATED": "save another key with `mqservice login`, or give --api-key",
+}
+
 
 class ClientError(Exception):
     """Root of all errors raised by the client modules."""
@@ -80,7 +96,8 @@ class Refused(ClientError):
         self.request_id = request_id
         place = f" (HTTP {status})" if status else ""
         trace = f" [request {request_id}]" if request_id else ""
-        super().__init__(f"{code}{place}: {detail}{trace}")
+        hint = f"; {_HINTS[code]}" if code in _HINTS else ""
+        super().__init__(f"{code}{place}: {detail}{hint}{trace}")
 
 
 class ConnectionEnded(ClientError):

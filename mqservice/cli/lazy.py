@@ -102,7 +102,8 @@ class LazyGroup(TyperGroup):
         """Run, and leave with an exit code. Whatever goes wrong is one line on stderr."""
         if not standalone_mode:
             return super().main(args, prog_name, complete_var, False, windows_expand_args, **extra)
-        if COMPLETE_VARIABLE in os.environ:
+        complete_var = complete_var or COMPLETE_VARIABLE
+        if complete_var in os.environ:
             from typer._completion_classes import completion_init
 
             completion_init()

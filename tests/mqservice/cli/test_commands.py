@@ -112,7 +112,8 @@ async def test_produce_to_an_absent_topic_is_one_line() -> None:
         ended = await mqservice("produce", "nope", "a", double=double)
         assert ended.code == 1
         assert ended.line == (
-            "error: TOPIC_NOT_FOUND (HTTP 404): no \\x1b[31mred here [request R1]"
+            "error: TOPIC_NOT_FOUND (HTTP 404): no \\x1b[31mred here; create it with "
+            "`mqservice topic create`, or see `mqservice topic list` [request R1]"
         )
 
 
