@@ -6,19 +6,15 @@ restore ─▶ an empty data directory and database that hold what it holds
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
-import signal
-import sys
-from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
 from mqservice.cli import screen
+from mqservice.cli.long_work import explained, progress_bar
 from mqservice.cli.status import DataDirOption
 
 if TYPE_CHECKING:
@@ -27,7 +23,6 @@ if TYPE_CHECKING:
 app = typer.Typer(no_args_is_help=True, help="Backups of the whole installation.")
 
 FOUND: Final = 1
-TERMINATED: Final = 143
 _RATE: Final = re.compile(r"(\d{1,9})(KiB|MiB|GiB)?", re.ASCII)
 _UNITS: Final = {None: 1, "KiB": 1024, "MiB": 1024**2, "GiB": 1024**3}
 BackupArgument = Annotated[Path, typer.Argument(help="A backup's directory.")]
@@ -47,10 +42,11 @@ def create(
 ) -> None:
     """Make a backup of the running service. It contains secrets: keep it as you keep those."""
     from mqservice.backups.creating import create as make
+    from mqservice.backups.errors import BackupError
     from mqservice.backups.installation import installation_of
     from mqservice.supervisor.operating import service_environment
 
-    with _explained(), _bar("log") as told:
+    with explained(BackupError), progress_bar("log") as told:
         place = _place(data_dir)
         env = service_environment(os.environ, place)
         target = directory.absolute()
@@ -74,8 +70,9 @@ def verify(directory: BackupArgument) -> None:
     damaged.
     """
     from mqservice.backups.checking import check
+    from mqservice.backups.errors import BackupError
 
-    with _explained(), _bar("backup") as told:
+    with explained(BackupError), progress_bar("backup") as told:
         manifest, faults = check(directory.absolute(), told=told)
     for fault in faults:
         typer.echo(screen.harmless(fault))
@@ -94,7 +91,9 @@ def restore(directory: BackupArgument, data_dir: DataDirOption = None) -> None:
     from mqservice.backups.restoring import restore as bring_back
 
     place = _place(data_dir)
-    with _explained(), _bar("backup") as told:
+    from mqservice.backups.errors import BackupError
+
+    with explained(BackupError), progress_bar("backup") as told:
         manifest = bring_back(os.environ, place, directory.absolute(), told=told)
     _tell(manifest)
     screen.notice(f"{place} is ready to be started")
@@ -122,48 +121,3 @@ def _tell(manifest: Manifest) -> None:
         f"{manifest.byte_count:,} bytes, the log from {manifest.start_offset:,} to "
         f"{manifest.end_offset:,}"
     )
-
-
-@contextlib.contextmanager
-def _explained() -> Iterator[None]:
-    """One line for what went wrong. A service manager's SIGTERM ends it as an error does."""
-    from mqservice.backups.errors import BackupError
-    from mqservice.supervisor.errors import SupervisorError
-
-    def stop(number: int, frame: FrameType | None) -> None:
-        raise SystemExit(TERMINATED)
-
-    before = signal.signal(signal.SIGTERM, stop)
-    try:
-        yield
-    except (BackupError, SupervisorError) as error:
-        line = " ".join(screen.harmless(str(error)).split())
-        print(f"mqservice: {line}", file=sys.stderr)
-        raise typer.Exit(error.exit_code) from None
-    finally:
-        signal.signal(signal.SIGTERM, before)
-
-
-@contextlib.contextmanager
-def _bar(what: str) -> Iterator[Callable[[int, int], None]]:
-    if not screen.is_watched():
-        yield lambda done, total: None
-        return
-    # Here, for it costs every other use a third of its start.
-    from rich.progress import (
-        BarColumn,
-        DownloadColumn,
-        Progress,
-        TextColumn,
-        TimeRemainingColumn,
-    )
-
-    columns = (
-        TextColumn(what),
-        BarColumn(),
-        DownloadColumn(binary_units=True),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=screen.progress_console()) as progress:
-        task = progress.add_task(what, total=None)
-        yield lambda done, total: progress.update(task, completed=done, total=total)

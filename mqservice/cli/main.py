@@ -55,6 +55,8 @@ class Program(LazyGroup):
         "report": _group("Reports that Spark makes each night.", "report"),
         "admin": _group("What the operator does on the service's machine.", "admin"),
         "engine": _group("Tools for the store's files.", "engine"),
+        "import-store": _command("Make a data directory of a RocketMQ store.", "transfer"),
+        "export-store": _command("Write a namespace as a store that RocketMQ opens.", "transfer"),
         "backup": _group("Back up and restore the whole installation.", "backup"),
         "completion": _command("Print a script that completes commands in a shell.", "completion"),
     }

@@ -1,6 +1,6 @@
 """Names of everything under the data directory, and the lock that gives it one owner.
 
-restoring        while a backup is brought back
+restoring        while a backup is brought back or a store imported
 lock             flock held by the running supervisor; its text is the owner's pid
 secrets.toml     0600, made once          ports.json       remembered ports
 quickstart.json  0600, facts of this run  log/NAME.log     output of each process
@@ -46,7 +46,10 @@ class DataDir:
 
     @property
     def restoring(self) -> Path:
-        """There while a backup is brought back, and after one that was killed."""
+        """There while a backup is brought back or a store imported, and after one that was killed.
+
+        Its text is the command that does so.
+        """
         return self.path / "restoring"
 
     @property
@@ -90,9 +93,10 @@ class DataDir:
         """
         try:
             if self.restoring.exists():
+                command = self.restoring.read_text(encoding="utf-8") or "backup restore"
                 raise ConfigInvalid(
-                    f"{self.path} holds a backup that was not brought back to its end: "
-                    "wait for `mqservice backup restore`, or run it again."
+                    f"{self.path} was not filled to its end: wait for `mqservice {command}`, or "
+                    "run it again."
                 )
             if self.path.is_dir() and not self.lock.is_file() and any(self.path.iterdir()):
                 raise ConfigInvalid(

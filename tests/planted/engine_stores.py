@@ -13,6 +13,8 @@ planted: Final = planting("Stores of others", PLANTS)
 _ROCKETMQ: Final = "tests/storage_engine/test_rocketmq_stores.py"
 _REFUSED: Final = "tests/storage_engine/test_refused_stores.py"
 _REPAIR: Final = "tests/storage_engine/test_repair.py"
+_IMPORT: Final = "tests/storage_engine/test_store_import.py"
+_EXPORT: Final = "tests/storage_engine/test_store_export.py"
 
 
 @planted(
@@ -85,3 +87,51 @@ def half_copied_segment_filled_up(
 )
 def settings_of_rocketmq_forgotten(real: Real, row: Thing) -> Thing:
     return {}
+
+
+@planted(
+    "storage_engine.transfer.source:StoreFiles._lock",
+    f"{_IMPORT}::test_a_store_that_a_broker_has_open_is_refused",
+)
+def import_from_beside_a_broker(real: Real, store: Thing) -> Thing:
+    return None
+
+
+@planted(
+    "storage_engine.transfer.facts:is_past_the_wheel",
+    f"{_IMPORT}::test_timers_come_when_they_are_due_and_no_other_copy_of_them",
+)
+def import_of_timers_that_were_delivered(
+    real: Real, store: Thing, queue_offset: Thing, out_ms: Thing
+) -> Thing:
+    return False
+
+
+@planted(
+    "storage_engine.transfer.importing:_floors",
+    f"{_IMPORT}::test_a_topic_whose_messages_have_all_expired_goes_on_behind_them",
+)
+def import_of_empty_queues_that_begin_anew(
+    real: Real, facts: Thing, conversion: Thing, namespace: Thing
+) -> Thing:
+    return {}
+
+
+@planted(
+    "storage_engine.transfer.conversion:Conversion._is_former",
+    f"{_IMPORT}::test_a_topic_that_was_made_again_has_its_new_messages_only",
+)
+def import_of_messages_of_a_deleted_topic(
+    real: Real, conversion: Thing, topic: Thing, record: Thing
+) -> Thing:
+    return False
+
+
+@planted(
+    "storage_engine.transfer.own_store:OwnStore.is_scheduled",
+    f"{_EXPORT}::test_what_was_delivered_or_settled_is_not_exported_again",
+)
+def export_of_delayed_messages_that_were_delivered(
+    real: Real, store: Thing, queue_id: Thing, queue_offset: Thing
+) -> Thing:
+    return True

@@ -290,6 +290,7 @@ class OpenStore:
         *,
         wait_ms: int = 10_000,
         lease_ms: int = 1_000,
+        topic: str = "t",
         group: str = "g",
         member_id: str = "m",
         tags: str = "",
@@ -304,7 +305,7 @@ class OpenStore:
             answers.append(Leased(delivered.lease_generation, delivered.attempts, records))
 
         request = ReceiveRequest(
-            group=group, topic="t", member_id=member_id, messages_max=count, bytes_max=1 << 20,
+            group=group, topic=topic, member_id=member_id, messages_max=count, bytes_max=1 << 20,
             wait_ms=wait_ms, lease_ms=lease_ms, filter=sql or tags,
             filter_kind=FilterKind.SQL92 if sql else FilterKind.TAG, is_unnamed=is_unnamed,
         )  # fmt: skip

@@ -69,6 +69,7 @@ class RocketmqStore:
     segment_bytes: int = 4_096
     queue_file_units: int = 300_000
     base_offset: int = 0
+    stored_ms: int = STORED_MS
     segments: list[bytearray] = field(default_factory=list)
     units: dict[tuple[str, int], list[bytes]] = field(default_factory=dict)
     offsets: dict[str, dict[int, int]] = field(default_factory=dict)  # topic@group → queue → offset
@@ -90,7 +91,7 @@ class RocketmqStore:
             properties += "\x02TAGS\x01red"
         arguments = {
             "body": body, "topic": topic, "queue_id": queue_id, "queue_offset": len(units),
-            "properties": properties, "sysflag": sysflag,
+            "properties": properties, "sysflag": sysflag, "stored_ms": self.stored_ms,
         }  # fmt: skip
         size = len(rocketmq_record(**arguments))  # type: ignore[arg-type]  # of several types
         if not self.segments:

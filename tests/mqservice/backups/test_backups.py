@@ -137,7 +137,7 @@ def test_a_restore_that_was_killed_behind_its_commit_is_done_again(
     with scratch_database(postgres_server) as url:
         with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
             patch.setattr(restoring, "sync_directory", killed)
-            patch.setattr(restoring, "_marked", _unmarked)
+            patch.setattr(restoring, "held_place", _unmarked)
             restored(made.backup, tmp_path / "data", url)
         assert topic_names(url)
         shutil.rmtree(tmp_path / "data")
@@ -160,10 +160,11 @@ def test_a_database_that_another_restore_has_filled_is_refused_with_what_to_do(
 
 
 @contextlib.contextmanager
-def _unmarked(place: DataDir, store: Path) -> Iterator[None]:
+def _unmarked(place: DataDir, store: Path, *, command: str) -> Iterator[Path]:
     """As a process that is killed: nothing is tidied up."""
+    assert command == "backup restore"
     store.parent.mkdir(parents=True)
-    yield
+    yield store.with_name("aside")
 
 
 def test_files_that_are_missing_or_too_many_are_named(

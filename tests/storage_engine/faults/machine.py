@@ -1,5 +1,5 @@
-"""What this machine lets tests do: tracing, mounting, Java, a browser. The only place that may
-skip.
+"""What this machine lets tests do: tracing, mounting, Java, RocketMQ, a browser. The only place
+that may skip.
 
 Every promise that a test here checks with the real kernel is also checked with injected system
 calls (``crash``), which any machine can run. Spark has no such double: without Java 17 reports are
@@ -25,6 +25,7 @@ import pytest
 from analytics.session import why_no_spark
 from tests.acceptance.partitions.network import why_no_namespaces
 from tests.chromium import find_chromium, why_no_chromium
+from tests.rocketmq.broker_program import why_no_broker
 
 _SHUTDOWN: Final = 0x8004587D  # FS_IOC_SHUTDOWN
 _NO_LOG_FLUSH: Final = struct.pack("I", 2)
@@ -53,6 +54,12 @@ def need_java() -> None:
     """Skip where Spark cannot run."""
     if reason := why_no_spark():
         pytest.skip(reason)  # no Java here; without it the service makes no reports, and says so
+
+
+def need_broker() -> None:
+    """Skip where RocketMQ's broker cannot be run."""
+    if reason := why_no_broker():
+        pytest.skip(reason)  # no RocketMQ here; stores made byte by byte hold most of the promises
 
 
 def need_chromium() -> str:

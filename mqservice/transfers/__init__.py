@@ -1,0 +1,6 @@
+"""Stores of RocketMQ: brought into a new installation, and written from one.
+
+importing  ─▶ a fresh data directory that holds what a RocketMQ store holds
+exporting  ─▶ a directory that a RocketMQ broker opens
+Both leave the work on files to a program of the engine, ``python -m storage_engine.transfer``.
+"""

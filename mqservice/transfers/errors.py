@@ -1,0 +1,19 @@
+"""Why there is no import or export, each with one line for people and its own exit code.
+
+TransferError         1  it failed; nothing of it is left
+└── TransferRefused   2  the store or the place do not allow it; nothing was done
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class TransferError(Exception):
+    """Root of all errors of this package; its text is what the user sees."""
+
+    exit_code: ClassVar[int] = 1
+
+
+class TransferRefused(TransferError):
+    exit_code = 2

@@ -1,0 +1,1 @@
+"""Brings RocketMQ's stores into a store of this engine, and writes stores that RocketMQ opens."""

@@ -1,0 +1,88 @@
+"""A RocketMQ broker as a program: it writes a store, or opens one and says what it serves.
+
+    pom.xml ── mvn, once ──▶ .cache/rocketmq/lib      [run_broker] ── java Broker.java ──▶ Served
+
+``why_no_broker`` says in a line what a machine lacks; its tests are skipped there.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import functools
+import shutil
+import subprocess
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+ROOT: Final = Path(__file__).parents[2]
+PROJECT: Final = Path(__file__).with_name("broker")
+CACHE: Final = ROOT / ".cache" / "rocketmq"
+FETCH_S: Final = 300
+RUN_S: Final = 180
+
+
+@dataclass
+class Served:
+    """What a broker serves: bodies by (topic, queue id, queue offset), and the rest."""
+
+    messages: dict[tuple[str, int, int], str] = field(default_factory=dict)
+    offsets: dict[tuple[str, int], int] = field(default_factory=dict)  # topic@group, queue id
+    groups: set[str] = field(default_factory=set)
+
+    def bodies(self, topic: str) -> list[str]:
+        """Of all queues of a topic, in order."""
+        return [body for (of, _, _), body in sorted(self.messages.items()) if of == topic]
+
+
+@functools.cache
+def why_no_broker() -> str:
+    """Why no broker can be run here; empty when one can. The first call fetches it."""
+    for program in ("java", "mvn"):
+        if shutil.which(program) is None:
+            return f"RocketMQ's broker is not run: there is no {program} (a JDK 17 and Maven do)"
+    CACHE.mkdir(parents=True, exist_ok=True)
+    with (CACHE / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # other test processes wait for the one that fetches
+        done = CACHE / "complete"
+        wanted = (PROJECT / "pom.xml").read_text()
+        if done.exists() and done.read_text() == wanted:
+            return ""
+        try:
+            fetched = subprocess.run(
+                ["mvn", "-q", "-B", "dependency:copy-dependencies", f"-DoutputDirectory={_jars()}"],
+                cwd=PROJECT, capture_output=True, text=True, timeout=FETCH_S, check=False,
+            )  # fmt: skip
+        except subprocess.TimeoutExpired:
+            return f"RocketMQ's broker is not run: Maven did not fetch it within {FETCH_S} s"
+        if fetched.returncode != 0:
+            last = fetched.stdout.strip().rpartition("\n")[2]
+            return f"RocketMQ's broker is not run: Maven cannot fetch it: {last}"
+        done.write_text(wanted)
+    return ""
+
+
+def run_broker(home: Path, *arguments: str) -> Served:
+    """Run the broker's program to its end; ``home`` gets its logs."""
+    ended = subprocess.run(
+        [
+            "java", "-Xmx512m", f"-Duser.home={home}", "-cp", f"{_jars()}/*",
+            str(PROJECT / "Broker.java"), *arguments,
+        ],
+        cwd=home, capture_output=True, text=True, timeout=RUN_S, check=False,
+    )  # fmt: skip
+    assert ended.returncode == 0, ended.stderr[-4_000:]
+    served = Served()
+    for line in ended.stdout.splitlines():
+        match line.split("\t"):
+            case ["MESSAGE", topic, queue_id, queue_offset, body]:
+                served.messages[topic, int(queue_id), int(queue_offset)] = body
+            case ["OFFSET", name, queue_id, offset]:
+                served.offsets[name, int(queue_id)] = int(offset)
+            case ["GROUP", name]:
+                served.groups.add(name)
+    return served
+
+
+def _jars() -> Path:
+    return CACHE / "lib"
