@@ -15,11 +15,11 @@ from urllib.parse import quote
 
 import msgspec
 import typer
-from rich.table import Table
 
 from mqservice.cli import screen
 from mqservice.cli.client import RestClient
-from mqservice.cli.outputs import OutputOption, hand_over
+from mqservice.cli.outputs import FileOption, FormOption, Output, hand_over, prints
+from mqservice.cli.tables import Table
 from mqservice.cli.target import BaseUrlOption, KeyOption, NamespaceOption, Target
 
 app = typer.Typer(no_args_is_help=True, help="Alert rules: how they stand, create, change, delete.")
@@ -29,7 +29,6 @@ LIMIT_MAX: Final = 100
 UNKNOWN: Final = "?"
 
 NameArgument = Annotated[str, typer.Argument(help="The rule.")]
-JsonOption = Annotated[bool, typer.Option("--json", help="NDJSON with all fields.")]
 
 
 class Kind(enum.StrEnum):
@@ -90,13 +89,13 @@ class _History(msgspec.Struct):
 
 @app.command("list")
 def list_alerts(
-    as_json: JsonOption = False,
+    form: FormOption = Output.TABLE,
     base_url: BaseUrlOption = None,
     key: KeyOption = None,
     namespace: NamespaceOption = None,
 ) -> None:
     """List the rules and how they stand."""
-    screen.run(_list(screen.target_of(base_url, key, namespace), as_json=as_json))
+    screen.run(_list(screen.target_of(base_url, key, namespace), form=form))
 
 
 @app.command("set")
@@ -192,33 +191,31 @@ def history(
     limit: Annotated[
         int, typer.Option("--limit", "-c", min=1, max=LIMIT_MAX, help="So many changes at most.")
     ] = LIMIT_DEFAULT,
-    as_json: JsonOption = False,
+    form: FormOption = Output.TABLE,
     base_url: BaseUrlOption = None,
     key: KeyOption = None,
     namespace: NamespaceOption = None,
 ) -> None:
     """Show when a rule fired and ended, the newest first, and who was told."""
     target = screen.target_of(base_url, key, namespace)
-    screen.run(_history(target, name, limit, as_json=as_json))
+    screen.run(_history(target, name, limit, form=form))
 
 
 @app.command("export")
 def export(
-    output: OutputOption = None,
+    file: FileOption = None,
     base_url: BaseUrlOption = None,
     key: KeyOption = None,
     namespace: NamespaceOption = None,
 ) -> None:
     """Write all rules as alerting rules of Prometheus, in YAML."""
-    screen.run(_export(screen.target_of(base_url, key, namespace), output))
+    screen.run(_export(screen.target_of(base_url, key, namespace), file))
 
 
-async def _list(target: Target, *, as_json: bool) -> int:
+async def _list(target: Target, *, form: Output) -> int:
     async with RestClient(target) as client:
         found = (await client.call("GET", "alerts", _Rules)).alerts
-    if as_json:
-        for document in found:
-            typer.echo(bytes(document))
+    if prints(form, found):
         return 0
     table = Table("alert", "kind", "of", "state", "value", "threshold", "since")
     for document in found:
@@ -232,13 +229,13 @@ async def _list(target: Target, *, as_json: bool) -> int:
             f"{rule.threshold:,}",
             rule.changed_at or "",
         )
-    screen.results.print(table)
+    screen.show(table)
     return 0
 
 
-async def _export(target: Target, output: Path | None) -> int:
+async def _export(target: Target, file: Path | None) -> int:
     async with RestClient(target) as client:
-        return hand_over(await client.download("alerts.yaml"), output)
+        return hand_over(await client.download("alerts.yaml"), file)
 
 
 async def _set(target: Target, name: str, change: dict[str, object | None]) -> int:
@@ -266,20 +263,17 @@ async def _delete(target: Target, name: str) -> int:
     return 0
 
 
-async def _history(target: Target, name: str, limit: int, *, as_json: bool) -> int:
+async def _history(target: Target, name: str, limit: int, *, form: Output) -> int:
     async with RestClient(target) as client:
         page = await client.call("GET", f"{_path(name)}/history?limit={limit}", _History)
-    if as_json:
-        for document in page.events:
-            typer.echo(bytes(document))
-    else:
+    if not prints(form, page.events):
         table = Table("at", "state", "value", "told")
         for document in page.events:
             event = msgspec.json.decode(document, type=_Event)
             told = [f"{each.channel} {each.target}: {each.state}" for each in event.notifications]
             value = UNKNOWN if event.value is None else f"{event.value:,}"
             table.add_row(event.at, event.state, value, screen.harmless("\n".join(told)))
-        screen.results.print(table)
+        screen.show(table)
     if page.next is not None:
         screen.notice(f"there are more than these {len(page.events):,}")
     return 0

@@ -10,10 +10,11 @@ from urllib.parse import urlencode
 
 import msgspec
 import typer
-from rich.table import Table
 
 from mqservice.cli import screen
 from mqservice.cli.client import RestClient
+from mqservice.cli.outputs import FormOption, Output, prints
+from mqservice.cli.tables import Table
 from mqservice.cli.target import BaseUrlOption, KeyOption, Target
 
 app = typer.Typer(no_args_is_help=True, help="Who changed what, and when.")
@@ -71,7 +72,7 @@ def search(
     limit: Annotated[
         int, typer.Option("--limit", min=1, max=ENTRIES_MAX, help="Entries at most.")
     ] = 100,
-    as_json: Annotated[bool, typer.Option("--json", help="NDJSON with all fields.")] = False,
+    form: FormOption = Output.TABLE,
     base_url: BaseUrlOption = None,
     key: KeyOption = None,
 ) -> None:
@@ -81,10 +82,10 @@ def search(
         "namespace": of_namespace,
     }  # fmt: skip
     question = {name: value for name, value in given.items() if value is not None}
-    screen.run(_search(screen.target_of(base_url, key, None), question, limit, as_json=as_json))
+    screen.run(_search(screen.target_of(base_url, key, None), question, limit, form=form))
 
 
-async def _search(target: Target, question: dict[str, str], limit: int, *, as_json: bool) -> int:
+async def _search(target: Target, question: dict[str, str], limit: int, *, form: Output) -> int:
     entries: list[Entry] = []
     cursor: dict[str, str] = {}
     async with RestClient(target) as client:
@@ -96,14 +97,12 @@ async def _search(target: Target, question: dict[str, str], limit: int, *, as_js
             if page.next_cursor is None:
                 break
             cursor = {"cursor": page.next_cursor}
-    if as_json:
-        for each in entries:
-            typer.echo(msgspec.json.encode(each))
+    if prints(form, entries):
         return 0
     table = Table("at", "actor", "action", "target", "change")
     for each in entries:
         table.add_row(each.at, each.actor, each.action, _target(each), _change(each))
-    screen.results.print(table)
+    screen.show(table)
     return 0
 
 

@@ -75,11 +75,11 @@ def verify(directory: BackupArgument) -> None:
     with explained(BackupError), progress_bar("backup") as told:
         manifest, faults = check(directory.absolute(), told=told)
     for fault in faults:
-        screen.results.print(screen.harmless(fault), markup=False, soft_wrap=True)
+        typer.echo(screen.harmless(fault))
     if faults:
         raise typer.Exit(FOUND)
     _tell(manifest)
-    screen.results.print("whole", style="green")
+    typer.echo("whole")
 
 
 @app.command("restore")

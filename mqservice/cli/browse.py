@@ -3,12 +3,11 @@
     service ─▶ RestClient.browse, page by page ─▶ [browse] ─▶ stdout: a line a message, or NDJSON
                                                       └─▶ stderr: whether there is more
 
-The lines of ``--json`` are those of ``consume --output ndjson`` and can be given to ``produce``.
+The lines of ``-o ndjson`` are those of ``consume -o ndjson`` and can be given to ``produce``.
 """
 
 from __future__ import annotations
 
-import sys
 from collections.abc import AsyncIterator
 from typing import Annotated, Final
 
@@ -18,6 +17,7 @@ from mqservice.cli import screen
 from mqservice.cli.client import RestClient
 from mqservice.cli.errors import ClientError, UsageRefused
 from mqservice.cli.messages import Delivered, encode_line
+from mqservice.cli.outputs import Documents, FormOption, Output
 from mqservice.cli.target import BaseUrlOption, KeyOption, NamespaceOption, Target, find_target
 
 LIMIT_DEFAULT: Final = 32
@@ -29,7 +29,7 @@ def browse(
     topic: Annotated[str, typer.Argument(help="Topic to look into.")],
     message_key: Annotated[
         str | None,
-        typer.Option("--message-key", "-k", help="Only messages with this key, newest first."),
+        typer.Option("--key", "-k", help="Only messages with this key, newest first."),
     ] = None,
     message_id: Annotated[
         str | None, typer.Option("--id", help="The one message with this id, its whole body.")
@@ -58,7 +58,7 @@ def browse(
     limit: Annotated[
         int, typer.Option("--limit", "-c", min=1, help="Stop after so many messages.")
     ] = LIMIT_DEFAULT,
-    as_json: Annotated[bool, typer.Option("--json", help="NDJSON with all fields.")] = False,
+    form: FormOption = Output.TABLE,
     base_url: BaseUrlOption = None,
     key: KeyOption = None,
     namespace: NamespaceOption = None,
@@ -82,28 +82,32 @@ def browse(
     except ClientError as exc:
         screen.fail(exc)
     if message_id is not None:
-        screen.run(_show(target, topic, message_id, as_json=as_json))
-    screen.run(_browse(target, topic, query, limit, as_json=as_json))
+        screen.run(_show(target, topic, message_id, form=form))
+    screen.run(_browse(target, topic, query, limit, form=form))
 
 
-async def _show(target: Target, topic: str, message_id: str, *, as_json: bool) -> int:
+async def _show(target: Target, topic: str, message_id: str, *, form: Output) -> int:
     async with RestClient(target) as client:
         message = await client.message(topic, message_id)
-    _write(message, topic, as_json=as_json, body_chars_max=None)
+    with Documents(form) as documents:
+        documents.write(encode_line(message, topic=topic), _line(message, None))
     return 0
 
 
 async def _browse(
-    target: Target, topic: str, query: dict[str, str], limit: int, *, as_json: bool
+    target: Target, topic: str, query: dict[str, str], limit: int, *, form: Output
 ) -> int:
     count = 0
     async with RestClient(target) as client:
-        async for message in _messages(client, topic, query, limit):
-            if count == limit:
-                screen.notice(f"there are more than these {limit:,}; --limit shows more of them")
-                return 0
-            _write(message, topic, as_json=as_json, body_chars_max=BODY_CHARS_MAX)
-            count += 1
+        with Documents(form) as documents:
+            async for message in _messages(client, topic, query, limit):
+                if count == limit:
+                    screen.notice(
+                        f"there are more than these {limit:,}; --limit shows more of them"
+                    )
+                    return 0
+                documents.write(encode_line(message, topic=topic), _line(message, BODY_CHARS_MAX))
+                count += 1
     if not count:
         screen.notice("no such message")
     return 0
@@ -122,15 +126,6 @@ async def _messages(
         if page.next_cursor is None:
             return
         query = {**query, "cursor": page.next_cursor}
-
-
-def _write(message: Delivered, topic: str, *, as_json: bool, body_chars_max: int | None) -> None:
-    if as_json:
-        line = encode_line(message, topic=topic)
-    else:
-        line = _line(message, body_chars_max).encode("utf-8") + b"\n"
-    sys.stdout.buffer.write(line)
-    sys.stdout.buffer.flush()
 
 
 def _line(message: Delivered, body_chars_max: int | None) -> str:

@@ -1,4 +1,4 @@
-"""REST calls of the commands: one method an operation, over httpx.
+"""REST calls of the commands: one method an operation, over HTTP.
 
     produce, topic … ─▶ [RestClient] ─▶ HTTP ─▶ service
                     ◀─ structs, ClientError ◀─
@@ -15,16 +15,25 @@ from types import TracebackType
 from typing import Final, Self, TypeVar, overload
 from urllib.parse import quote, urlencode
 
-import httpx
 import msgspec
 
-from mqservice.cli.errors import AnswerMalformed, AnswerMissing, Refused, Unreachable, os_cause
+from mqservice.cli.errors import (
+    AnswerMalformed,
+    AnswerMissing,
+    Refused,
+    Unreachable,
+    UsageRefused,
+    os_cause,
+)
+from mqservice.cli.http import Connections, NoResponse, NotConnected, Response
 from mqservice.cli.messages import (
     BrowsedPage,
     Delivered,
     Outgoing,
+    PulledPage,
     encode_outgoing,
     parse_browsed,
+    parse_pulled,
     parse_received,
     parse_stored,
     raw_headers,
@@ -135,21 +144,21 @@ class RestClient:
         target: Target,
         *,
         timeout_ms: int = TIMEOUT_MS_DEFAULT,
-        transport: httpx.AsyncBaseTransport | None = None,
     ) -> None:
         self.target = target
         self._root = f"/v1/ns/{quote(target.namespace, safe='')}"
         self._timeout_ms = timeout_ms
-        self._http = httpx.AsyncClient(
-            base_url=target.base_url,
-            headers={"authorization": f"Bearer {target.key}", "user-agent": USER_AGENT},
-            timeout=httpx.Timeout(timeout_ms / 1000, connect=CONNECT_TIMEOUT_MS / 1000),
-            limits=httpx.Limits(
-                max_connections=CONNECTIONS_MAX, max_keepalive_connections=CONNECTIONS_MAX
-            ),
-            transport=transport,
+        self._http = Connections(
+            target.base_url,
+            headers={
+                "authorization": f"Bearer {target.key}",
+                "user-agent": USER_AGENT,
+                "accept": "*/*",
+            },
+            connections_max=CONNECTIONS_MAX,
+            connect_timeout_ms=CONNECT_TIMEOUT_MS,
             # A proxy from the environment never knows this machine's own loopback.
-            trust_env=not target.is_loopback,
+            may_use_proxy=not target.is_loopback,
         )
 
     async def __aenter__(self) -> Self:
@@ -243,6 +252,10 @@ class RestClient:
         answer = await self._request("GET", f"{self._messages_path(topic)}?{urlencode(query)}")
         return parse_browsed(answer.content)
 
+    async def pull(self, path: str) -> PulledPage:
+        """Messages of one queue, of a path below the namespace's."""
+        return parse_pulled((await self._request("GET", f"{self._root}/{path}")).content)
+
     async def message(self, topic: str, message_id: str) -> Delivered:
         """The one message of that id."""
         path = f"{self._messages_path(topic)}/{quote(message_id, safe='')}"
@@ -330,26 +343,27 @@ class RestClient:
         content: bytes | None = None,
         headers: dict[str, str] | None = None,
         wait_ms: int = 0,
-    ) -> httpx.Response:
+    ) -> Response:
         what = f"{method} {path}"
         if content is not None and headers is None:
             headers = {"content-type": JSON_TYPE}
-        seconds = (self._timeout_ms + wait_ms) / 1000
         try:
             answer = await self._http.request(
                 method,
                 path,
+                timeout_ms=self._timeout_ms + wait_ms,
                 content=content,
                 headers=headers,
-                timeout=httpx.Timeout(seconds, connect=CONNECT_TIMEOUT_MS / 1000),
             )
-        except (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout) as exc:
+        except ValueError as exc:
+            raise UsageRefused(str(exc)) from exc
+        except NotConnected as exc:
             raise Unreachable(self.target.base_url, os_cause(exc)) from exc
-        except httpx.HTTPError as exc:
+        except NoResponse as exc:
             raise AnswerMissing(what, os_cause(exc)) from exc
         if answer.is_success:
             return answer
-        raise refusal_from(answer.status_code, answer.content)
+        raise refusal_from(answer.status, answer.content)
 
 
 def refusal_from(status: int, content: bytes) -> Refused:
@@ -372,13 +386,16 @@ def refusal_from(status: int, content: bytes) -> Refused:
     )
 
 
-def _decode(answer: httpx.Response, kind: type[Answer]) -> Answer:
+def _decode(answer: Response, kind: type[Answer]) -> Answer:
+    return decode(answer.content, kind)
+
+
+def decode(content: bytes | msgspec.Raw, kind: type[Answer]) -> Answer:
+    """A document of the API. Raises AnswerMalformed."""
     try:
-        return msgspec.json.decode(answer.content, type=kind)
+        return msgspec.json.decode(content, type=kind)
     except msgspec.DecodeError as exc:
-        raise AnswerMalformed(
-            f"the answer of {answer.url.path} is not as documented: {exc}"
-        ) from exc
+        raise AnswerMalformed(f"the service's answer is not as documented: {exc}") from exc
 
 
 def _outcome(item: _BatchItem) -> Stored | Failed:

@@ -10,10 +10,11 @@ from urllib.parse import quote
 
 import msgspec
 import typer
-from rich.table import Table
 
 from mqservice.cli import screen
 from mqservice.cli.client import RestClient
+from mqservice.cli.outputs import FormOption, Output, prints
+from mqservice.cli.tables import Table
 from mqservice.cli.target import BaseUrlOption, KeyOption, NamespaceOption, Target
 
 app = typer.Typer(no_args_is_help=True, help="Open WebSockets: who has them, and ending one.")
@@ -52,15 +53,13 @@ class _Ended(msgspec.Struct, kw_only=True):
 
 @app.command("list")
 def show(
-    as_json: Annotated[
-        bool, typer.Option("--json", help="NDJSON, a line a socket, instead of a table.")
-    ] = False,
+    form: FormOption = Output.TABLE,
     base_url: BaseUrlOption = None,
     key: KeyOption = None,
     namespace: NamespaceOption = None,
 ) -> None:
     """Show the sockets that are open in the namespace, the latest first."""
-    screen.run(_show(screen.target_of(base_url, key, namespace), as_json=as_json))
+    screen.run(_show(screen.target_of(base_url, key, namespace), form=form))
 
 
 @app.command("end")
@@ -74,12 +73,10 @@ def end(
     screen.run(_end(screen.target_of(base_url, key, namespace), connection))
 
 
-async def _show(target: Target, *, as_json: bool) -> int:
+async def _show(target: Target, *, form: Output) -> int:
     async with RestClient(target) as client:
         found = await client.call("GET", "connections", _Page)
-    if as_json:
-        for each in found.connections:
-            typer.echo(msgspec.json.encode(each))
+    if prints(form, found.connections):
         return 0
     table = Table("id", "address", "client", "reads", "delivered", "published", "since")
     for each in found.connections:
@@ -93,7 +90,7 @@ async def _show(target: Target, *, as_json: bool) -> int:
             str(each.published),
             each.connected_at,
         )
-    screen.results.print(table)
+    screen.show(table)
     if not found.complete:
         screen.notice(f"{len(found.connections)} of {found.total} at least: not all have answered")
     return 0

@@ -1,9 +1,11 @@
 """``mqservice consume``: messages of a topic, pushed over WebSocket, to stdout.
 
-    service ─▶ Consumer ─▶ [consume] ─▶ stdout: bodies, or NDJSON
-                               └─▶ stderr: progress, reconnects, totals
+    service ─▶ Consumer ─▶ [consume] ─▶ stdout: bodies, JSON, or what --format says
+               or Reader       └─▶ stderr: progress, reconnects, totals
 
 Without ``--ack`` this only looks: what was shown goes back to the group when the command ends.
+``--from`` without a group reads by offsets, for which the service keeps nothing; with a group it
+moves the group first.
 Exit codes: 0 ended as asked; 1 refused, or fewer than ``--count`` came, or an ack was refused;
 2 the command line makes no sense; 3 some acks were not confirmed, so their messages may come again;
 130 interrupted.
@@ -16,16 +18,20 @@ import enum
 import os
 import signal
 import sys
+from collections.abc import Callable
+from datetime import datetime
 from random import Random
 from typing import Annotated, Final
 
 import typer
 
 from mqservice.cli import screen
+from mqservice.cli.client import RestClient
 from mqservice.cli.consumer import ConsumeLimits, Consumer, Totals
 from mqservice.cli.errors import ClientError, UsageRefused
 from mqservice.cli.frames import Subprotocol
 from mqservice.cli.messages import Delivered, encode_line
+from mqservice.cli.reader import BEGINNING, Reader, parse_place
 from mqservice.cli.target import (
     BaseUrlOption,
     KeyOption,
@@ -34,6 +40,7 @@ from mqservice.cli.target import (
     find_quickstart,
     find_target,
 )
+from mqservice.cli.templates import Template
 
 EXIT_UNCONFIRMED: Final = 3
 UNIT_MS: Final = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000}
@@ -42,6 +49,7 @@ UNIT_MS: Final = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000}
 class BodyOutput(enum.StrEnum):
     TEXT = "text"
     RAW = "raw"
+    JSON = "json"
     NDJSON = "ndjson"
 
 
@@ -74,14 +82,36 @@ def consume(
             help="Stop when nothing came for so long, e.g. 5s or 500ms.",
         ),
     ] = None,
+    place: Annotated[
+        str | None,
+        typer.Option(
+            "--from",
+            metavar="PLACE",
+            help="Read from here on: beginning, end, an offset, -10 (the last 10 of each queue), "
+            "or a time in RFC 3339. Without --group nothing changes on the service; with it the "
+            "group is moved there first.",
+        ),
+    ] = None,
+    queue: Annotated[
+        int | None, typer.Option("--queue", min=0, help="With --from: only this queue.")
+    ] = None,
     output: Annotated[
         BodyOutput,
         typer.Option(
             "--output",
             "-o",
-            help="text: a body a line; raw: bodies with nothing between; ndjson: all fields.",
+            help="text: a body a line; raw: bodies with nothing between; json, ndjson: all fields.",
         ),
     ] = BodyOutput.TEXT,
+    template: Annotated[
+        str | None,
+        typer.Option(
+            "--format",
+            metavar="TEXT",
+            help="Print this for each message, with %s body, %k keys, %t topic, %p queue, "
+            "%o offset, %T time, %h properties and more; \\n ends a line.",
+        ),
+    ] = None,
     tags: Annotated[
         str | None,
         typer.Option("--filter", "-f", help="Only these tags: 'created || paid'."),
@@ -94,15 +124,39 @@ def consume(
         int, typer.Option("--window", min=1, max=1_000, help="Messages under way at a time.")
     ] = 256,
     json_frames: Annotated[
-        bool, typer.Option("--json", help="Use the mq.v1.json subprotocol, not MessagePack.")
+        bool, typer.Option("--json-frames", help="Speak mq.v1.json, not MessagePack.")
     ] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No totals.")] = False,
     base_url: BaseUrlOption = None,
     key: KeyOption = None,
     namespace: NamespaceOption = None,
 ) -> None:
-    """Receive messages and print them."""
+    """Receive messages and print them.
+
+    With --ack each message is settled once it was printed. Without it nothing is settled: the
+    messages go back to the group when the command ends.
+
+    \b
+    Examples:
+      mqservice consume orders --group billing --ack --count 10
+      mqservice consume orders --from beginning --idle-exit 1s
+      mqservice consume orders --from end --format '%p:%o %k %s\\n'
+    """
     try:
+        if queue is not None and place is None:
+            raise UsageRefused("--queue goes with --from")
+        is_alone = place is not None and group is None
+        if is_alone and (ack or sql is not None or client_id is not None or json_frames):
+            raise UsageRefused(
+                "--ack, --sql, --client-id and --json-frames are for a group: give --group too"
+            )
+        start = None if place is None else parse_place(place)
+        if group is not None and isinstance(start, int) and (start < 0 or queue is None):
+            raise UsageRefused(
+                "a group can be moved to an offset of the one --queue; see `mqservice group seek` "
+                "for moves by a number of messages"
+            )
+        writer = _Writer(output, topic, None if template is None else Template(template))
         target = find_target(base_url, key, namespace)
         limits = ConsumeLimits(
             window_messages=window,
@@ -111,9 +165,12 @@ def consume(
             does_ack=ack,
             filter=_filter(tags, sql),
         )
-        group = group or _group_default()
+        group = group if group or is_alone else _group_default()
     except ClientError as exc:
         screen.fail(exc)
+    if group is None:
+        assert start is not None
+        screen.run(_read(target, topic, start, queue, tags, limits, writer, is_quiet=quiet))
     screen.run(
         _consume(
             target,
@@ -121,11 +178,34 @@ def consume(
             group,
             limits,
             Subprotocol.JSON if json_frames else Subprotocol.MSGPACK,
-            output,
+            writer,
+            wanted=None if start is None else _seek_order(start, queue, client_id),
             client_id=client_id,
             is_quiet=quiet,
         )
     )
+
+
+def _seek_order(
+    start: str | int | datetime, queue: int | None, client_id: str | None
+) -> dict[str, object]:
+    """The fields of a seek to that place."""
+    place: object
+    match start:
+        case datetime():
+            place = {"time": start.isoformat()}
+        case int() if start < 0:
+            raise AssertionError("checked before")
+        case int():
+            place = {"offset": start, "queue": queue}
+        case _:
+            place = "earliest" if start == BEGINNING else "latest"
+    order: dict[str, object] = {"to": place}
+    if queue is not None and not isinstance(start, int):
+        order["queues"] = [queue]
+    if client_id is not None:
+        order["client_id"] = client_id
+    return order
 
 
 def _filter(tags: str | None, sql: str | None) -> str | dict[str, str]:
@@ -156,12 +236,16 @@ async def _consume(
     group: str,
     limits: ConsumeLimits,
     subprotocol: Subprotocol,
-    output: BodyOutput,
+    writer: _Writer,
     *,
+    wanted: dict[str, object] | None,
     client_id: str | None,
     is_quiet: bool,
 ) -> int:
-    writer = _Writer(output, topic)
+    """``wanted``: where the group is moved first."""
+    if wanted is not None:
+        async with RestClient(target) as client:
+            await client.seek(group, topic, wanted, is_dry_run=False)
     consumer = Consumer(
         target,
         topic,
@@ -173,20 +257,12 @@ async def _consume(
         on_notice=screen.warn,
         client_id=client_id,
     )
-    interrupted: list[int] = []
-
-    def interrupt(number: int) -> None:
-        interrupted.append(number)
-        consumer.stop()
-
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, interrupt, number)
+    interrupted = _stop_on_signal(consumer.stop)
     try:
         await consumer.run()
+        writer.end()
     except BrokenPipeError:
-        # The reader has enough, as `| head` does. What it did not take was not acked.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _forget_stdout()
         return 0
     finally:
         # A command that was refused at once has only its error to tell.
@@ -195,35 +271,119 @@ async def _consume(
     totals = consumer.totals
     if interrupted:
         return screen.INTERRUPTED
-    if limits.messages_max is not None and totals.received < limits.messages_max:
-        screen.warn(f"only {totals.received:,} of {limits.messages_max:,} messages came")
-        return 1
-    if totals.ack_failed:
+    if _missing(totals.received, limits) or totals.ack_failed:
         return 1
     return EXIT_UNCONFIRMED if totals.unconfirmed else 0
 
 
-class _Writer:
-    """Writes bodies to stdout and flushes, so that an ack never runs ahead of the output."""
+async def _read(
+    target: Target,
+    topic: str,
+    start: str | int | datetime,
+    queue: int | None,
+    tag: str | None,
+    limits: ConsumeLimits,
+    writer: _Writer,
+    *,
+    is_quiet: bool,
+) -> int:
+    """Without a group."""
+    async with RestClient(target) as client:
+        reader = Reader(
+            client,
+            topic,
+            place=start,
+            queue=queue,
+            tag=tag,
+            messages_max=limits.messages_max,
+            idle_exit_ms=limits.idle_exit_ms,
+            on_messages=writer.write,
+            on_notice=screen.warn,
+        )
+        interrupted = _stop_on_signal(reader.stop)
+        try:
+            await reader.run()
+            writer.end()
+        except BrokenPipeError:
+            _forget_stdout()
+            return 0
+    if not is_quiet:
+        screen.notice(f"{reader.received:,} read; nothing was changed for any group")
+    if interrupted:
+        return screen.INTERRUPTED
+    return _missing(reader.received, limits)
 
-    def __init__(self, output: BodyOutput, topic: str) -> None:
+
+def _stop_on_signal(stop: Callable[[], None]) -> list[int]:
+    """Call ``stop`` on Ctrl-C and SIGTERM; the list then has the signal's number."""
+    interrupted: list[int] = []
+
+    def interrupt(number: int) -> None:
+        interrupted.append(number)
+        stop()
+
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, interrupt, number)
+    return interrupted
+
+
+def _forget_stdout() -> None:
+    """The reader has enough, as `| head` does. What it did not take was not acked."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _missing(received: int, limits: ConsumeLimits) -> int:
+    """1, with a word why, where fewer came than were asked for; else 0."""
+    if limits.messages_max is None or received >= limits.messages_max:
+        return 0
+    screen.warn(f"only {received:,} of {limits.messages_max:,} messages came")
+    return 1
+
+
+class _Writer:
+    """Writes messages to stdout and flushes, so that an ack never runs ahead of the output."""
+
+    def __init__(self, output: BodyOutput, topic: str, template: Template | None) -> None:
         self._output = output
         self._topic = topic
+        self._template = template
         self._is_terminal = sys.stdout.isatty()
+        self._count = 0
+
+    def end(self) -> None:
+        """Close what ``--output json`` opened."""
+        if self._is_array:
+            sys.stdout.buffer.write(b"\n]\n" if self._count else b"[]\n")
+            sys.stdout.buffer.flush()
+
+    @property
+    def _is_array(self) -> bool:
+        return self._template is None and self._output is BodyOutput.JSON
 
     def write(self, messages: list[Delivered]) -> None:
         sys.stdout.buffer.write(b"".join(self._encode(message) for message in messages))
         sys.stdout.buffer.flush()
 
     def _encode(self, message: Delivered) -> bytes:
+        if self._template is not None:
+            content = self._template.write(message, self._topic)
+            return self._harmless(content) if self._is_terminal else content
         if self._output is BodyOutput.NDJSON:
             return encode_line(message, topic=self._topic)
+        if self._output is BodyOutput.JSON:
+            self._count += 1
+            line = encode_line(message, topic=self._topic).rstrip()
+            return (b"[\n" if self._count == 1 else b",\n") + line
         if self._output is BodyOutput.RAW:
             return message.body
         if self._is_terminal:
-            text = screen.harmless(message.body.decode("utf-8", "backslashreplace"))
-            return text.encode("utf-8") + b"\n"
+            return self._harmless(message.body) + b"\n"
         return message.body + b"\n"
+
+    @staticmethod
+    def _harmless(content: bytes) -> bytes:
+        return screen.harmless(content.decode("utf-8", "backslashreplace")).encode("utf-8")
 
 
 def _say_totals(totals: Totals, *, does_ack: bool) -> None:

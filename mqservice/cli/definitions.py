@@ -16,12 +16,12 @@ from urllib.parse import quote
 
 import msgspec
 import typer
-from rich.table import Table
 
 from mqservice.cli import screen
 from mqservice.cli.client import RestClient
 from mqservice.cli.errors import UsageRefused
-from mqservice.cli.outputs import OutputOption, hand_over
+from mqservice.cli.outputs import FileOption, FormOption, Output, hand_over, prints
+from mqservice.cli.tables import Table
 from mqservice.cli.target import BaseUrlOption, KeyOption, NamespaceOption, Target
 
 app = typer.Typer(
@@ -46,7 +46,7 @@ class Form(enum.StrEnum):
         return f"application/{self.value}"
 
 
-FormOption = Annotated[
+DocumentFormOption = Annotated[
     Form | None,
     typer.Option("--format", help="How it is written; by the end of the file's name without."),
 ]
@@ -78,28 +78,26 @@ def export(
     prefix: Annotated[
         str, typer.Option("--prefix", help="Only topics and groups whose names begin so.")
     ] = "",
-    output: OutputOption = None,
-    form: FormOption = None,
+    file: FileOption = None,
+    document_form: DocumentFormOption = None,
     base_url: BaseUrlOption = None,
     key: KeyOption = None,
     namespace: NamespaceOption = None,
 ) -> None:
     """Write the settings of all topics and groups as JSON or YAML."""
     target = screen.target_of(base_url, key, namespace)
-    screen.run(_export(target, prefix, output, form or _form_of(output)))
+    screen.run(_export(target, prefix, file, document_form or _form_of(file)))
 
 
 @app.command("import")
 def import_(
     file: Annotated[str, typer.Argument(help="The document; - for standard input.")],
-    form: FormOption = None,
+    document_form: DocumentFormOption = None,
     is_sure: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     is_dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Only show what would be done.")
     ] = False,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="What is done as JSON on standard output.")
-    ] = False,
+    form: FormOption = Output.TABLE,
     base_url: BaseUrlOption = None,
     key: KeyOption = None,
     namespace: NamespaceOption = None,
@@ -115,10 +113,8 @@ def import_(
     except OSError as exc:
         screen.fail(UsageRefused(f"{file} cannot be read: {exc.strerror}"))
     target = screen.target_of(base_url, key, namespace)
-    kind = (form or _form_of(Path(file))).media_type
-    screen.run(
-        _import(target, content, kind, is_sure=is_sure, is_dry_run=is_dry_run, as_json=as_json)
-    )
+    kind = (document_form or _form_of(Path(file))).media_type
+    screen.run(_import(target, content, kind, is_sure=is_sure, is_dry_run=is_dry_run, form=form))
 
 
 def _form_of(file: Path | None) -> Form:
@@ -126,17 +122,17 @@ def _form_of(file: Path | None) -> Form:
     return Form.YAML if is_yaml else Form.JSON
 
 
-async def _export(target: Target, prefix: str, output: Path | None, form: Form) -> int:
+async def _export(target: Target, prefix: str, file: Path | None, form: Form) -> int:
     async with RestClient(target) as client:
         query = f"?prefix={quote(prefix, safe='')}" if prefix else ""
         document = await client.download(f"definitions{query}", form.media_type)
     if form is Form.JSON:
         document = msgspec.json.format(document, indent=2) + b"\n"
-    return hand_over(document, output)
+    return hand_over(document, file)
 
 
 async def _import(
-    target: Target, content: bytes, kind: str, *, is_sure: bool, is_dry_run: bool, as_json: bool
+    target: Target, content: bytes, kind: str, *, is_sure: bool, is_dry_run: bool, form: Output
 ) -> int:
     path = "definitions:import"
     async with RestClient(target) as client:
@@ -145,15 +141,14 @@ async def _import(
         )
         is_different = bool(found.created or found.changed)
         if is_different:
-            screen.notices.print(_table(found))
+            screen.show_aside(_table(found))
         if not is_dry_run:
             if is_different and not (is_sure or screen.is_confirmed(f"{found.counts}: do this?")):
                 screen.notice("nothing was changed")
                 return DECLINED
             # Sent where nothing is different, too: the storage engine may lack something of it.
             found = await client.call("POST", path, ImportAnswer, content=content, media_type=kind)
-    if as_json:
-        typer.echo(msgspec.json.encode(found))
+    prints(form, found)
     screen.notice(f"{'would be: ' if is_dry_run else ''}{found.counts}")
     return 0
 
@@ -175,4 +170,4 @@ def _table(found: ImportAnswer) -> Table:
 def _shown(value: object) -> str:
     text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
     short = text if len(text) <= VALUE_CHARS_MAX else f"{text[:VALUE_CHARS_MAX]}…"
-    return screen.harmless(short).replace("[", "\\[")
+    return screen.harmless(short)

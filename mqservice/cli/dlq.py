@@ -7,7 +7,6 @@ redrive, purge  POST dlq:… ─▶ task ─▶ its id on stdout; --wait: asked 
 from __future__ import annotations
 
 import asyncio
-import sys
 from dataclasses import dataclass
 from typing import Annotated, Final
 
@@ -18,6 +17,7 @@ from mqservice.cli import screen
 from mqservice.cli.client import RestClient
 from mqservice.cli.errors import UsageRefused
 from mqservice.cli.options import takes
+from mqservice.cli.outputs import Documents, FormOption, Output
 from mqservice.cli.target import BaseUrlOption, KeyOption, NamespaceOption, Target
 from mqservice.cli.tasks import DeadLetter, DryRun, Task, TaskOrder
 
@@ -36,7 +36,7 @@ IdOption = Annotated[
 ]
 AllOption = Annotated[bool, typer.Option("--all", help="All that are there now.")]
 MessageKeyOption = Annotated[
-    str | None, typer.Option("--message-key", "-k", help="Only messages with this key.")
+    str | None, typer.Option("--key", "-k", help="Only messages with this key.")
 ]
 TagOption = Annotated[
     str | None, typer.Option("--tag", help="Only this tag, or several: 'a || b'.")
@@ -57,7 +57,6 @@ RateOption = Annotated[
 ]
 DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Only count what would be moved.")]
 WaitOption = Annotated[bool, typer.Option("--wait", "-w", help="Until it has ended.")]
-JsonOption = Annotated[bool, typer.Option("--json", help="NDJSON with all fields.")]
 
 
 @app.command("list")
@@ -71,7 +70,7 @@ def list_dead_letters(
     limit: Annotated[
         int, typer.Option("--limit", "-c", min=1, help="Stop after so many messages.")
     ] = LIMIT_DEFAULT,
-    as_json: JsonOption = False,
+    form: FormOption = Output.TABLE,
     base_url: BaseUrlOption = None,
     key: KeyOption = None,
     namespace: NamespaceOption = None,
@@ -79,7 +78,7 @@ def list_dead_letters(
     """Show what a group gave up and why, oldest first (with a key newest first)."""
     target = screen.target_of(base_url, key, namespace)
     conditions = _conditions(message_key, tag, from_time, to_time, reason)
-    screen.run(_list(target, group, conditions, limit, as_json))
+    screen.run(_list(target, group, conditions, limit, form))
 
 
 @dataclass
@@ -106,7 +105,7 @@ class Order:
             screen.fail(
                 UsageRefused(
                     "say which dead letters: --id, or --all, or conditions "
-                    "(--message-key, --tag, --reason, --from, --to); one of the three"
+                    "(--key, --tag, --reason, --from, --to); one of the three"
                 )
             )
         return TaskOrder(
@@ -165,33 +164,28 @@ def _conditions(
     return {name: value for name, value in conditions.items() if value is not None}
 
 
-async def _list(
-    target: Target, group: str, query: dict[str, str], limit: int, as_json: bool
-) -> int:
+async def _list(target: Target, group: str, query: dict[str, str], limit: int, form: Output) -> int:
     left = limit
     async with RestClient(target) as client:
-        while True:
-            page = await client.dead_letters(
-                group, {**query, "limit": str(min(left, PAGE_MESSAGES_MAX))}
-            )
-            for message in page.messages:
-                _write(bytes(message), as_json=as_json)
-            left -= len(page.messages)
-            if page.next_cursor is None:
-                break
-            if left <= 0:
-                screen.notice(f"there may be more than these {limit:,}; --limit shows more of them")
-                return 0
-            query = {**query, "cursor": page.next_cursor}
+        with Documents(form) as documents:
+            while True:
+                page = await client.dead_letters(
+                    group, {**query, "limit": str(min(left, PAGE_MESSAGES_MAX))}
+                )
+                for message in page.messages:
+                    documents.write(bytes(message), _line(bytes(message)))
+                left -= len(page.messages)
+                if page.next_cursor is None:
+                    break
+                if left <= 0:
+                    screen.notice(
+                        f"there may be more than these {limit:,}; --limit shows more of them"
+                    )
+                    return 0
+                query = {**query, "cursor": page.next_cursor}
     if left == limit:
         screen.notice("no dead letters")
     return 0
-
-
-def _write(document: bytes, *, as_json: bool) -> None:
-    line = document if as_json else _line(document).encode("utf-8", "backslashreplace")
-    sys.stdout.buffer.write(line + b"\n")
-    sys.stdout.buffer.flush()
 
 
 def _line(document: bytes) -> str:

@@ -16,7 +16,26 @@ of the request will ever be delivered, None that nobody knows.
 from __future__ import annotations
 
 import os
-from typing import ClassVar
+import re
+from typing import ClassVar, Final
+
+_ERRNO: Final = re.compile(r"\[Errno (\d+)\]")
+
+# What helps, by the service's code.
+_HINTS: Final = {
+    "TOPIC_NOT_FOUND": "create it with `mqservice topic create`, or see `mqservice topic list`",
+    "GROUP_NOT_FOUND": "create it with `mqservice group create`, or see `mqservice group list`",
+    "NAMESPACE_NOT_FOUND": "see `mqservice namespace list`, and name one with --namespace",
+    "QUEUE_NOT_FOUND": "see `mqservice topic show`",
+    "ALERT_NOT_FOUND": "create it with `mqservice alert set`, or see `mqservice alert list`",
+    "SCHEDULE_NOT_FOUND": "create it with `mqservice schedule set`",
+    "MASK_NOT_FOUND": "create it with `mqservice mask set`, or see `mqservice mask list`",
+    "ISSUE_NOT_FOUND": "see `mqservice issue list`",
+    "KEY_NOT_FOUND": "see `mqservice key list`",
+    "MEMBER_NOT_FOUND": "see `mqservice member list`",
+    "REPORT_NOT_FOUND": "see `mqservice report list`",
+    "UNAUTHENTICATED": "save another key with `mqservice login`, or give --api-key",
+}
 
 
 class ClientError(Exception):
@@ -77,7 +96,8 @@ class Refused(ClientError):
         self.request_id = request_id
         place = f" (HTTP {status})" if status else ""
         trace = f" [request {request_id}]" if request_id else ""
-        super().__init__(f"{code}{place}: {detail}{trace}")
+        hint = f"; {_HINTS[code]}" if code in _HINTS else ""
+        super().__init__(f"{code}{place}: {detail}{hint}{trace}")
 
 
 class ConnectionEnded(ClientError):
@@ -102,6 +122,11 @@ def os_cause(exc: Exception) -> str:
     """What the operating system said, where a library wrapped it."""
     inner: BaseException | None = exc
     while inner is not None:
+        if type(inner).__module__ == "ssl" and isinstance(inner, OSError):  # its errno is its own
+            return str(getattr(inner, "verify_message", "") or inner.strerror or inner).lower()
+        if isinstance(inner, OSError) and (numbers := _ERRNO.findall(str(inner))):
+            # Of several addresses, or of one; asyncio puts the address into the text.
+            return os.strerror(int(numbers[0])).lower()
         if isinstance(inner, OSError) and inner.strerror:
             # asyncio puts the address into strerror; name look-ups have errno of their own kind.
             number = inner.errno or 0

@@ -9,14 +9,14 @@ from __future__ import annotations
 import re
 from typing import Annotated, Final
 
-import msgspec
 import typer
-from rich.table import Table
 
 from mqservice.cli import screen
 from mqservice.cli.client import RestClient
 from mqservice.cli.errors import ClientError, UsageRefused
+from mqservice.cli.outputs import FormOption, Output, prints
 from mqservice.cli.progress import ClientLags, Retries, Sought, TopicLag
+from mqservice.cli.tables import Table
 from mqservice.cli.target import BaseUrlOption, KeyOption, NamespaceOption, Target, find_target
 
 app = typer.Typer(no_args_is_help=True, help="Consumer groups: settings, pauses, progress.")
@@ -75,9 +75,7 @@ def lag(
     group: GroupArgument,
     topic: Annotated[str | None, typer.Option("--topic", help="Only this topic.")] = None,
     client_id: ClientOption = None,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="NDJSON, a line a topic, instead of a table.")
-    ] = False,
+    form: FormOption = Output.TABLE,
     base_url: BaseUrlOption = None,
     key: KeyOption = None,
     namespace: NamespaceOption = None,
@@ -87,7 +85,7 @@ def lag(
         target = find_target(base_url, key, namespace)
     except ClientError as exc:
         screen.fail(exc)
-    screen.run(_lag(target, group, topic, client_id, as_json=as_json))
+    screen.run(_lag(target, group, topic, client_id, form=form))
 
 
 def _wanted(to: str, queues: list[int]) -> dict[str, object]:
@@ -129,25 +127,23 @@ def _show(preview: Sought) -> None:
     for queue in preview.queues:
         table.add_row(
             str(queue.queue),
-            f"[{queue.min_offset}, {queue.max_offset})".replace("[", "\\["),
+            f"[{queue.min_offset}, {queue.max_offset})",
             _text(queue.from_offset),
             str(queue.to_offset),
             _text(queue.skipped),
             _text(queue.replayed),
             str(queue.inflight),
         )
-    screen.notices.print(table)
+    screen.show_aside(table)
     screen.notice(f"not touched: {_retries(preview.retry)}")
 
 
 async def _lag(
-    target: Target, group: str, topic: str | None, client_id: str | None, *, as_json: bool
+    target: Target, group: str, topic: str | None, client_id: str | None, *, form: Output
 ) -> int:
     async with RestClient(target) as client:
         found = await client.lag(group, topic, client_id)
-    if as_json:
-        for each in found.topics:
-            typer.echo(msgspec.json.encode(each))
+    if prints(form, found.topics):
         return 0
     if not found.topics:
         screen.notice(f"group {group} has read no topic yet: its lag is unknown")
@@ -174,7 +170,7 @@ def _show_lag(topic: TopicLag) -> None:
     age = "-" if topic.lag == 0 else _age(topic.lag_ms)
     totals = (_text(topic.offset_lag), age, _text(topic.ready), _text(topic.inflight))
     table.add_row(topic.topic, "all", "", "", *totals)
-    screen.results.print(table)
+    screen.show(table)
     about = "about " if topic.lag_is == "estimated" else ""
     screen.notice(f"{topic.topic}: lag {about}{_text(topic.lag)}; {_retries(topic.retry)}")
 
@@ -184,7 +180,7 @@ def _show_clients(found: ClientLags) -> None:
     for client in found.clients:
         counts = client.ready, client.inflight, client.dropped
         table.add_row(client.client_id, _text(client.lag), *map(str, counts), client.seen_at)
-    screen.results.print(table)
+    screen.show(table)
     screen.notice(f"{len(found.clients)} of {found.total} clients")
 
 

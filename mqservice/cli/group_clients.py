@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import msgspec
 import typer
-from rich.table import Table
 
 from mqservice.cli import screen
 from mqservice.cli.client import RestClient
+from mqservice.cli.outputs import FormOption, Output, prints
 from mqservice.cli.rest_groups import GroupCalls, TopicClients
+from mqservice.cli.tables import Table
 from mqservice.cli.target import BaseUrlOption, KeyOption, NamespaceOption, Target
 
 app = typer.Typer()
@@ -19,23 +19,19 @@ app = typer.Typer()
 @app.command("clients")
 def clients(
     name: Annotated[str, typer.Argument(help="The group.")],
-    as_json: Annotated[
-        bool, typer.Option("--json", help="NDJSON, a line a topic, instead of a table.")
-    ] = False,
+    form: FormOption = Output.TABLE,
     base_url: BaseUrlOption = None,
     key: KeyOption = None,
     namespace: NamespaceOption = None,
 ) -> None:
     """Show who reads for a group now, topic by topic, those heard of last first."""
-    screen.run(_clients(screen.target_of(base_url, key, namespace), name, as_json=as_json))
+    screen.run(_clients(screen.target_of(base_url, key, namespace), name, form=form))
 
 
-async def _clients(target: Target, name: str, *, as_json: bool) -> int:
+async def _clients(target: Target, name: str, *, form: Output) -> int:
     async with RestClient(target) as client:
         found = await GroupCalls(client).clients(name)
-    if as_json:
-        for topic in found.topics:
-            typer.echo(msgspec.json.encode(topic))
+    if prints(form, found.topics):
         return 0
     if not found.topics:
         screen.notice(f"group {name} has read no topic yet")
@@ -56,7 +52,7 @@ def _show(topic: TopicClients) -> None:
             client.heard_at,
             "waits" if client.waiting else "away",
         )
-    screen.results.print(table)
+    screen.show(table)
     if topic.generation is not None:
         screen.notice(f"{topic.topic}: generation {topic.generation} of the assignment")
     if topic.unassigned:

@@ -7,15 +7,15 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Annotated, Final
 
-import msgspec
 import typer
-from rich.table import Table
 
 from mqservice.cli import screen
 from mqservice.cli.client import RestClient
 from mqservice.cli.errors import UsageRefused
 from mqservice.cli.options import takes
+from mqservice.cli.outputs import FormOption, Output, prints
 from mqservice.cli.rest_groups import Group, GroupCalls
+from mqservice.cli.tables import Table
 from mqservice.cli.target import BaseUrlOption, KeyOption, NamespaceOption, Target
 
 UNLIMITED: Final = "unlimited"
@@ -51,7 +51,6 @@ class Strategy(enum.StrEnum):
 
 
 NameArgument = Annotated[str, typer.Argument(help="Letters, digits, - and _; up to 64.")]
-JsonOption = Annotated[bool, typer.Option("--json", help="JSON instead of a table.")]
 StartFromOption = Annotated[
     StartFrom | None,
     typer.Option(
@@ -253,24 +252,24 @@ def update(
 @app.command("show")
 def show(
     name: NameArgument,
-    as_json: JsonOption = False,
+    form: FormOption = Output.TABLE,
     base_url: BaseUrlOption = None,
     key: KeyOption = None,
     namespace: NamespaceOption = None,
 ) -> None:
     """Show a group with its lag."""
-    screen.run(_show(screen.target_of(base_url, key, namespace), name, as_json=as_json))
+    screen.run(_show(screen.target_of(base_url, key, namespace), name, form=form))
 
 
 @app.command("list")
 def list_groups(
-    as_json: Annotated[bool, typer.Option("--json", help="NDJSON instead of a table.")] = False,
+    form: FormOption = Output.TABLE,
     base_url: BaseUrlOption = None,
     key: KeyOption = None,
     namespace: NamespaceOption = None,
 ) -> None:
     """List the groups of the namespace."""
-    screen.run(_list(screen.target_of(base_url, key, namespace), as_json=as_json))
+    screen.run(_list(screen.target_of(base_url, key, namespace), form=form))
 
 
 @app.command("pause")
@@ -337,11 +336,10 @@ def _call(target: Target, call: Callable[[GroupCalls], Awaitable[object]], done:
     screen.run(run())
 
 
-async def _show(target: Target, name: str, *, as_json: bool) -> int:
+async def _show(target: Target, name: str, *, form: Output) -> int:
     async with RestClient(target) as client:
         group = await GroupCalls(client).group(name)
-    if as_json:
-        typer.echo(msgspec.json.encode(group))
+    if prints(form, group):
         return 0
     table = Table("setting", "value")
     for setting, value in zip(_COLUMNS, _row(group), strict=True):
@@ -349,21 +347,19 @@ async def _show(target: Target, name: str, *, as_json: bool) -> int:
     for part, queues in group.assignment.items():
         table.add_row(part, str(queues))
     table.add_row("lag", group.lag_text)
-    screen.results.print(table)
+    screen.show(table)
     return 0
 
 
-async def _list(target: Target, *, as_json: bool) -> int:
+async def _list(target: Target, *, form: Output) -> int:
     async with RestClient(target) as client:
         groups = await GroupCalls(client).groups()
-    if as_json:
-        for group in groups:
-            typer.echo(msgspec.json.encode(group))
+    if prints(form, groups):
         return 0
     table = Table(*_COLUMNS)
     for group in groups:
         table.add_row(*_row(group))
-    screen.results.print(table)
+    screen.show(table)
     return 0
 
 

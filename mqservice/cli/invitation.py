@@ -11,11 +11,12 @@ from urllib.parse import quote
 
 import msgspec
 import typer
-from rich.table import Table
 
 from mqservice.cli import screen
 from mqservice.cli.client import PAGES_MAX, RestClient
 from mqservice.cli.errors import AnswerMalformed
+from mqservice.cli.outputs import FormOption, Output, prints
+from mqservice.cli.tables import Table
 from mqservice.cli.target import BaseUrlOption, KeyOption, Target
 
 app = typer.Typer(no_args_is_help=True, help="Invite people, list and withdraw invitations.")
@@ -60,12 +61,12 @@ def create(
 
 @app.command("list")
 def list_invitations(
-    as_json: Annotated[bool, typer.Option("--json", help="NDJSON instead of a table.")] = False,
+    form: FormOption = Output.TABLE,
     base_url: BaseUrlOption = None,
     key: KeyOption = None,
 ) -> None:
     """List invitations, those that are over too."""
-    screen.run(_list(screen.target_of(base_url, key, None), as_json=as_json))
+    screen.run(_list(screen.target_of(base_url, key, None), form=form))
 
 
 @app.command("revoke")
@@ -90,7 +91,7 @@ async def _create(target: Target, order: dict[str, str | None]) -> int:
     return 0
 
 
-async def _list(target: Target, *, as_json: bool) -> int:
+async def _list(target: Target, *, form: Output) -> int:
     found: list[Invitation] = []
     path = _PATH
     async with RestClient(target) as client:
@@ -102,18 +103,13 @@ async def _list(target: Target, *, as_json: bool) -> int:
             path = f"{_PATH}?after={quote(page.next, safe='')}"
         else:
             raise AnswerMalformed(f"the list of invitations has no end after {PAGES_MAX} pages")
-    if as_json:
-        for each in found:
-            typer.echo(msgspec.json.encode(each))
+    if prints(form, found):
         return 0
-    table = Table()
-    table.add_column("id", no_wrap=True)  # to be copied
-    for heading in ("email", "role", "state", "invited by", "until"):
-        table.add_column(heading)
+    table = Table("id", "email", "role", "state", "invited by", "until")
     for each in found:
         email, inviter = screen.harmless(each.email), screen.harmless(each.invited_by)
         table.add_row(each.id, email, each.role, each.state, inviter, each.expires_at)
-    screen.results.print(table)
+    screen.show(table)
     return 0
 
 

@@ -12,10 +12,11 @@ from urllib.parse import quote, urlencode
 
 import msgspec
 import typer
-from rich.table import Column, Table
 
 from mqservice.cli import screen
-from mqservice.cli.client import RestClient
+from mqservice.cli.client import RestClient, decode
+from mqservice.cli.outputs import FormOption, Output, prints
+from mqservice.cli.tables import Table
 from mqservice.cli.target import BaseUrlOption, KeyOption, NamespaceOption, Target
 
 app = typer.Typer(no_args_is_help=True, help="Issues: dead letters by their cause.")
@@ -26,7 +27,6 @@ HIDDEN: Final = "(not for this key)"
 NO_REASON: Final = "(no reason was given)"
 
 IdArgument = Annotated[str, typer.Argument(metavar="ID", help="The issue.")]
-JsonOption = Annotated[bool, typer.Option("--json", help="NDJSON with all fields.")]
 
 
 class State(enum.StrEnum):
@@ -90,7 +90,7 @@ def list_issues(
     limit: Annotated[
         int, typer.Option("--limit", "-c", min=1, max=LIMIT_MAX, help="So many at most.")
     ] = LIMIT_DEFAULT,
-    as_json: JsonOption = False,
+    form: FormOption = Output.TABLE,
     base_url: BaseUrlOption = None,
     key: KeyOption = None,
     namespace: NamespaceOption = None,
@@ -98,19 +98,19 @@ def list_issues(
     """List issues, the last seen first."""
     asked = {"state": state, "group": group, "topic": topic, "limit": str(limit)}
     query = urlencode({name: value for name, value in asked.items() if value is not None})
-    screen.run(_list(screen.target_of(base_url, key, namespace), query, as_json=as_json))
+    screen.run(_list(screen.target_of(base_url, key, namespace), query, form=form))
 
 
 @app.command("show")
 def show(
     issue_id: IdArgument,
-    as_json: JsonOption = False,
+    form: FormOption = Output.TABLE,
     base_url: BaseUrlOption = None,
     key: KeyOption = None,
     namespace: NamespaceOption = None,
 ) -> None:
     """Show one issue with its newest messages and its history."""
-    screen.run(_show(screen.target_of(base_url, key, namespace), issue_id, as_json=as_json))
+    screen.run(_show(screen.target_of(base_url, key, namespace), issue_id, form=form))
 
 
 @app.command("acknowledge")
@@ -157,14 +157,11 @@ def reopen(
     screen.run(_change(screen.target_of(base_url, key, namespace), issue_id, "reopen"))
 
 
-async def _list(target: Target, query: str, *, as_json: bool) -> int:
+async def _list(target: Target, query: str, *, form: Output) -> int:
     async with RestClient(target) as client:
         page = await client.call("GET", f"issues?{query}", _Issues)
-    if as_json:
-        for document in page.issues:
-            typer.echo(bytes(document))
-    else:
-        table = Table(Column("id", no_wrap=True), "cause", "of", "state", "letters", "last seen")
+    if not prints(form, page.issues):
+        table = Table("id", "cause", "of", "state", "letters", "last seen")
         for document in page.issues:
             issue = msgspec.json.decode(document, type=_Issue)
             table.add_row(
@@ -175,7 +172,7 @@ async def _list(target: Target, query: str, *, as_json: bool) -> int:
                 f"{issue.count:,}",
                 issue.last_seen,
             )
-        screen.results.print(table)
+        screen.show(table)
     if page.next is not None:
         screen.notice(f"there are more than these {len(page.issues):,}")
     if page.others:
@@ -185,13 +182,13 @@ async def _list(target: Target, query: str, *, as_json: bool) -> int:
     return 0
 
 
-async def _show(target: Target, issue_id: str, *, as_json: bool) -> int:
+async def _show(target: Target, issue_id: str, *, form: Output) -> int:
     async with RestClient(target) as client:
-        if as_json:
-            typer.echo(await client.download(_path(issue_id)))
-            return 0
-        issue = await client.call("GET", _path(issue_id), _Detail)
-    facts = Table("", "", show_header=False)
+        document = msgspec.Raw(await client.download(_path(issue_id)))
+    if prints(form, document):
+        return 0
+    issue = decode(document, _Detail)
+    facts = Table("", "")
     for name, text in (
         ("cause", issue.reason_text),
         ("as written", issue.sample or ""),
@@ -204,7 +201,7 @@ async def _show(target: Target, issue_id: str, *, as_json: bool) -> int:
         ("history", "\n".join(map(_event_text, issue.history))),
     ):
         facts.add_row(name, screen.harmless(text))
-    screen.results.print(facts)
+    screen.show(facts)
     return 0
 
 

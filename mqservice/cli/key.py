@@ -12,11 +12,12 @@ from urllib.parse import quote
 
 import msgspec
 import typer
-from rich.table import Table
 
 from mqservice.cli import screen
 from mqservice.cli.client import PAGES_MAX, RestClient
 from mqservice.cli.errors import AnswerMalformed
+from mqservice.cli.outputs import FormOption, Output, prints
+from mqservice.cli.tables import Table
 from mqservice.cli.target import BaseUrlOption, KeyOption, Target
 
 app = typer.Typer(no_args_is_help=True, help="Make, list, change, rotate and revoke API keys.")
@@ -42,7 +43,6 @@ EndOption = Annotated[
     str | None,
     typer.Option("--expires-in", help="How long it is good, such as 30d.", show_default=False),
 ]
-JsonOption = Annotated[bool, typer.Option("--json", help="JSON with all fields.")]
 
 
 class ApiKey(msgspec.Struct, kw_only=True):
@@ -92,21 +92,21 @@ def create(
 
 @app.command("list")
 def list_keys(
-    as_json: JsonOption = False, base_url: BaseUrlOption = None, key: KeyOption = None
+    form: FormOption = Output.TABLE, base_url: BaseUrlOption = None, key: KeyOption = None
 ) -> None:
     """List all keys, revoked ones too."""
-    screen.run(_list(screen.target_of(base_url, key, None), as_json=as_json))
+    screen.run(_list(screen.target_of(base_url, key, None), form=form))
 
 
 @app.command("show")
 def show(
     key_id: IdArgument,
-    as_json: JsonOption = False,
+    form: FormOption = Output.TABLE,
     base_url: BaseUrlOption = None,
     key: KeyOption = None,
 ) -> None:
     """Show one key, without its secret."""
-    screen.run(_show(screen.target_of(base_url, key, None), key_id, as_json=as_json))
+    screen.run(_show(screen.target_of(base_url, key, None), key_id, form=form))
 
 
 @app.command("update")
@@ -166,7 +166,7 @@ async def _make(target: Target, path: str, order: Mapping[str, object], done: st
     return 0
 
 
-async def _list(target: Target, *, as_json: bool) -> int:
+async def _list(target: Target, *, form: Output) -> int:
     keys: list[ApiKey] = []
     path = _PATH
     async with RestClient(target) as client:
@@ -178,13 +178,13 @@ async def _list(target: Target, *, as_json: bool) -> int:
             path = f"{_PATH}?after={quote(page.next, safe='')}"
         else:
             raise AnswerMalformed(f"the list of keys has no end after {PAGES_MAX} pages")
-    _print(keys, as_json=as_json)
+    _print(keys, form=form)
     return 0
 
 
-async def _show(target: Target, key_id: str, *, as_json: bool) -> int:
+async def _show(target: Target, key_id: str, *, form: Output) -> int:
     async with RestClient(target) as client:
-        _print([await client.call("GET", _path(key_id), ApiKey)], as_json=as_json)
+        _print([await client.call("GET", _path(key_id), ApiKey)], form=form)
     return 0
 
 
@@ -203,15 +203,10 @@ async def _revoke(target: Target, key_id: str) -> int:
     return 0
 
 
-def _print(keys: list[ApiKey], *, as_json: bool) -> None:
-    if as_json:
-        for each in keys:
-            typer.echo(msgspec.json.encode(each))
+def _print(keys: list[ApiKey], *, form: Output) -> None:
+    if prints(form, keys):
         return
-    table = Table()
-    table.add_column("id", no_wrap=True)  # to be copied
-    for heading in ("name", "namespace", "role", "scopes", "state", "until", "last used"):
-        table.add_column(heading)
+    table = Table("id", "name", "namespace", "role", "scopes", "state", "until", "last used")
     for each in keys:
         table.add_row(
             each.id,
@@ -223,7 +218,7 @@ def _print(keys: list[ApiKey], *, as_json: bool) -> None:
             each.expires_at or "-",
             each.last_used_at or "-",
         )
-    screen.results.print(table)
+    screen.show(table)
 
 
 def _scopes(key: ApiKey) -> str:

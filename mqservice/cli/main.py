@@ -2,44 +2,70 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 import typer
 
 from mqservice import __version__
-from mqservice.cli import (
-    admin,
-    alert,
-    audit,
-    backup,
-    connection,
-    definitions,
-    dlq,
-    engine,
-    group,
-    group_clients,
-    group_settings,
-    invitation,
-    issue,
-    key,
-    mask,
-    member,
-    message,
-    namespace,
-    quota,
-    report,
-    schedule,
-    scheduled,
-    topic,
-)
-from mqservice.cli.browse import browse
-from mqservice.cli.consume import consume
-from mqservice.cli.produce import produce
-from mqservice.cli.restart import restart
-from mqservice.cli.status import status, stop
-from mqservice.cli.transfer import export_store, import_store
-from mqservice.cli.up import up
-from mqservice.cli.usage import usage
+from mqservice.cli.lazy import Entry, LazyGroup
+
+
+def _command(summary: str, module: str) -> Entry:
+    return Entry(summary, (module,), is_group=False)
+
+
+def _group(summary: str, *modules: str) -> Entry:
+    return Entry(summary, modules)
+
+
+class Program(LazyGroup):
+    entries: ClassVar = {
+        "up": _command("Start the whole service and watch over it.", "up"),
+        "status": _command("Show whether the service here is ready.", "status"),
+        "stop": _command("Stop the service here in order.", "status"),
+        "restart": _command("Replace processes of the service here.", "restart"),
+        "login": _command("Save a server's address and API key as a profile.", "login"),
+        "profile": _group("List, choose and remove saved profiles.", "profile"),
+        "produce": _command("Send messages to a topic.", "produce"),
+        "consume": _command("Receive messages and print them.", "consume"),
+        "browse": _command("Look at messages without receiving them.", "browse"),
+        "topic": _group("Create, list, show, change, purge and delete topics.", "topic"),
+        "group": _group(
+            "Consumer groups: settings, pauses, progress.",
+            "group",
+            "group_settings",
+            "group_clients",
+        ),
+        "definitions": _group("Export and import topics and groups.", "definitions"),
+        "connection": _group("Open WebSockets: list and end them.", "connection"),
+        "message": _group("One message: where it has been.", "message"),
+        "dlq": _group("Dead letters: list, redrive, purge.", "dlq"),
+        "scheduled": _group("Messages for later: list, cancel, send, move.", "scheduled"),
+        "schedule": _group("Messages at times of a cron expression.", "schedule"),
+        "alert": _group("Alert rules: list, set, delete, history.", "alert"),
+        "mask": _group("Masking rules of the console.", "mask"),
+        "issue": _group("Issues: dead letters by their cause.", "issue"),
+        "quota": _group("Show quotas, and lower them.", "quota"),
+        "usage": _command("Show what the tenant has used.", "usage"),
+        "key": _group("Create, list, change, rotate and revoke API keys.", "key"),
+        "namespace": _group("List namespaces, and make one read-only.", "namespace"),
+        "member": _group("List members, change their roles, remove them.", "member"),
+        "invitation": _group("Invite people, list and withdraw invitations.", "invitation"),
+        "audit": _group("Who changed what, and when.", "audit"),
+        "report": _group("Reports that Spark makes each night.", "report"),
+        "admin": _group("What the operator does on the service's machine.", "admin"),
+        "engine": _group("Tools for the store's files.", "engine"),
+        "import-store": _command("Make a data directory of a RocketMQ store.", "transfer"),
+        "export-store": _command("Write a namespace as a store that RocketMQ opens.", "transfer"),
+        "backup": _group("Back up and restore the whole installation.", "backup"),
+        "completion": _command("Print a script that completes commands in a shell.", "completion"),
+    }
+
+
+EPILOG = """\b
+Exit codes: 0 done; 1 failed or refused; 2 the command line makes no sense;
+3 the outcome of some messages is unknown; 130 interrupted.
+"""
 
 
 def _print_version(is_asked: bool) -> None:
@@ -50,10 +76,13 @@ def _print_version(is_asked: bool) -> None:
 
 app = typer.Typer(
     name="mqservice",
+    cls=Program,
     no_args_is_help=True,
     add_completion=False,
+    rich_markup_mode=None,
+    epilog=EPILOG,
     # Tracebacks with the values of local variables would print keys and passwords.
-    pretty_exceptions_show_locals=False,
+    pretty_exceptions_enable=False,
 )
 
 
@@ -68,40 +97,6 @@ def mqservice(
 ) -> None:
     """A managed message queue: run it, and send and receive messages."""
 
-
-app.command()(up)
-app.command()(status)
-app.command()(stop)
-app.command()(restart)
-app.command()(produce)
-app.command()(consume)
-app.command()(browse)
-app.add_typer(topic.app, name="topic")
-group.app.add_typer(group_settings.app)  # without a name: one set of commands
-group.app.add_typer(group_clients.app)
-app.add_typer(group.app, name="group")
-app.add_typer(definitions.app, name="definitions")
-app.add_typer(connection.app, name="connection")
-app.add_typer(message.app, name="message")
-app.add_typer(dlq.app, name="dlq")
-app.add_typer(scheduled.app, name="scheduled")
-app.add_typer(schedule.app, name="schedule")
-app.add_typer(alert.app, name="alert")
-app.add_typer(mask.app, name="mask")
-app.add_typer(issue.app, name="issue")
-app.add_typer(quota.app, name="quota")
-app.command()(usage)
-app.add_typer(key.app, name="key")
-app.add_typer(namespace.app, name="namespace")
-app.add_typer(member.app, name="member")
-app.add_typer(invitation.app, name="invitation")
-app.add_typer(audit.app, name="audit")
-app.add_typer(report.app, name="report")
-app.add_typer(admin.app, name="admin")
-app.add_typer(engine.app, name="engine")
-app.add_typer(backup.app, name="backup")
-app.command("import-store")(import_store)
-app.command("export-store")(export_store)
 
 if __name__ == "__main__":
     app()

@@ -13,10 +13,11 @@ from urllib.parse import quote
 
 import msgspec
 import typer
-from rich.table import Table
 
 from mqservice.cli import screen
 from mqservice.cli.client import RestClient
+from mqservice.cli.outputs import FormOption, Output, prints
+from mqservice.cli.tables import Table
 from mqservice.cli.target import BaseUrlOption, KeyOption, NamespaceOption, Target
 
 app = typer.Typer(
@@ -64,13 +65,13 @@ class _Masking(msgspec.Struct, kw_only=True):
 
 @app.command("list")
 def list_rules(
-    as_json: Annotated[bool, typer.Option("--json", help="NDJSON with all fields.")] = False,
+    form: FormOption = Output.TABLE,
     base_url: BaseUrlOption = None,
     key: KeyOption = None,
     namespace: NamespaceOption = None,
 ) -> None:
     """List the rules, and say from which role on bodies are shown at all."""
-    screen.run(_list(screen.target_of(base_url, key, namespace), as_json=as_json))
+    screen.run(_list(screen.target_of(base_url, key, namespace), form=form))
 
 
 @app.command("set")
@@ -129,19 +130,16 @@ def bodies(
     screen.run(_bodies(screen.target_of(base_url, key, namespace), content))
 
 
-async def _list(target: Target, *, as_json: bool) -> int:
+async def _list(target: Target, *, form: Output) -> int:
     async with RestClient(target) as client:
         found = await client.call("GET", "masking", _Masking)
-    if as_json:
-        for document in found.rules:
-            typer.echo(bytes(document))
-    else:
+    if not prints(form, found.rules):
         table = Table("rule", "topics", "hides", "path", "clear for")
         for document in found.rules:
             rule = msgspec.json.decode(document, type=_Rule)
             cells = rule.name, rule.topics, rule.part, rule.path or "", rule.clear_for
-            table.add_row(*(screen.harmless(each).replace("[", "\\[") for each in cells))
-        screen.results.print(table)
+            table.add_row(*(screen.harmless(each) for each in cells))
+        screen.show(table)
     screen.notice(found.bodies_text)
     return 0
 

@@ -10,11 +10,12 @@ from urllib.parse import quote
 
 import msgspec
 import typer
-from rich.table import Table
 
 from mqservice.cli import screen
 from mqservice.cli.client import PAGES_MAX, RestClient
 from mqservice.cli.errors import AnswerMalformed
+from mqservice.cli.outputs import FormOption, Output, prints
+from mqservice.cli.tables import Table
 from mqservice.cli.target import BaseUrlOption, KeyOption, Target
 
 app = typer.Typer(no_args_is_help=True, help="List members, change their roles, remove them.")
@@ -37,12 +38,12 @@ class _Page(msgspec.Struct):
 
 @app.command("list")
 def list_members(
-    as_json: Annotated[bool, typer.Option("--json", help="NDJSON instead of a table.")] = False,
+    form: FormOption = Output.TABLE,
     base_url: BaseUrlOption = None,
     key: KeyOption = None,
 ) -> None:
     """List who belongs to the tenant."""
-    screen.run(_list(screen.target_of(base_url, key, None), as_json=as_json))
+    screen.run(_list(screen.target_of(base_url, key, None), form=form))
 
 
 @app.command("set-role")
@@ -70,7 +71,7 @@ def remove(
     screen.run(_remove(target, username))
 
 
-async def _list(target: Target, *, as_json: bool) -> int:
+async def _list(target: Target, *, form: Output) -> int:
     members: list[Member] = []
     path = _PATH
     async with RestClient(target) as client:
@@ -82,14 +83,12 @@ async def _list(target: Target, *, as_json: bool) -> int:
             path = f"{_PATH}?after={quote(page.next, safe='')}"
         else:
             raise AnswerMalformed(f"the list of members has no end after {PAGES_MAX} pages")
-    if as_json:
-        for each in members:
-            typer.echo(msgspec.json.encode(each))
+    if prints(form, members):
         return 0
     table = Table("user name", "role", "since")
     for each in members:
         table.add_row(screen.harmless(each.username), each.role, each.created_at)
-    screen.results.print(table)
+    screen.show(table)
     return 0
 
 

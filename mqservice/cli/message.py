@@ -10,10 +10,11 @@ from urllib.parse import quote, urlencode
 
 import msgspec
 import typer
-from rich.table import Table
 
 from mqservice.cli import screen
 from mqservice.cli.client import RestClient
+from mqservice.cli.outputs import FormOption, Output, prints
+from mqservice.cli.tables import Table
 from mqservice.cli.target import BaseUrlOption, KeyOption, NamespaceOption, Target
 
 app = typer.Typer(no_args_is_help=True, help="One message: where it has been.")
@@ -67,7 +68,7 @@ def trace(
         str | None, typer.Option("--topic", "-t", help="Look in this topic only; it is faster.")
     ] = None,
     group: Annotated[str | None, typer.Option("--group", "-g", help="Of this group only.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="JSON with all fields.")] = False,
+    form: FormOption = Output.TABLE,
     base_url: BaseUrlOption = None,
     key: KeyOption = None,
     namespace: NamespaceOption = None,
@@ -76,17 +77,16 @@ def trace(
     conditions = {"topic": topic, "group": group}
     query = {name: value for name, value in conditions.items() if value is not None}
     target = screen.target_of(base_url, key, namespace)
-    screen.run(_trace(target, message_id, query, as_json=as_json))
+    screen.run(_trace(target, message_id, query, form=form))
 
 
-async def _trace(target: Target, message_id: str, query: dict[str, str], *, as_json: bool) -> int:
+async def _trace(target: Target, message_id: str, query: dict[str, str], *, form: Output) -> int:
     path = f"messages/{quote(message_id, safe='')}/trace"
     if query:
         path += f"?{urlencode(query)}"
     async with RestClient(target) as client:
         found = await client.call("GET", path, Trace)
-    if as_json:
-        typer.echo(msgspec.json.encode(found))
+    if prints(form, found):
         return 0
     for event in found.events:
         typer.echo(screen.harmless(_line(event)))
@@ -130,4 +130,4 @@ def _show_groups(groups: list[GroupState]) -> None:
             screen.harmless(group.consumer or "-"),
             group.lease_until or group.due_at or "-",
         )
-    screen.results.print(table)
+    screen.show(table)

@@ -230,12 +230,25 @@ class BrowsedPage(msgspec.Struct, frozen=True):
     next_cursor: str | None
 
 
+class _PulledForm(msgspec.Struct):
+    messages: list[_StoredForm]
+    next_offset: int
+
+
+class PulledPage(msgspec.Struct, frozen=True):
+    """What one queue has from an offset on; reading goes on at ``next_offset``."""
+
+    messages: list[Delivered]
+    next_offset: int
+
+
 class _ReceivedForm(msgspec.Struct):
     messages: list[_DeliveredForm]
 
 
 _received_decoder = msgspec.json.Decoder(_ReceivedForm)
 _browsed_decoder = msgspec.json.Decoder(_BrowsedForm)
+_pulled_decoder = msgspec.json.Decoder(_PulledForm)
 _stored_decoder = msgspec.json.Decoder(_StoredForm)
 
 
@@ -255,6 +268,15 @@ def parse_browsed(content: bytes) -> BrowsedPage:
         return BrowsedPage([_delivered(form) for form in page.messages], page.next_cursor)
     except (msgspec.DecodeError, ValueError) as exc:
         raise AnswerMalformed(f"the page of messages is not as documented: {exc}") from exc
+
+
+def parse_pulled(content: bytes) -> PulledPage:
+    """What a pull found; raises AnswerMalformed."""
+    try:
+        page = _pulled_decoder.decode(content)
+        return PulledPage([_delivered(form) for form in page.messages], page.next_offset)
+    except (msgspec.DecodeError, ValueError) as exc:
+        raise AnswerMalformed(f"the answer of a pull is not as documented: {exc}") from exc
 
 
 def parse_stored(content: bytes) -> Delivered:

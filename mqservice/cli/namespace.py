@@ -10,11 +10,12 @@ from urllib.parse import quote
 
 import msgspec
 import typer
-from rich.table import Table
 
 from mqservice.cli import screen
 from mqservice.cli.client import PAGES_MAX, RestClient
 from mqservice.cli.errors import AnswerMalformed
+from mqservice.cli.outputs import FormOption, Output, prints
+from mqservice.cli.tables import Table
 from mqservice.cli.target import BaseUrlOption, KeyOption, Target
 
 app = typer.Typer(no_args_is_help=True, help="List namespaces, and make one read-only.")
@@ -43,12 +44,12 @@ class _Page(msgspec.Struct):
 
 @app.command("list")
 def list_namespaces(
-    as_json: Annotated[bool, typer.Option("--json", help="NDJSON instead of a table.")] = False,
+    form: FormOption = Output.TABLE,
     base_url: BaseUrlOption = None,
     key: KeyOption = None,
 ) -> None:
     """List the tenant's namespaces, and since when and why one is read-only."""
-    screen.run(_list(screen.target_of(base_url, key, None), as_json=as_json))
+    screen.run(_list(screen.target_of(base_url, key, None), form=form))
 
 
 @app.command("read-only")
@@ -69,7 +70,7 @@ def writable(name: NameArgument, base_url: BaseUrlOption = None, key: KeyOption 
     screen.run(_switch(screen.target_of(base_url, key, None), name, {"read_only": False}))
 
 
-async def _list(target: Target, *, as_json: bool) -> int:
+async def _list(target: Target, *, form: Output) -> int:
     found: list[msgspec.Raw] = []
     async with RestClient(target) as client:
         path = _PATH
@@ -81,17 +82,15 @@ async def _list(target: Target, *, as_json: bool) -> int:
             path = f"{_PATH}?after={quote(page.next, safe='')}"
         else:
             raise AnswerMalformed(f"the list of namespaces has no end after {PAGES_MAX} pages")
-    if as_json:
-        for document in found:
-            typer.echo(bytes(document))
+    if prints(form, found):
         return 0
     table = Table("namespace", "created", "read-only since", "by", "reason")
     for document in found:
         row = msgspec.json.decode(document, type=_Namespace)
         held = row.read_only or _ReadOnly(since="", by="", reason="")
         cells = row.name, row.created_at, held.since, held.by, held.reason
-        table.add_row(*(screen.harmless(each).replace("[", "\\[") for each in cells))
-    screen.results.print(table)
+        table.add_row(*(screen.harmless(each) for each in cells))
+    screen.show(table)
     return 0
 
 

@@ -1,20 +1,96 @@
-"""Results that are files: standard output, or a file that is there whole or not at all."""
+"""How results are written: as a table, as JSON or NDJSON; or as a file that is whole or not there.
+
+documents ─▶ prints(output, documents) ─▶ True: written as JSON   False: draw a table
+"""
 
 from __future__ import annotations
 
+import enum
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Final
 
+import msgspec
 import typer
 
 from mqservice.cli import screen
 
-OutputOption = Annotated[
-    Path | None, typer.Option("--output", "-o", help="File; standard output without.")
+FileOption = Annotated[
+    Path | None,
+    typer.Option("--file", "-f", metavar="PATH", help="Write to this file, not to stdout."),
 ]
 
+
+class Output(enum.StrEnum):
+    """What ``-o`` takes in every command that prints data."""
+
+    TABLE = "table"
+    JSON = "json"
+    NDJSON = "ndjson"
+
+
+FormOption = Annotated[
+    Output,
+    typer.Option(
+        "--output",
+        "-o",
+        help="table to read; json: one document; ndjson: a JSON document in each line.",
+    ),
+]
+
+Document = msgspec.Struct | msgspec.Raw
 FAILED: Final = 1
+
+
+def prints(output: Output, documents: Iterable[Document] | Document) -> bool:
+    """Write documents as ``output`` says; False, with nothing written, where that is a table.
+
+    A single document is written as itself, several as an array (json) or as lines (ndjson).
+    """
+    if output is Output.TABLE:
+        return False
+    if isinstance(documents, Document):
+        encoded = [msgspec.json.encode(documents)]
+        whole = encoded[0]
+    else:
+        encoded = [msgspec.json.encode(each) for each in documents]
+        whole = b"[" + b",".join(encoded) + b"]"
+    if output is Output.JSON:
+        content = msgspec.json.format(whole, indent=2) + b"\n"
+    else:
+        content = b"".join(each + b"\n" for each in encoded)
+    typer.echo(content, nl=False)
+    return True
+
+
+class Documents:
+    """Documents that are written as they come, of a list whose end is not known yet."""
+
+    def __init__(self, form: Output) -> None:
+        self._form = form
+        self._count = 0
+
+    def __enter__(self) -> Documents:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_exc: object) -> None:
+        if self._form is Output.JSON and kind is None:
+            self._put(b"\n]\n" if self._count else b"[]\n")
+
+    def write(self, document: bytes, line: str) -> None:
+        """``document``: JSON of one line; ``line``: the same for people, without a newline."""
+        if self._form is Output.TABLE:
+            self._put(line.encode("utf-8", "backslashreplace") + b"\n")
+        elif self._form is Output.NDJSON:
+            self._put(document.rstrip() + b"\n")
+        else:
+            self._put((b",\n" if self._count else b"[\n") + document.rstrip())
+        self._count += 1
+
+    def _put(self, content: bytes) -> None:
+        sys.stdout.buffer.write(content)
+        sys.stdout.buffer.flush()
 
 
 def hand_over(content: bytes, output: Path | None) -> int:

@@ -18,11 +18,10 @@ import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 from random import Random
-from typing import Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import msgspec
 import typer
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn
 
 from mqservice.cli import screen
 from mqservice.cli.client import Failed, RestClient, Stored
@@ -37,6 +36,9 @@ from mqservice.cli.target import (
     Target,
     find_target,
 )
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
 
 BATCH_MESSAGES_MAX: Final = 1_000
 FAILURES_SHOWN_MAX: Final = 10
@@ -85,7 +87,7 @@ def produce(
     ] = None,
     tag: Annotated[str | None, typer.Option("--tag", help="Tag of the messages.")] = None,
     message_keys: Annotated[
-        list[str] | None, typer.Option("--message-key", "-k", help="Message key (repeatable).")
+        list[str] | None, typer.Option("--key", "-k", help="Message key (repeatable).")
     ] = None,
     message_group: Annotated[
         str | None, typer.Option("--message-group", "--group", help="Message group: kept in order.")
@@ -253,29 +255,24 @@ class _Report:
         self._shown = 0
         self._hidden = 0
         self._started = time.monotonic()
-        self._progress = Progress(
-            SpinnerColumn(),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TextColumn("{task.fields[rate]:,.0f} msg/s"),
-            console=screen.notices,
-            transient=True,
-            disable=is_quiet or not screen.notices.is_terminal,
-        )
-        self._task = self._progress.add_task("produce", total=total, rate=0.0)
+        self._progress = None if is_quiet or not screen.is_watched() else _progress(total)
         self._done = 0
 
     def __enter__(self) -> None:
         self._started = time.monotonic()
-        self._progress.start()
+        if self._progress is not None:
+            self._progress.start()
 
     def __exit__(self, *_exc: object) -> None:
-        self._progress.stop()
+        if self._progress is not None:
+            self._progress.stop()
 
     def add(self, item: Numbered, verdict: Verdict) -> None:
         self._done += 1
-        elapsed = max(time.monotonic() - self._started, 0.001)
-        self._progress.update(self._task, completed=self._done, rate=self._done / elapsed)
+        if self._progress is not None:
+            elapsed = max(time.monotonic() - self._started, 0.001)
+            for task in self._progress.task_ids:
+                self._progress.update(task, completed=self._done, rate=self._done / elapsed)
         if isinstance(verdict, Failed):
             self._show_failure(item, verdict)
         if self._output is ResultOutput.IDS and isinstance(verdict, Stored):
@@ -307,6 +304,22 @@ class _Report:
         self._shown += 1
         what = "outcome unknown" if verdict.stored is None else "not stored"
         screen.warn(f"message {item.number} {what}: {verdict.code}: {verdict.detail}")
+
+
+def _progress(total: int | None) -> Progress:
+    # Here, for it costs every other use a third of its start.
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn
+
+    progress = Progress(
+        SpinnerColumn(),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[rate]:,.0f} msg/s"),
+        console=screen.progress_console(),
+        transient=True,
+    )
+    progress.add_task("produce", total=total, rate=0.0)
+    return progress
 
 
 def _result_line(item: Numbered, verdict: Verdict) -> _ResultLine:

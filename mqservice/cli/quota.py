@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import msgspec
 import typer
-from rich.table import Table
 
 from mqservice.cli import screen
 from mqservice.cli.client import RestClient
+from mqservice.cli.outputs import FormOption, Output, prints
 from mqservice.cli.rest_quotas import QuotaCalls, Quotas
+from mqservice.cli.tables import Table
 from mqservice.cli.target import BaseUrlOption, KeyOption, NamespaceOption, Target
 
 app = typer.Typer(no_args_is_help=True, help="Show quotas, and lower them.")
@@ -18,13 +18,13 @@ app = typer.Typer(no_args_is_help=True, help="Show quotas, and lower them.")
 
 @app.command("show")
 def show(
-    as_json: Annotated[bool, typer.Option("--json", help="JSON instead of a table.")] = False,
+    form: FormOption = Output.TABLE,
     base_url: BaseUrlOption = None,
     key: KeyOption = None,
     namespace: NamespaceOption = None,
 ) -> None:
     """Show what the tenant may use, and what it uses now."""
-    screen.run(_show(screen.target_of(base_url, key, namespace), as_json=as_json))
+    screen.run(_show(screen.target_of(base_url, key, namespace), form=form))
 
 
 @app.command("set")
@@ -51,12 +51,10 @@ def _parsed(text: str) -> tuple[str, int | None]:
     return name, int(number)
 
 
-async def _show(target: Target, *, as_json: bool) -> int:
+async def _show(target: Target, *, form: Output) -> int:
     async with RestClient(target) as client:
         quotas = await QuotaCalls(client).read()
-    if as_json:
-        typer.echo(msgspec.json.encode(quotas))
-    else:
+    if not prints(form, quotas):
         _print(quotas)
     return 0
 
@@ -73,4 +71,4 @@ def _print(quotas: Quotas) -> None:
         used, own = quotas.usage.get(name.removesuffix("_max")), quotas.own.get(name)
         shown = "?" if used is None else str(used)
         table.add_row(name, shown, str(limit), "" if own is None else str(own))
-    screen.results.print(table)
+    screen.show(table)

@@ -15,12 +15,12 @@ from urllib.parse import quote, urlencode
 
 import msgspec
 import typer
-from rich.table import Table
 
 from mqservice.cli import screen
 from mqservice.cli.client import RestClient
 from mqservice.cli.errors import UsageRefused
-from mqservice.cli.outputs import FAILED, OutputOption, hand_over
+from mqservice.cli.outputs import FAILED, FileOption, FormOption, Output, hand_over, prints
+from mqservice.cli.tables import Table
 from mqservice.cli.target import BaseUrlOption, KeyOption, NamespaceOption, Target
 
 app = typer.Typer(no_args_is_help=True, help="Reports that Spark makes each night.")
@@ -80,10 +80,13 @@ def run(
 
 @app.command("list")
 def list_reports(
-    base_url: BaseUrlOption = None, key: KeyOption = None, namespace: NamespaceOption = None
+    form: FormOption = Output.TABLE,
+    base_url: BaseUrlOption = None,
+    key: KeyOption = None,
+    namespace: NamespaceOption = None,
 ) -> None:
     """Show which reports there are, and of which days."""
-    screen.run(_list(screen.target_of(base_url, key, namespace)))
+    screen.run(_list(screen.target_of(base_url, key, namespace), form=form))
 
 
 @app.command("download")
@@ -97,7 +100,7 @@ def download(
     to_date: Annotated[
         str | None, typer.Option("--to", metavar="DATE", help="The day after the last.")
     ] = None,
-    output: OutputOption = None,
+    file: FileOption = None,
     base_url: BaseUrlOption = None,
     key: KeyOption = None,
     namespace: NamespaceOption = None,
@@ -111,7 +114,7 @@ def download(
     else:
         path, given = f"reports/{quote(name, safe='')}.csv", {"from": from_date, "to": to_date}
     query = urlencode({field: value for field, value in given.items() if value is not None})
-    screen.run(_download(target, f"{path}?{query}" if query else path, output))
+    screen.run(_download(target, f"{path}?{query}" if query else path, file))
 
 
 @app.command("recipients")
@@ -156,24 +159,26 @@ async def _run(target: Target, from_date: str, to_date: str, *, is_waited_for: b
     return 0
 
 
-async def _list(target: Target) -> int:
+async def _list(target: Target, *, form: Output) -> int:
     async with RestClient(target) as client:
         found = await client.call("GET", "reports", ReportList)
+    if prints(form, found.reports):
+        return 0
     table = Table("report", "says", "from", "to", "days")
     for each in found.reports:
         row = each.from_date or "-", each.to_date or "-", str(each.days)
         table.add_row(each.name, each.title, *row)
-    screen.results.print(table)
+    screen.show(table)
     screen.notice(f"made at {found.at} ({found.zone})" if found.at else "nightly reports are off")
     if found.why_none:
         screen.warn(f"the last night has none: {found.why_none}")
     return 0
 
 
-async def _download(target: Target, path: str, output: Path | None) -> int:
+async def _download(target: Target, path: str, file: Path | None) -> int:
     async with RestClient(target) as client:
         content = await client.download(path)
-    return hand_over(content, output)
+    return hand_over(content, file)
 
 
 async def _recipients(target: Target, order: bytes | None) -> int:

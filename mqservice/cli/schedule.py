@@ -17,11 +17,12 @@ from urllib.parse import quote, urlencode
 
 import msgspec
 import typer
-from rich.table import Table
 
 from mqservice.cli import screen
 from mqservice.cli.client import RestClient
 from mqservice.cli.errors import ClientError, UsageRefused
+from mqservice.cli.outputs import FormOption, Output, prints
+from mqservice.cli.tables import Table
 from mqservice.cli.target import BaseUrlOption, KeyOption, NamespaceOption, Target
 
 app = typer.Typer(
@@ -33,7 +34,6 @@ FILE_BYTES_MAX: Final = 1024 * 1024  # the service takes less, and says how much
 _STDIN: Final = Path("-")
 
 NameArgument = Annotated[str, typer.Argument(help="The schedule.")]
-JsonOption = Annotated[bool, typer.Option("--json", help="NDJSON with all fields.")]
 
 
 class CatchUp(enum.StrEnum):
@@ -74,13 +74,13 @@ class _Sent(msgspec.Struct):
 
 @app.command("list")
 def list_schedules(
-    as_json: JsonOption = False,
+    form: FormOption = Output.TABLE,
     base_url: BaseUrlOption = None,
     key: KeyOption = None,
     namespace: NamespaceOption = None,
 ) -> None:
     """List the schedules, when each runs next, and how the last run went."""
-    screen.run(_list(screen.target_of(base_url, key, namespace), as_json=as_json))
+    screen.run(_list(screen.target_of(base_url, key, namespace), form=form))
 
 
 @app.command("show")
@@ -123,7 +123,7 @@ def set_schedule(
     ] = None,
     tag: Annotated[str | None, typer.Option("--tag", help="The message's tag.")] = None,
     keys: Annotated[
-        list[str] | None, typer.Option("--message-key", "-k", help="Its keys (repeatable).")
+        list[str] | None, typer.Option("--key", "-k", help="Its keys (repeatable).")
     ] = None,
     message_group: Annotated[
         str | None, typer.Option("--message-group", help="Its message group.")
@@ -207,7 +207,8 @@ def delete(
     screen.run(_delete(target, name))
 
 
-async def _list(target: Target, *, as_json: bool) -> int:
+async def _list(target: Target, *, form: Output) -> int:
+    found: list[msgspec.Raw] = []
     table = Table("schedule", "cron", "time zone", "topic", "state", "next run", "last run")
     async with RestClient(target) as client:
         after: str | None = ""
@@ -215,13 +216,11 @@ async def _list(target: Target, *, as_json: bool) -> int:
             query = urlencode({"limit": PAGE_MAX, "after": after})
             page = await client.call("GET", f"schedules?{query}", _Page)
             for document in page.schedules:
-                if as_json:
-                    typer.echo(bytes(document))
-                else:
-                    _add(table, msgspec.json.decode(document, type=_Schedule))
+                found.append(document)
+                _add(table, msgspec.json.decode(document, type=_Schedule))
             after = page.next
-    if not as_json:
-        screen.results.print(table)
+    if not prints(form, found):
+        screen.show(table)
     return 0
 
 

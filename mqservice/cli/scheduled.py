@@ -7,7 +7,6 @@ cancel, send, move  DELETE or POST …/scheduled/{recall handle} ─▶ whether 
 
 from __future__ import annotations
 
-import sys
 from typing import Annotated, Final
 from urllib.parse import quote, urlencode
 
@@ -17,6 +16,7 @@ import typer
 from mqservice.cli import screen
 from mqservice.cli.client import RestClient
 from mqservice.cli.errors import ClientError
+from mqservice.cli.outputs import Documents, FormOption, Output
 from mqservice.cli.target import BaseUrlOption, KeyOption, NamespaceOption, Target, find_target
 
 app = typer.Typer(
@@ -67,13 +67,13 @@ def list_scheduled(
     limit: Annotated[
         int, typer.Option("--limit", "-c", min=1, help="Stop after so many messages.")
     ] = LIMIT_DEFAULT,
-    as_json: Annotated[bool, typer.Option("--json", help="NDJSON with all fields.")] = False,
+    form: FormOption = Output.TABLE,
     base_url: BaseUrlOption = None,
     key: KeyOption = None,
     namespace: NamespaceOption = None,
 ) -> None:
     """Show the messages that are to come: when, which, the recall handle, and the body."""
-    screen.run(_list(_target(base_url, key, namespace), topic, limit, as_json=as_json))
+    screen.run(_list(_target(base_url, key, namespace), topic, limit, form=form))
 
 
 @app.command("cancel")
@@ -123,25 +123,26 @@ def _target(base_url: str | None, key: str | None, namespace: str | None) -> Tar
         screen.fail(exc)
 
 
-async def _list(target: Target, topic: str | None, limit: int, *, as_json: bool) -> int:
+async def _list(target: Target, topic: str | None, limit: int, *, form: Output) -> int:
     left = limit
     query: dict[str, str] = {}
     path = "scheduled" if topic is None else f"topics/{quote(topic, safe='')}/scheduled"
     async with RestClient(target) as client:
-        while True:
-            asked = urlencode({**query, "limit": str(min(left, PAGE_MESSAGES_MAX))})
-            page = await client.call("GET", f"{path}?{asked}", _Page)
-            for message in page.messages:
-                line = bytes(message) if as_json else _line(bytes(message))
-                sys.stdout.buffer.write(line + b"\n")
-            sys.stdout.buffer.flush()
-            left -= len(page.messages)
-            if page.next_cursor is None:
-                break
-            if left <= 0:
-                screen.notice(f"there may be more than these {limit:,}; --limit shows more of them")
-                return 0
-            query = {"cursor": page.next_cursor}
+        with Documents(form) as documents:
+            while True:
+                asked = urlencode({**query, "limit": str(min(left, PAGE_MESSAGES_MAX))})
+                page = await client.call("GET", f"{path}?{asked}", _Page)
+                for message in page.messages:
+                    documents.write(bytes(message), _line(bytes(message)))
+                left -= len(page.messages)
+                if page.next_cursor is None:
+                    break
+                if left <= 0:
+                    screen.notice(
+                        f"there may be more than these {limit:,}; --limit shows more of them"
+                    )
+                    return 0
+                query = {"cursor": page.next_cursor}
     if left == limit:
         screen.notice("no scheduled messages")
     return 0
@@ -166,10 +167,10 @@ async def _each(
     return 1 if failed else 0
 
 
-def _line(document: bytes) -> bytes:
+def _line(document: bytes) -> str:
     message = msgspec.json.decode(document, type=_Scheduled)
     body = message.body or bytes(message.body_json).decode() or message.body_b64 or ""
     shown = body if len(body) <= BODY_CHARS_MAX else body[: BODY_CHARS_MAX - 1] + "…"
     topic = screen.harmless(message.topic or "")
     parts = (message.deliver_at, topic, message.id, message.recall_handle, screen.harmless(shown))
-    return "  ".join(filter(None, parts)).encode("utf-8", "backslashreplace")
+    return "  ".join(filter(None, parts))

@@ -1,30 +1,31 @@
 """What the commands say: messages for people on stderr, results on stdout.
 
 Nothing that came from the service or from a message reaches a terminal with its control
-characters alive, and ``rich`` never reads markup in it.
+characters alive.
 """
 
 from __future__ import annotations
 
-import asyncio
+import os
 import sys
 from collections.abc import Coroutine
-from typing import Any, Final, NoReturn
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import typer
-from rich.console import Console
-from rich.markup import escape
 
 from mqservice.cli.errors import ClientError
+from mqservice.cli.tables import Table
 from mqservice.cli.target import Target, find_target
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 INTERRUPTED: Final = 130
 _CONTROLS: Final = {
     code: f"\\x{code:02x}" for code in (*range(9), *range(11, 32), *range(127, 160))
 }
-
-notices = Console(stderr=True, highlight=False, soft_wrap=True)
-results = Console(highlight=False)
+_RED: Final = "31"
+_YELLOW: Final = "33"
 
 
 def harmless(text: str) -> str:
@@ -33,24 +34,51 @@ def harmless(text: str) -> str:
 
 
 def notice(text: str) -> None:
-    notices.print(escape(harmless(text)))
+    print(harmless(text), file=sys.stderr)
 
 
 def warn(text: str) -> None:
-    notices.print(f"[yellow]{escape(harmless(text))}[/yellow]")
+    print(_coloured(harmless(text), _YELLOW), file=sys.stderr)
+
+
+def show(table: Table) -> None:
+    """A table that is the command's result."""
+    sys.stdout.write(harmless(table.text()))
+
+
+def show_aside(table: Table) -> None:
+    """A table that is there to be read before answering a question."""
+    sys.stderr.write(harmless(table.text()))
+
+
+def progress_console() -> Console:
+    """Where progress is drawn: stderr. Loads ``rich``, so ask ``is_watched`` first."""
+    from rich.console import Console
+
+    return Console(stderr=True, highlight=False, soft_wrap=True)
+
+
+def is_watched() -> bool:
+    """Whether somebody sees what is drawn on stderr."""
+    return sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
 
 
 def is_confirmed(question: str) -> bool:
     """Asked on stderr, so that stdout stays for results; no answer is a no."""
-    notices.print(f"{escape(harmless(question))} \\[y/N] ", end="")
+    print(f"{harmless(question)} [y/N] ", end="", file=sys.stderr, flush=True)
     return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
 def fail(exc: ClientError) -> NoReturn:
     """Say it in one line and leave with the error's exit code."""
-    line = " ".join(harmless(str(exc)).split())
-    notices.print(f"[red]error:[/red] {escape(line)}")
+    say_error(str(exc))
     raise typer.Exit(exc.exit_code)
+
+
+def say_error(text: str) -> None:
+    """One line on stderr, whatever the text holds."""
+    line = " ".join(harmless(text).split())
+    print(f"{_coloured('error:', _RED)} {line}", file=sys.stderr)
 
 
 def target_of(base_url: str | None, key: str | None, namespace: str | None) -> Target:
@@ -63,6 +91,8 @@ def target_of(base_url: str | None, key: str | None, namespace: str | None) -> T
 
 def run(work: Coroutine[Any, Any, int]) -> NoReturn:  # reason: nothing is sent to or yielded by it
     """Run a command's coroutine and leave with the exit code it returns."""
+    import asyncio
+
     try:
         code = asyncio.run(work)
     except ClientError as exc:
@@ -70,3 +100,9 @@ def run(work: Coroutine[Any, Any, int]) -> NoReturn:  # reason: nothing is sent 
     except KeyboardInterrupt:
         code = INTERRUPTED
     raise typer.Exit(code)
+
+
+def _coloured(text: str, colour: str) -> str:
+    if not is_watched() or os.environ.get("NO_COLOR"):
+        return text
+    return f"\x1b[{colour}m{text}\x1b[0m"

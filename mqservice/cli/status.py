@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import sys
@@ -9,18 +10,17 @@ import time
 from pathlib import Path
 from typing import Annotated, Final
 
-import httpx
 import typer
-from rich.console import Console
-from rich.table import Table
 
+from mqservice.cli import screen
+from mqservice.cli.tables import Table
 from mqservice.supervisor.config import data_dir_from_env
 from mqservice.supervisor.data_dir import DataDir, find_owner_pid
 from mqservice.supervisor.quickstart import find_quickstart
 
 STOP_WAIT_S: Final = 90  # the sum of the supervisor's own limits, with some room
 POLL_WAIT_S: Final = 0.1
-READY_TIMEOUT_S: Final = 5
+READY_TIMEOUT_MS: Final = 5_000
 
 DataDirOption = Annotated[
     Path | None, typer.Option(help="The service's data directory; else MQ_DATA_DIR, else ./var.")
@@ -41,13 +41,10 @@ def status(data_dir: DataDirOption = None) -> None:
     table = Table("process", "pid", "state")
     for name, child_pid in quickstart.pids.items():
         is_alive = Path(f"/proc/{child_pid}").exists()
-        table.add_row(name, str(child_pid), "[green]up[/]" if is_alive else "[red]down[/]")
-    console = Console()
-    console.print(table)
+        table.add_row(name, str(child_pid), "up" if is_alive else "down")
+    screen.show(table)
     is_ready, answer = _ask_readiness(quickstart.base_url)
-    console.print(
-        f"{quickstart.base_url}/readyz: {answer}", markup=False, highlight=False, soft_wrap=True
-    )
+    typer.echo(f"{quickstart.base_url}/readyz: {answer}")
     raise typer.Exit(0 if is_ready else 1)
 
 
@@ -80,9 +77,25 @@ def _data_dir(given: Path | None) -> DataDir:
 
 def _ask_readiness(base_url: str) -> tuple[bool, str]:
     """Whether the service says it is ready, and its words."""
-    try:
+    # Here, for it costs every other command a part of its start.
+    from mqservice.cli.http import Connections, HttpError, Response
+
+    async def ask() -> Response:
         # The service is asked directly, whatever proxy the environment names for the world outside.
-        answer = httpx.get(f"{base_url}/readyz", timeout=READY_TIMEOUT_S, trust_env=False)
-    except httpx.HTTPError as error:
+        connections = Connections(
+            base_url,
+            headers={},
+            connections_max=1,
+            connect_timeout_ms=READY_TIMEOUT_MS,
+            may_use_proxy=False,
+        )
+        try:
+            return await connections.request("GET", "/readyz", timeout_ms=READY_TIMEOUT_MS)
+        finally:
+            await connections.aclose()
+
+    try:
+        answer = asyncio.run(ask())
+    except HttpError as error:
         return False, f"no answer ({error})"
-    return answer.is_success, f"{answer.status_code} {answer.text.strip()}"
+    return answer.is_success, f"{answer.status} {answer.content.decode('utf-8', 'replace').strip()}"

@@ -1,16 +1,19 @@
-"""Which service a command talks to, as whom: options, environment, then ``quickstart.json``.
+"""Which service a command talks to, as whom; what comes first here wins.
 
-    --base-url/--key/--namespace ─┐
-    MQ_BASE_URL/MQ_API_KEY/…      ├─▶ find_target ─▶ Target ─▶ rest client, push session
-    $MQ_DATA_DIR/quickstart.json ─┘
+    --base-url/--api-key/--namespace ─┐
+    MQ_BASE_URL/MQ_API_KEY/…          ├─▶ find_target ─▶ Target ─▶ rest client, push session
+    --profile/MQ_PROFILE              │
+    the profile in use                │
+    $MQ_DATA_DIR/quickstart.json ─────┘
 
-The key in ``quickstart.json`` belongs to the service that wrote the file. It is never sent to
-another address: naming one without naming a key is refused.
+A key that was found belongs to the address it was found with. It is never sent to another one:
+naming one without naming a key is refused.
 """
 
 from __future__ import annotations
 
 import os
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Annotated, Final
 from urllib.parse import quote, urlsplit
@@ -19,6 +22,7 @@ import msgspec
 import typer
 
 from mqservice.cli.errors import UsageRefused
+from mqservice.cli.profiles import load_profiles
 
 BASE_URL_DEFAULT: Final = "http://127.0.0.1:8000"
 LOOPBACK_HOSTS: Final = frozenset({"127.0.0.1", "localhost", "::1"})
@@ -31,7 +35,7 @@ BaseUrlOption = Annotated[
 ]
 KeyOption = Annotated[
     str | None,
-    typer.Option("--key", envvar="MQ_API_KEY", help="API key (mqk_…).", show_default=False),
+    typer.Option("--api-key", envvar="MQ_API_KEY", help="API key (mqk_…).", show_default=False),
 ]
 NamespaceOption = Annotated[
     str | None,
@@ -86,31 +90,82 @@ def find_quickstart() -> Quickstart | None:
         raise UsageRefused(f"{path} cannot be read: {exc}") from exc
 
 
+_chosen_profile: ContextVar[str | None] = ContextVar("chosen_profile", default=None)
+
+
+def choose_profile(name: str | None) -> str | None:
+    """What ``--profile`` or ``MQ_PROFILE`` says, for ``find_target``; None for neither."""
+    _chosen_profile.set(name or None)
+    return name
+
+
+class _Known(msgspec.Struct, frozen=True):
+    """An address with a key for it, and where both were found."""
+
+    base_url: str
+    api_key: str
+    namespace: str
+    place: str
+
+
 def find_target(base_url: str | None, key: str | None, namespace: str | None) -> Target:
-    """Decide where to go. An option or its environment variable wins over ``quickstart.json``.
+    """Decide where to go. What is given here wins over a profile, that over ``quickstart.json``.
 
     Raises:
         UsageRefused: no key is known for the address, or the address is not an http(s) URL.
     """
-    quickstart = find_quickstart() if not (base_url and key) else None
-    url = (base_url or (quickstart.base_url if quickstart else BASE_URL_DEFAULT)).rstrip("/")
-    parts = urlsplit(url)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise UsageRefused(f"--base-url {url!r} is not an address like {BASE_URL_DEFAULT}")
-    if key is None and quickstart is not None and _same_place(url, quickstart.base_url):
-        key = quickstart.api_key
-        namespace = namespace or quickstart.namespace
+    known = None if base_url and key else _find_known(base_url)
+    url = (base_url or (known.base_url if known else BASE_URL_DEFAULT)).rstrip("/")
+    check_base_url(url)
+    if key is None and known is not None and same_place(url, known.base_url):
+        key = known.api_key
+        namespace = namespace or known.namespace
     if not key:
+        elsewhere = f" ({known.place} is for {known.base_url})" if known is not None else ""
         raise UsageRefused(
-            f"no API key for {url}: give --key, set MQ_API_KEY, or start the service here with "
-            "`mqservice up`, which leaves one in $MQ_DATA_DIR/quickstart.json"
+            f"no API key for {url}{elsewhere}: save one with `mqservice login`, give --api-key, "
+            "set MQ_API_KEY, or start the service here with `mqservice up`, which leaves one in "
+            "$MQ_DATA_DIR/quickstart.json"
         )
-    if not (key.isascii() and key.isprintable()) or " " in key:
-        raise UsageRefused("the API key holds characters that no key has")
+    check_key(key)
     return Target(base_url=url, key=key, namespace=namespace or "-")
 
 
-def _same_place(url: str, other: str) -> bool:
+def check_base_url(url: str) -> None:
+    """Raises UsageRefused for what is no http(s) URL with a host."""
+    try:
+        parts = urlsplit(url)
+        is_address = parts.scheme in ("http", "https") and bool(parts.hostname)
+        _ = parts.port
+    except ValueError:
+        is_address = False
+    if not (is_address and url.isascii() and url.isprintable() and " " not in url):
+        raise UsageRefused(f"--base-url {url!r} is not an address like {BASE_URL_DEFAULT}")
+
+
+def check_key(key: str) -> None:
+    """Raises UsageRefused for what cannot be a key, so that it never becomes a header."""
+    if not (key.isascii() and key.isprintable()) or " " in key or not key:
+        raise UsageRefused("the API key holds characters that no key has")
+
+
+def _find_known(base_url: str | None) -> _Known | None:
+    """The chosen profile, else the one in use where it fits, else what a service left here."""
+    chosen = _chosen_profile.get()
+    saved = load_profiles()
+    name = chosen or saved.current
+    if chosen or name in saved.profiles:
+        profile = saved.named(name)
+        if chosen or base_url is None or same_place(base_url, profile.base_url):
+            place = f"the profile {name}"
+            return _Known(profile.base_url, profile.api_key, profile.namespace, place)
+    started = find_quickstart()
+    if started is None:
+        return None
+    return _Known(started.base_url, started.api_key, started.namespace, "quickstart.json")
+
+
+def same_place(url: str, other: str) -> bool:
     """Whether two addresses lead to the same host and port; loopback has several names."""
     left, right = urlsplit(url), urlsplit(other.rstrip("/"))
     same_host = left.hostname == right.hostname or (

@@ -1,4 +1,4 @@
-"""``mqservice topic``: create, list, purge and delete topics of a namespace."""
+"""``mqservice topic``: create, list, show, change, purge and delete topics of a namespace."""
 
 from __future__ import annotations
 
@@ -8,13 +8,46 @@ from urllib.parse import quote
 
 import msgspec
 import typer
-from rich.table import Table
 
 from mqservice.cli import screen
 from mqservice.cli.client import RestClient
+from mqservice.cli.errors import UsageRefused
+from mqservice.cli.outputs import FormOption, Output, prints
+from mqservice.cli.tables import Table
 from mqservice.cli.target import BaseUrlOption, KeyOption, NamespaceOption, Target
 
-app = typer.Typer(no_args_is_help=True, help="Create, list, purge and delete topics.")
+app = typer.Typer(no_args_is_help=True, help="Create, list, show, change, purge and delete topics.")
+
+
+class Type(enum.StrEnum):
+    MIXED = "mixed"
+    NORMAL = "normal"
+    FIFO = "fifo"
+    DELAY = "delay"
+
+
+class Queue(msgspec.Struct):
+    """The readable range of one queue is [min_offset, max_offset)."""
+
+    queue: int
+    min_offset: int
+    max_offset: int
+
+
+class TopicDetail(msgspec.Struct, kw_only=True):
+    """A topic as the service shows it; ``queue_offsets`` is None where they are unknown."""
+
+    name: str
+    namespace: str = ""
+    type: str
+    queues: int
+    durability: str
+    retention: str
+    retention_ms: int
+    body_bytes_max: int
+    created_at: str
+    updated_at: str
+    queue_offsets: list[Queue] | None = None
 
 
 class Durability(enum.StrEnum):
@@ -40,13 +73,61 @@ def create(
 
 @app.command("list")
 def list_topics(
-    as_json: Annotated[bool, typer.Option("--json", help="NDJSON instead of a table.")] = False,
+    form: FormOption = Output.TABLE,
     base_url: BaseUrlOption = None,
     key: KeyOption = None,
     namespace: NamespaceOption = None,
 ) -> None:
     """List the topics of the namespace."""
-    screen.run(_list(screen.target_of(base_url, key, namespace), as_json=as_json))
+    screen.run(_list(screen.target_of(base_url, key, namespace), form=form))
+
+
+@app.command("show")
+def show(
+    name: Annotated[str, typer.Argument(help="The topic.")],
+    form: FormOption = Output.TABLE,
+    base_url: BaseUrlOption = None,
+    key: KeyOption = None,
+    namespace: NamespaceOption = None,
+) -> None:
+    """Show the settings of a topic and what each of its queues holds."""
+    screen.run(_show(screen.target_of(base_url, key, namespace), name, form=form))
+
+
+@app.command("update")
+def update(
+    name: Annotated[str, typer.Argument(help="The topic.")],
+    queues: Annotated[
+        int | None, typer.Option("--queues", min=1, help="How many queues; never fewer.")
+    ] = None,
+    durability: Annotated[
+        Durability | None,
+        typer.Option("--durability", help="sync: on disk before the answer; async: soon after."),
+    ] = None,
+    retention: Annotated[
+        str | None,
+        typer.Option("--retention", metavar="TIME", help="How long to keep it: 3d, 12h."),
+    ] = None,
+    kind: Annotated[
+        Type | None, typer.Option("--type", help="Which kind of message it takes.")
+    ] = None,
+    body_bytes_max: Annotated[
+        int | None,
+        typer.Option("--body-bytes-max", min=1, metavar="BYTES", help="The largest body it takes."),
+    ] = None,
+    base_url: BaseUrlOption = None,
+    key: KeyOption = None,
+    namespace: NamespaceOption = None,
+) -> None:
+    """Change a topic that exists. What is not given stays as it is."""
+    given: dict[str, object] = {
+        "queues": queues, "durability": durability, "retention": retention, "type": kind,
+        "body_bytes_max": body_bytes_max,
+    }  # fmt: skip
+    change = {field: value for field, value in given.items() if value is not None}
+    if not change:
+        screen.fail(UsageRefused("nothing to change: give at least one setting"))
+    screen.run(_update(screen.target_of(base_url, key, namespace), name, change))
 
 
 @app.command("delete")
@@ -110,6 +191,49 @@ async def _purge(target: Target, name: str, *, is_sure: bool, is_dry_run: bool) 
     return 0
 
 
+async def _show(target: Target, name: str, *, form: Output) -> int:
+    async with RestClient(target) as client:
+        topic = await client.call("GET", _path(name), TopicDetail)
+    if prints(form, topic):
+        return 0
+    facts = Table("", "")
+    for setting, value in (
+        ("topic", topic.name),
+        ("type", topic.type),
+        ("queues", str(topic.queues)),
+        ("durability", topic.durability),
+        ("retention", topic.retention),
+        ("largest body", f"{topic.body_bytes_max:,} bytes"),
+        ("created", topic.created_at),
+        ("changed", topic.updated_at),
+    ):
+        facts.add_row(setting, value)
+    screen.show(facts)
+    if topic.queue_offsets is None:
+        screen.warn("what its queues hold is unknown: the storage engine did not say")
+        return 0
+    typer.echo()
+    queues = Table("queue", "first offset", "next offset", "messages")
+    for each in topic.queue_offsets:
+        count = each.max_offset - each.min_offset
+        queues.add_row(str(each.queue), str(each.min_offset), str(each.max_offset), str(count))
+    screen.show(queues)
+    return 0
+
+
+async def _update(target: Target, name: str, change: dict[str, object]) -> int:
+    async with RestClient(target) as client:
+        await client.call("GET", _path(name), TopicDetail)  # a change does not make a topic
+        content = msgspec.json.encode(change)
+        await client.call("PUT", _path(name), TopicDetail, content=content)
+    screen.notice(f"topic {name} is changed")
+    return 0
+
+
+def _path(name: str) -> str:
+    return f"topics/{quote(name, safe='')}"
+
+
 async def _create(target: Target, name: str, queues: int, durability: Durability) -> int:
     async with RestClient(target) as client:
         topic = await client.create_topic(name, queues=queues, durability=durability)
@@ -124,15 +248,13 @@ async def _delete(target: Target, name: str) -> int:
     return 0
 
 
-async def _list(target: Target, *, as_json: bool) -> int:
+async def _list(target: Target, *, form: Output) -> int:
     async with RestClient(target) as client:
         topics = await client.topics()
-    if as_json:
-        for topic in topics:
-            typer.echo(msgspec.json.encode(topic))
+    if prints(form, topics):
         return 0
     table = Table("topic", "queues", "durability", "type")
     for topic in topics:
         table.add_row(topic.name, str(topic.queues), topic.durability, topic.type)
-    screen.results.print(table)
+    screen.show(table)
     return 0

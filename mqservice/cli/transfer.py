@@ -15,11 +15,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
-import msgspec
 import typer
 
 from mqservice.cli import screen
 from mqservice.cli.long_work import explained, progress_bar
+from mqservice.cli.outputs import FormOption, Output, prints
 from mqservice.cli.status import DataDirOption
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def import_store(
     retention: Annotated[
         str, typer.Option(help="Age at which messages expire, such as 12h or 30d, 30d at most.")
     ] = "3d",
-    as_json: Annotated[bool, typer.Option("--json", help="The report as one JSON object.")] = False,
+    form: FormOption = Output.TABLE,
     data_dir: DataDirOption = None,
 ) -> None:
     """Bring a RocketMQ store into an empty data directory. The store is only read.
@@ -62,14 +62,13 @@ def import_store(
     with explained(TransferError):
         with progress_bar("reading") as told:
             report = inspect_store(os.environ, source, namespace, retention_ms, told=told)
-        if not is_agreed or not as_json:
-            _show(report, retention_ms, as_json=as_json)
+        if not is_agreed or form is Output.TABLE:
+            _show(report, retention_ms, form)
         if not _is_wanted(report, place, dry_run=dry_run, is_agreed=is_agreed):
             return
         with progress_bar("importing") as told:
             done = bring_in(os.environ, place, source, report, retention_ms, told=told)
-    if as_json:
-        sys.stdout.buffer.write(msgspec.json.encode(done) + b"\n")
+    prints(form, done)
     screen.notice(
         f"imported and compared: {done.verified_messages:,} messages in {done.verified_queues:,} "
         f"queues are those of {source}"
@@ -88,7 +87,7 @@ def export_store(
     is_all: Annotated[
         bool, typer.Option("--all", help="Of all namespaces, by names such as acme%orders.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="The report as one JSON object.")] = False,
+    form: FormOption = Output.TABLE,
     data_dir: DataDirOption = None,
 ) -> None:
     """Write a stopped service's messages as a store that a RocketMQ broker opens.
@@ -105,9 +104,7 @@ def export_store(
     target = directory.absolute()
     with explained(TransferError), progress_bar("exporting") as told:
         report = write_out(os.environ, place, target, namespace, told=told)
-    if as_json:
-        sys.stdout.buffer.write(msgspec.json.encode(report) + b"\n")
-    else:
+    if not prints(form, report):
         _show_export(report)
     screen.notice(
         f"exported and compared: {report.verified_messages:,} messages in "
@@ -151,9 +148,8 @@ def _retention_ms(text: str) -> int:
     return found
 
 
-def _show(report: ImportReport, retention_ms: int, *, as_json: bool) -> None:
-    if as_json:
-        sys.stdout.buffer.write(msgspec.json.encode(report) + b"\n")
+def _show(report: ImportReport, retention_ms: int, form: Output) -> None:
+    if prints(form, report):
         return
     _print_tables(report)
     log_bytes = report.log_end - report.log_start

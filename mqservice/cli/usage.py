@@ -10,10 +10,11 @@ from urllib.parse import urlencode
 
 import msgspec
 import typer
-from rich.table import Table
 
 from mqservice.cli import screen
 from mqservice.cli.client import RestClient
+from mqservice.cli.outputs import FormOption, Output, prints
+from mqservice.cli.tables import Table
 from mqservice.cli.target import BaseUrlOption, KeyOption, NamespaceOption, Target
 
 _COLUMNS: Final = (
@@ -47,7 +48,7 @@ def usage(
     per: Annotated[str, typer.Option(help="hour or day.")] = "hour",
     by: Annotated[str, typer.Option(help="tenant, namespace or topic.")] = "tenant",
     topic: Annotated[str | None, typer.Option("--topic", "-t", help="Of this topic only.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="A JSON line for each row.")] = False,
+    form: FormOption = Output.TABLE,
     base_url: BaseUrlOption = None,
     key: KeyOption = None,
     namespace: NamespaceOption = None,
@@ -55,10 +56,11 @@ def usage(
     """Show what the tenant has used: messages and bytes in and out, calls, storage."""
     given = {"from": since, "to": to, "per": per, "by": by, "topic": topic}
     query = {name: value for name, value in given.items() if value is not None}
-    screen.run(_show(screen.target_of(base_url, key, namespace), query, as_json=as_json))
+    screen.run(_show(screen.target_of(base_url, key, namespace), query, form=form))
 
 
-async def _show(target: Target, query: dict[str, str], *, as_json: bool) -> int:
+async def _show(target: Target, query: dict[str, str], *, form: Output) -> int:
+    rows: list[_Row] = []
     table = Table(*_COLUMNS)
     async with RestClient(target) as client:
         cursor: str | None = None
@@ -66,15 +68,13 @@ async def _show(target: Target, query: dict[str, str], *, as_json: bool) -> int:
             asked = query if cursor is None else {**query, "cursor": cursor}
             page = await client.call("GET", f"/v1/usage?{urlencode(asked)}", _Page)
             for row in page.rows:
-                if as_json:
-                    typer.echo(msgspec.json.encode(row))
-                else:
-                    table.add_row(*(_shown(getattr(row, name)) for name in _COLUMNS))
+                rows.append(row)
+                table.add_row(*(_shown(getattr(row, name)) for name in _COLUMNS))
             cursor = page.next_cursor
             if cursor is None:
                 break
-    if not as_json:
-        screen.results.print(table)
+    if not prints(form, rows):
+        screen.show(table)
     return 0
 
 

@@ -5,30 +5,22 @@ storage_engine.verify STORE ── a line of JSON each ──▶ [progress bar],
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import IO, Annotated, Final
+from typing import IO, Annotated
 
 import msgspec
 import typer
-from rich.markup import escape
-from rich.progress import (
-    BarColumn,
-    DownloadColumn,
-    Progress,
-    TextColumn,
-    TimeRemainingColumn,
-    TransferSpeedColumn,
-)
-from rich.table import Table
 
-from mqservice.cli.screen import harmless, notices, results
+from mqservice.cli import screen
+from mqservice.cli.outputs import FormOption, Output, prints
+from mqservice.cli.tables import Table
 from mqservice.supervisor.config import data_dir_from_env
 from mqservice.supervisor.data_dir import DataDir
-
-_COLOURS: Final = {"error": "red", "warning": "yellow"}
 
 
 class Step(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -71,7 +63,7 @@ def verify(
         Path | None,
         typer.Argument(help="The store; without it that of MQ_DATA_DIR, else of ./var."),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="The report as one JSON object.")] = False,
+    form: FormOption = Output.TABLE,
     index_slots: Annotated[
         int | None,
         typer.Option(min=1, help="Slots of an index file, where its size does not say it."),
@@ -92,17 +84,40 @@ def verify(
             checker.terminate()
             raise
         code = checker.wait()
-    if last:
-        if as_json:
-            sys.stdout.buffer.write(last)
-        else:
-            _draw(msgspec.json.decode(last, type=Report))
+    if last and not prints(form, msgspec.Raw(last)):
+        _draw(msgspec.json.decode(last, type=Report))
     raise typer.Exit(code)
 
 
 def _follow(source: IO[bytes]) -> bytes:
     """Draw the steps, on a terminal; the line that is none of them."""
     last = b""
+    with _bar() as told:
+        for line in source:
+            try:
+                step = msgspec.json.decode(line, type=Step)
+            except msgspec.ValidationError:
+                last = line
+            else:
+                told(step)
+    return last
+
+
+@contextlib.contextmanager
+def _bar() -> Iterator[Callable[[Step], None]]:
+    if not screen.is_watched():
+        yield lambda step: None
+        return
+    # Here, for it costs every other use a third of its start.
+    from rich.progress import (
+        BarColumn,
+        DownloadColumn,
+        Progress,
+        TextColumn,
+        TimeRemainingColumn,
+        TransferSpeedColumn,
+    )
+
     columns = (
         TextColumn("log"),
         BarColumn(),
@@ -110,16 +125,9 @@ def _follow(source: IO[bytes]) -> bytes:
         TransferSpeedColumn(),
         TimeRemainingColumn(),
     )
-    with Progress(*columns, console=notices, disable=not notices.is_terminal) as progress:
+    with Progress(*columns, console=screen.progress_console()) as progress:
         task = progress.add_task("log", total=None)
-        for line in source:
-            try:
-                step = msgspec.json.decode(line, type=Step)
-            except msgspec.ValidationError:
-                last = line
-            else:
-                progress.update(task, completed=step.done_bytes, total=step.total_bytes)
-    return last
+        yield lambda step: progress.update(task, completed=step.done_bytes, total=step.total_bytes)
 
 
 def _draw(report: Report) -> None:
@@ -127,11 +135,11 @@ def _draw(report: Report) -> None:
     for what, count in report.counts.items():
         numbers = (count.file_count, count.byte_count, count.item_count)
         table.add_row(what, *(f"{number:,}" for number in numbers))
-    results.print(table)
+    screen.show(table)
     seconds = max(report.duration_ms, 1) / 1_000
     log = report.counts.get("commit log")
     records = log.item_count if log is not None else 0
-    results.print(
+    typer.echo(
         f"log read to {report.verified_offset:,} in {seconds:.1f} s: "
         f"{report.byte_count / seconds / 1e6:,.0f} MB/s, {records / seconds:,.0f} records/s"
     )
@@ -139,15 +147,14 @@ def _draw(report: Report) -> None:
         _say(f"note: {note}")
     for finding in report.findings:
         place = "" if finding.offset is None else f" at {finding.offset}"
-        colour = _COLOURS.get(finding.severity, "red")
-        _say(f"{finding.path}{place}: {finding.what}", head=f"[{colour}]{finding.kind}[/] ")
+        _say(f"{finding.kind} {finding.path}{place}: {finding.what}")
         _say(f"    {finding.advice}")
     shown = len(report.findings)
     total = sum(report.finding_counts.values())
     if total > shown:
         _say(f"and {total - shown:,} more of the same kinds")
-    results.print(f"[red]{total:,} findings[/]" if total else "[green]clean[/]")
+    typer.echo(f"{total:,} findings" if total else "clean")
 
 
-def _say(text: str, *, head: str = "") -> None:
-    results.print(head + escape(harmless(text)), soft_wrap=True)
+def _say(text: str) -> None:
+    typer.echo(screen.harmless(text))

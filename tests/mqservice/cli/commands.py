@@ -42,14 +42,20 @@ class Ended(msgspec.Struct):
 
 
 async def mqservice(
-    *arguments: str, double: ServiceDouble | None = None, stdin: bytes = b"", key: str = KEY
+    *arguments: str,
+    double: ServiceDouble | None = None,
+    stdin: bytes = b"",
+    key: str = KEY,
+    **variables: str,
 ) -> Ended:
-    """Run a command against ``double``, or against nobody."""
+    """Run a command against ``double``, or against nobody. ``variables``: of the environment."""
     environ = {name: value for name, value in os.environ.items() if not name.startswith("MQ_")}
     environ["MQ_DATA_DIR"] = "/nonexistent"
+    environ["XDG_CONFIG_HOME"] = "/nonexistent"  # whoever runs the tests may have profiles
     environ["MQ_BASE_URL"] = double.target.base_url if double else "http://127.0.0.1:1"
     if key:
         environ["MQ_API_KEY"] = key
+    environ |= variables
     return await asyncio.to_thread(run, arguments, environ, stdin)
 
 

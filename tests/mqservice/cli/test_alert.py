@@ -40,7 +40,7 @@ async def test_list_shows_how_each_rule_stands() -> None:
             assert [state in line for line in lines if name in line] == [True]
         assert "20,000" in shown.out.decode()
         assert "\x1b" not in shown.out.decode()
-        as_json = await mqservice("alert", "list", "--json", double=double)
+        as_json = await mqservice("alert", "list", "-o", "ndjson", double=double)
         assert [msgspec.json.decode(line) for line in as_json.out.splitlines()] == alerts
         assert {request.path for request in double.requests} == {"/v1/ns/-/alerts"}
 
@@ -89,7 +89,7 @@ async def test_history_shows_who_was_told() -> None:
         shown = await mqservice("alert", "history", "w", "--limit", "1", double=double)
         assert "https://a.b: failed" in " ".join(shown.out.decode().split())
         assert "more than these 1" in shown.line
-        as_json = await mqservice("alert", "history", "w", "--json", double=double)
+        as_json = await mqservice("alert", "history", "w", "-o", "ndjson", double=double)
         assert msgspec.json.decode(as_json.out) == event
         assert [request.query for request in double.requests] == ["limit=1", "limit=32"]
 
@@ -127,6 +127,6 @@ async def test_export_hands_the_file_over_as_it_is(tmp_path: Path) -> None:
         shown = await mqservice("alert", "export", double=double)
         assert (shown.code, shown.out) == (0, b'"groups"')
         file = tmp_path / "alerts.yaml"
-        assert (await mqservice("alert", "export", "-o", str(file), double=double)).code == 0
+        assert (await mqservice("alert", "export", "-f", str(file), double=double)).code == 0
         assert file.read_bytes() == b'"groups"'
         assert {each.path for each in double.requests} == {"/v1/ns/-/alerts.yaml"}

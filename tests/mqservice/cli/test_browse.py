@@ -91,7 +91,7 @@ async def test_browse_json_writes_what_produce_reads() -> None:
         for form in forms[1:]:
             del form["body"]
         double.answers.append(page(*forms))
-        written = await mqservice("browse", "orders", "--json", double=double)
+        written = await mqservice("browse", "orders", "-o", "ndjson", double=double)
         assert (written.code, written.err) == (0, "")
         assert [msgspec.json.decode(line)["offset"] for line in written.out.splitlines()] == [
             1,

@@ -112,7 +112,8 @@ async def test_produce_to_an_absent_topic_is_one_line() -> None:
         ended = await mqservice("produce", "nope", "a", double=double)
         assert ended.code == 1
         assert ended.line == (
-            "error: TOPIC_NOT_FOUND (HTTP 404): no \\x1b[31mred here [request R1]"
+            "error: TOPIC_NOT_FOUND (HTTP 404): no \\x1b[31mred here; create it with "
+            "`mqservice topic create`, or see `mqservice topic list` [request R1]"
         )
 
 
@@ -142,7 +143,7 @@ async def test_command_lines_that_make_no_sense_exit_with_two() -> None:
 async def test_without_a_key_the_command_says_how_to_give_one() -> None:
     ended = await mqservice("topic", "list", key="")
     assert ended.code == 2
-    assert "--key" in ended.line
+    assert "--api-key" in ended.line
 
 
 # consume ------------------------------------------------------------------------------------------
@@ -155,7 +156,7 @@ async def test_consume_writes_what_produce_reads() -> None:
             Pushed("0B", b"\xff\x00", properties={"p": "q"}),
             Pushed("0C", "né\n".encode()),
         ]
-        for protocol in ((), ("--json",)):
+        for protocol in ((), ("--json-frames",)):
             double.acked = []
             written = await mqservice(
                 *("consume", "orders", "-g", "billing", "--ack", "--count", "3"),
@@ -233,7 +234,7 @@ async def test_topic_create_and_list() -> None:
         table = await mqservice("topic", "list", double=double)
         assert b"orders" in table.out
         assert b"refunds" in table.out
-        listed = await mqservice("topic", "list", "--json", double=double)
+        listed = await mqservice("topic", "list", "-o", "ndjson", double=double)
         assert [msgspec.json.decode(line) for line in listed.out.splitlines()] == [topic, second]
         assert double.requests[-1].query == "after=orders"
 

@@ -28,7 +28,7 @@ async def test_sockets_are_listed_and_what_is_missing_is_said() -> None:
         assert {b"10.0.0.7", b"billing", b"audit", b"42"} <= set(table.out.split())
         assert b"\x1b[31m" not in table.out
         assert "not all have answered" in " ".join(table.err.split())
-        lines = await mqservice("connection", "list", "--json", double=double)
+        lines = await mqservice("connection", "list", "-o", "ndjson", double=double)
         assert msgspec.json.decode(lines.out)["id"] == "s_1"
 
 

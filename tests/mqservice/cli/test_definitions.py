@@ -48,7 +48,7 @@ async def test_an_export_is_written_for_people_to_read_and_compare(tmp_path: Pat
         assert (ended.code, ended.err) == (0, "")
         assert ended.out.decode() == json.dumps(DOCUMENT, indent=2) + "\n"
         kept = tmp_path / "kept.json"
-        named = ("--prefix", "or&ders", "-o", str(kept))
+        named = ("--prefix", "or&ders", "-f", str(kept))
         assert (await mqservice("definitions", "export", *named, double=double)).code == 0
         assert kept.read_bytes() == ended.out
         assert [(each.path, each.query) for each in double.requests] == [
@@ -60,9 +60,9 @@ async def test_an_export_is_written_for_people_to_read_and_compare(tmp_path: Pat
 @pytest.mark.parametrize(
     ("options", "kind"),
     [
-        (("-o", "kept.yaml"), "application/yaml"), (("-o", "kept.YML"), "application/yaml"),
+        (("-f", "kept.yaml"), "application/yaml"), (("-f", "kept.YML"), "application/yaml"),
         (("--format", "yaml"), "application/yaml"), ((), "application/json"),
-        (("-o", "kept.yaml", "--format", "json"), "application/json"),
+        (("-f", "kept.yaml", "--format", "json"), "application/json"),
     ],
 )  # fmt: skip
 async def test_the_form_of_an_export_is_said_or_is_that_of_the_file(
@@ -126,7 +126,9 @@ async def test_without_a_yes_nothing_is_sent_but_the_question(file: str, answer:
 async def test_a_dry_run_ends_with_the_preview(file: str) -> None:
     async with service_double() as double:
         double.answers.append(Answer(200, PREVIEW))
-        ended = await mqservice("definitions", "import", file, "--dry-run", "--json", double=double)
+        ended = await mqservice(
+            "definitions", "import", file, "--dry-run", "-o", "ndjson", double=double
+        )
         assert ended.code == 0
         assert "would be: 1 created" in ended.err
         assert json.loads(ended.out)["topics"] == PREVIEW["topics"]

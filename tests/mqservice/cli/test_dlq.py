@@ -46,7 +46,7 @@ async def test_list_shows_page_by_page_what_was_given_up_and_why() -> None:
 async def test_list_as_json_is_what_the_service_said() -> None:
     async with service_double() as double:
         double.answers.append(Answer(200, {"messages": [letter(1)], "next_cursor": "more"}))
-        ended = await mqservice("dlq", "list", "g", "--json", "--limit", "1", double=double)
+        ended = await mqservice("dlq", "list", "g", "-o", "ndjson", "--limit", "1", double=double)
         assert msgspec.json.decode(ended.out) == letter(1)
         assert "more than these 1" in ended.line
 

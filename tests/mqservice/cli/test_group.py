@@ -117,7 +117,7 @@ async def test_lag_shows_what_is_unknown_as_unknown() -> None:
             "/v1/ns/-/groups/billing/lag",
             "topic=a%26b",
         )
-        lines = (await mqservice("group", "lag", "billing", "--json", double=double)).out
+        lines = (await mqservice("group", "lag", "billing", "-o", "ndjson", double=double)).out
         topics = [msgspec.json.decode(line) for line in lines.splitlines()]
         assert [topic["lag"] for topic in topics] == [14, None]
         assert "unknown" in (await mqservice("group", "lag", "billing", double=double)).line

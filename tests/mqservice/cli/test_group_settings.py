@@ -137,7 +137,7 @@ async def test_show_and_list() -> None:
         assert all(text in shown for text in ("paused", "5s × 2, at most 2h", "7"))
         assert all(text in shown for text in ("exclusive, CONFIG, ordered", "{'w1': [0, 3]}"))
         double.answers.append(Answer(200, paused))
-        content = (await mqservice("group", "show", "paused", "--json", double=double)).out
+        content = (await mqservice("group", "show", "paused", "-o", "ndjson", double=double)).out
         assert msgspec.json.decode(content)["retry"] == growing
         pages = [
             Answer(200, {"groups": [listed], "next": "listed"}),
@@ -146,7 +146,7 @@ async def test_show_and_list() -> None:
         double.answers.extend(pages * 2)
         table = (await mqservice("group", "list", double=double)).out.decode()
         assert all(text in table for text in ("listed", "paused"))
-        lines = (await mqservice("group", "list", "--json", double=double)).out.splitlines()
+        lines = (await mqservice("group", "list", "-o", "ndjson", double=double)).out.splitlines()
         assert [msgspec.json.decode(line)["name"] for line in lines] == ["listed", "paused"]
         assert double.requests[-1].query == "after=listed"
 

@@ -44,7 +44,7 @@ async def test_list_shows_causes_and_says_what_is_in_none() -> None:
         assert "more than these 3" in shown.err
         assert "12 dead letters of other reasons" in shown.err
         assert "3 dead letters were gone" in shown.err
-        as_json = await mqservice("issue", "list", "--json", double=double)
+        as_json = await mqservice("issue", "list", "-o", "ndjson", double=double)
         assert [msgspec.json.decode(line) for line in as_json.out.splitlines()] == found
         first, second = double.requests
         assert first.path == "/v1/ns/-/issues"
@@ -62,7 +62,7 @@ async def test_show_has_messages_and_history() -> None:
         text = (await mqservice("issue", "show", "iss_1", double=double)).out.decode()
         for part in ("AB12", "no stock of 'x'", "ignored, user:a", "open, first"):
             assert part in text
-        as_json = await mqservice("issue", "show", "iss_1", "--json", double=double)
+        as_json = await mqservice("issue", "show", "iss_1", "-o", "ndjson", double=double)
         assert msgspec.json.decode(as_json.out) == whole
 
 

@@ -49,7 +49,7 @@ async def test_trace_tells_the_road_line_by_line() -> None:
 async def test_trace_as_json_and_what_is_missing() -> None:
     async with service_double() as double:
         double.answers.append(Answer(200, TRACE))
-        ended = await mqservice("message", "trace", "01AB", "--json", double=double)
+        ended = await mqservice("message", "trace", "01AB", "-o", "ndjson", double=double)
         assert msgspec.json.decode(ended.out)["groups"][0]["consumer"] == "w1"
         double.answers.append(Answer(200, {**TRACE, "is_complete": False}))
         ended = await mqservice("message", "trace", "a/b", double=double)
@@ -80,7 +80,7 @@ async def test_clients_of_a_group() -> None:
             assert text in ended.err
         assert double.requests[-1].path == "/v1/ns/-/groups/billing/clients"
         double.answers.append(Answer(200, {"group": "billing", "topics": [orders]}))
-        lines = (await mqservice("group", "clients", "billing", "--json", double=double)).out
+        lines = (await mqservice("group", "clients", "billing", "-o", "ndjson", double=double)).out
         assert msgspec.json.decode(lines)["topic"] == "orders"
         double.answers.append(Answer(200, {"group": "billing", "topics": []}))
         assert (
@@ -102,7 +102,7 @@ async def test_consume_brings_its_filter(
     options: tuple[str, ...], wanted: object, is_json: bool
 ) -> None:
     async with service_double() as double:
-        protocol = ("--json",) if is_json else ()
+        protocol = ("--json-frames",) if is_json else ()
         arguments = ("consume", "orders", "-g", "g", "--idle-exit", "50ms", *protocol, *options)
         assert (await mqservice(*arguments, double=double)).code == 0
         [sent] = [

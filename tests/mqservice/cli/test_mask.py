@@ -32,7 +32,7 @@ async def test_list_shows_rules_and_the_switch_for_bodies() -> None:
         assert any("/a[b]" in " ".join(line) for line in lines)
         assert "\x1b" not in shown.out.decode()
         assert shown.line == "bodies are shown from the role admin on"
-        as_json = await mqservice("mask", "list", "--json", double=double)
+        as_json = await mqservice("mask", "list", "-o", "ndjson", double=double)
         assert [msgspec.json.decode(line) for line in as_json.out.splitlines()] == rules
         assert [(each.method, each.path) for each in double.requests] == [("GET", PATH)] * 2
 

@@ -32,7 +32,7 @@ async def test_list_shows_all_pages_and_what_is_read_only() -> None:
         assert "a [big]" in acme
         assert "user:alice" in acme
         assert "\x1b" not in shown.out.decode()
-        as_json = await mqservice("namespace", "list", "--json", double=double)
+        as_json = await mqservice("namespace", "list", "-o", "ndjson", double=double)
         rows = [msgspec.json.decode(line) for line in as_json.out.splitlines()]
         assert [row["name"] for row in rows] == ["acme", "staging"]
         assert [(each.path, each.query) for each in double.requests[:2]] == [

@@ -38,7 +38,7 @@ def hashes(bodies: list[bytes]) -> Counter[str]:
     return Counter(hashlib.sha256(body).hexdigest() for body in bodies)
 
 
-@pytest.mark.parametrize("protocol", [(), ("--json",)])
+@pytest.mark.parametrize("protocol", [(), ("--json-frames",)])
 def test_messages_come_out_byte_for_byte(service: Service, protocol: tuple[str, ...]) -> None:
     topic = f"cli-{os.urandom(4).hex()}"
     mqservice(service, "topic", "create", topic, "--queues", "2")
@@ -70,7 +70,7 @@ def test_key_without_a_namespace_uses_its_own(service: Service) -> None:
     facts = service.facts
     environ = {**service_environment(service.data_dir), "MQ_DATA_DIR": "/nonexistent"}
     environ |= {"MQ_BASE_URL": facts.base_url, "MQ_API_KEY": facts.api_key}
-    ended = run(("topic", "list", "--json"), environ)
+    ended = run(("topic", "list", "-o", "ndjson"), environ)
     assert ended.code == 0, ended.err
     names = [msgspec.json.decode(line)["name"] for line in ended.out.splitlines()]
     assert facts.topic in names
@@ -84,7 +84,7 @@ def test_browse_finds_what_was_produced_and_leaves_it_there(service: Service) ->
         mqservice(service, "produce", topic, f"m{number}", "-k", key, "--tag", tag)
 
     def browsed(*arguments: str) -> list[dict[str, str]]:
-        lines = mqservice(service, "browse", topic, "--json", *arguments).splitlines()
+        lines = mqservice(service, "browse", topic, "-o", "ndjson", *arguments).splitlines()
         return [msgspec.json.decode(line) for line in lines]
 
     everything = browsed()
@@ -153,7 +153,7 @@ def test_a_group_is_made_changed_paused_and_deleted(service: Service) -> None:
 
     def shown() -> dict[str, object]:
         found: dict[str, object] = msgspec.json.decode(
-            mqservice(service, "group", "show", name, "--json")
+            mqservice(service, "group", "show", name, "-o", "ndjson")
         )
         return found
 

@@ -58,7 +58,7 @@ async def test_invitation_prints_its_link_alone_on_stdout() -> None:
         made = await mqservice(
             "invitation", "create", "d@x.example", "--role", "viewer", double=double
         )
-        listed = await mqservice("invitation", "list", "--json", double=double)
+        listed = await mqservice("invitation", "list", "-o", "ndjson", double=double)
         ended = await mqservice("invitation", "revoke", "AbCdEf123456", double=double)
         assert made.out == LINK.encode() + b"\n"
         assert "mqi_x" not in made.err
@@ -75,7 +75,7 @@ async def test_audit_is_read_on_until_the_limit() -> None:
             Answer(200, {"entries": [ENTRY] * 20, "next_cursor": "c2"}),
         ]
         found = await mqservice(
-            *("audit", "search", "--actor", "user:alice", "--limit", "120", "--json"),
+            *("audit", "search", "--actor", "user:alice", "--limit", "120", "-o", "ndjson"),
             *("--from", "2026-11-01T00:00:00Z"),
             double=double,
         )

@@ -75,10 +75,10 @@ async def test_a_report_is_downloaded_as_it_is(tmp_path: Path) -> None:
         ended = await mqservice("report", "download", "dlq_daily", *DAYS, double=double)
         assert (ended.code, ended.out) == (0, b'"a,b"')
         file = tmp_path / "day.html"
-        day = ("page", "--from", "2026-01-05", "--output", str(file))
+        day = ("page", "--from", "2026-01-05", "--file", str(file))
         assert (await mqservice("report", "download", *day, double=double)).code == 0
         assert file.read_text() == '"<p>"'
-        nowhere = ("usage_daily", "-o", str(tmp_path / "none" / "x.csv"))
+        nowhere = ("usage_daily", "-f", str(tmp_path / "none" / "x.csv"))
         ended = await mqservice("report", "download", *nowhere, double=double)
         assert ended.code == 1
         assert "cannot be written" in ended.err
@@ -95,7 +95,7 @@ async def test_a_download_that_is_refused_leaves_no_file(tmp_path: Path) -> None
     async with service_double() as double:
         double.answers.append(problem(404, "REPORT_NOT_FOUND", detail="there is no report x"))
         file = tmp_path / "x.csv"
-        ended = await mqservice("report", "download", "x", "-o", str(file), double=double)
+        ended = await mqservice("report", "download", "x", "-f", str(file), double=double)
         assert ended.code != 0
         assert "there is no report x" in ended.err
         assert not file.exists()

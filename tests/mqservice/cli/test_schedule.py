@@ -38,7 +38,7 @@ async def test_list_goes_through_all_pages() -> None:
         assert [name in text for name in ("calm", "bad", "late")] == [True] * 3
         assert "failing" in text
         assert "\x1b" not in text
-        as_json = await mqservice("schedule", "list", "--json", double=double)
+        as_json = await mqservice("schedule", "list", "-o", "ndjson", double=double)
         assert [msgspec.json.decode(line) for line in as_json.out.splitlines()] == first + last
         assert {request.path for request in double.requests} == {"/v1/ns/-/schedules"}
 

@@ -42,7 +42,9 @@ async def test_list_shows_page_by_page_what_is_to_come() -> None:
 async def test_list_as_json_is_what_the_service_said() -> None:
     async with service_double() as double:
         double.answers.append(Answer(200, {"messages": [waiting(1)], "next_cursor": "more"}))
-        ended = await mqservice("scheduled", "list", "t", "--json", "--limit", "1", double=double)
+        ended = await mqservice(
+            "scheduled", "list", "t", "-o", "ndjson", "--limit", "1", double=double
+        )
         assert msgspec.json.decode(ended.out) == waiting(1)
         assert "more than these 1" in ended.line
 

@@ -260,7 +260,8 @@ async def test_wrong_key_is_refused_in_one_line() -> None:
         with pytest.raises(Refused) as refused:
             await send(target, texts(1))
         assert str(refused.value) == (
-            "UNAUTHENTICATED (HTTP 401): send a valid API key [request R1]"
+            "UNAUTHENTICATED (HTTP 401): send a valid API key; save another key with "
+            "`mqservice login`, or give --api-key [request R1]"
         )
 
 

@@ -58,7 +58,7 @@ def test_key_without_namespace_means_the_keys_own_namespace(data_dir: Path) -> N
 
 
 def test_no_key_anywhere_says_how_to_get_one(data_dir: Path) -> None:
-    with pytest.raises(UsageRefused, match="--key"):
+    with pytest.raises(UsageRefused, match="--api-key"):
         find_target(None, None, None)
 
 

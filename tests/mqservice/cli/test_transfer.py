@@ -42,7 +42,13 @@ async def test_it_shows_what_would_come_and_makes_nothing(source: Path, tmp_path
 
 async def test_the_report_is_there_for_programs_too(source: Path) -> None:
     ended = await mqservice(
-        "import-store", str(source), "--namespace=acme", "--dry-run", "--json", "--retention=12h"
+        "import-store",
+        str(source),
+        "--namespace=acme",
+        "--dry-run",
+        "-o",
+        "json",
+        "--retention=12h",
     )
     report = msgspec.json.decode(ended.out, type=ImportReport)
     assert [(topic.name, topic.messages) for topic in report.topics] == [("orders", 5)]

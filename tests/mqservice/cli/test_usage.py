@@ -36,7 +36,7 @@ async def test_all_pages_are_asked_for_and_shown() -> None:
             Answer(200, page_of(second)),
         ]
         asked = ("usage", "--from", "2026-03-01T00:00:00Z", "--per", "day", "--by", "topic")
-        ended = await mqservice(*asked, "--json", double=double)
+        ended = await mqservice(*asked, "-o", "ndjson", double=double)
         assert ended.code == 0, ended.err
         lines = [msgspec.json.decode(line) for line in ended.out.splitlines()]
         assert lines == [first, second]

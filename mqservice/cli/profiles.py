@@ -1,0 +1,101 @@
+"""Saved servers: an address, an API key and a namespace under a name, one of them the current.
+
+    mqservice login ─▶ save ─▶ $XDG_CONFIG_HOME/mqservice/profiles.json, mode 0600 ─▶ find_target
+
+The file is replaced as a whole, so that a command never reads half of it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from mqservice.cli.errors import UsageRefused
+
+DIRECTORY_MODE: Final = 0o700
+FILE_MODE: Final = 0o600
+PROFILES_MAX: Final = 1_000
+_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", re.ASCII)
+
+
+class Profile(msgspec.Struct, frozen=True, kw_only=True):
+    """A server and an identity on it. ``namespace`` is ``-`` for the key's own."""
+
+    base_url: str
+    api_key: str
+    namespace: str = "-"
+
+
+class Profiles(msgspec.Struct, kw_only=True):
+    """``current`` is empty when none is."""
+
+    current: str = ""
+    profiles: dict[str, Profile] = {}
+
+    def named(self, name: str) -> Profile:
+        """Raises UsageRefused where there is none of that name."""
+        found = self.profiles.get(name)
+        if found is None:
+            known = ", ".join(sorted(self.profiles)) or "none"
+            raise UsageRefused(
+                f"there is no profile {name!r} (saved: {known}); "
+                f"save it with `mqservice login {name}`"
+            )
+        return found
+
+
+def profiles_path() -> Path:
+    """Where they are kept. Raises UsageRefused where there is no home directory."""
+    # The specification: a relative path in the variable is to be ignored.
+    named = Path(os.environ.get("XDG_CONFIG_HOME", ""))
+    try:
+        base = named if named.is_absolute() else Path.home() / ".config"
+    except RuntimeError as exc:
+        raise UsageRefused("no home directory to keep profiles in: set XDG_CONFIG_HOME") from exc
+    return base / "mqservice" / "profiles.json"
+
+
+def load_profiles() -> Profiles:
+    """What is saved; nothing where there is no file. Raises UsageRefused for a damaged file."""
+    try:
+        path = profiles_path()
+        content = path.read_bytes()
+    except (FileNotFoundError, NotADirectoryError, PermissionError, UsageRefused):
+        return Profiles()
+    except OSError as exc:
+        raise UsageRefused(f"{path} cannot be read: {exc.strerror}") from exc
+    try:
+        return msgspec.json.decode(content, type=Profiles)
+    except msgspec.DecodeError as exc:
+        raise UsageRefused(f"{path} cannot be read: {exc}; mend it or remove it") from exc
+
+
+def save_profiles(profiles: Profiles) -> None:
+    """Replace the file, for the user alone to read. Raises UsageRefused when it cannot be."""
+    path = profiles_path()
+    aside = path.with_name(f"{path.name}.{os.getpid()}.part")
+    content = msgspec.json.format(msgspec.json.encode(profiles), indent=2) + b"\n"
+    try:
+        path.parent.mkdir(mode=DIRECTORY_MODE, parents=True, exist_ok=True)
+        aside.unlink(missing_ok=True)
+        descriptor = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, FILE_MODE)
+        with open(descriptor, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        aside.replace(path)
+    except OSError as exc:
+        raise UsageRefused(
+            f"{path} cannot be written: {(exc.strerror or str(exc)).lower()}"
+        ) from exc
+
+
+def check_name(name: str) -> str:
+    """The name itself. Raises UsageRefused for one that no profile can have."""
+    if _NAME.fullmatch(name) is None:
+        raise UsageRefused(f"{name!r} is no profile name: letters, digits, . _ - and up to 64")
+    return name
