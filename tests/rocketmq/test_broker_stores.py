@@ -25,8 +25,8 @@ SEGMENT_BYTES = 1 << 20  # as Broker.java has it
 class Opened(OpenStore):
     """A store with files of the size that RocketMQ has."""
 
-    def __init__(self, path: Path) -> None:
-        super().__init__(path)
+    def __init__(self, path: Path, clock: ManualClock | None = None) -> None:
+        super().__init__(path, clock=clock)
         self.store = Store(sized(path), self.clock, self.files)
 
 
