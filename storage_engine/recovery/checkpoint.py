@@ -93,7 +93,8 @@ def is_of_rocketmq(path: Path) -> bool:
 
     Its own has zeros behind the first 40 bytes. Where it wrote over ours, our fields behind them
     are as they were; and its times differ, where ours are twice the same one. A checkpoint of ours
-    that was damaged is neither.
+    that was damaged is neither. Where all that RocketMQ has flushed is in its queues its times are
+    the same too: then only the other files that it writes when it stops say so.
     """
     try:
         content = path.read_bytes()

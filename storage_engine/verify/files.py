@@ -11,6 +11,7 @@ import os
 from pathlib import Path
 from typing import Any, Final
 
+from storage_engine.delivery.consumer_offsets import is_saved_by_rocketmq
 from storage_engine.delivery.offset_journal import ENTRY_BYTES, NEXT_SUFFIX, read_entries
 from storage_engine.disk import config_json
 from storage_engine.disk.files import Files
@@ -108,9 +109,16 @@ def check_checkpoint(store: Path, report: Report) -> Checkpoint | None:
 
 def was_left_by_rocketmq(store: Path, checkpoint: Checkpoint | None) -> bool:
     """Whether a broker ran on the store after this engine, as the engine judges it at a start."""
-    return RunMark(Files(), store).is_of_rocketmq() or (
-        checkpoint is None and is_of_rocketmq(store / CHECKPOINT_FILE)
-    )
+    if RunMark(Files(), store).is_of_rocketmq():
+        return True
+    if checkpoint is not None:
+        return False
+    if is_of_rocketmq(store / CHECKPOINT_FILE):
+        return True
+    try:
+        return is_saved_by_rocketmq(store / CONFIG_DIR / CONSUMER_OFFSET_FILE)
+    except StoreCorrupt:
+        return False  # which is a finding of its own
 
 
 def check_config(store: Path, report: Report) -> None:

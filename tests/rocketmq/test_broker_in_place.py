@@ -1,4 +1,4 @@
-"""One store directory under this engine and under a real RocketMQ broker in turn, nothing copied."""
+"""One store under this engine and under a real RocketMQ broker in turn, in place."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from storage_engine.errors import StoreInUse
-from storage_engine.records.record import verify_record
+from storage_engine.records.record import decode_record, verify_record
 from storage_engine.records.schedule_topic import SCHEDULE_TOPIC
 from storage_engine.verify.report import Report
 from storage_engine.verify.verification import Verification
@@ -21,9 +21,8 @@ from tests.rocketmq.broker_program import (
 )
 from tests.rocketmq.test_broker_stores import Opened
 from tests.storage_engine.delaying import delayed, put_delayed
-from tests.storage_engine.doubles import ManualClock, fingerprint, message
+from tests.storage_engine.doubles import ManualClock, OpenStore, fingerprint, message
 from tests.storage_engine.faults.machine import need_broker
-from tests.storage_engine.test_store_import import messages_of
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(600), pytest.mark.xdist_group("rocketmq")]
 TOPIC = "acme%t"
@@ -32,9 +31,9 @@ RETRY = f"%RETRY%{GROUP}"
 HOUR_MS = 3_600_000
 
 
-def opened(path: Path, *, later_ms: int = 0) -> Opened:
+def opened(path: Path) -> Opened:
     """The broker lives by the real time: so must what runs before and after it."""
-    return Opened(path, ManualClock(time.time_ns() // 1_000_000 + later_ms))
+    return Opened(path, ManualClock(time.time_ns() // 1_000_000))
 
 
 def verified(path: Path) -> Report:
@@ -44,16 +43,19 @@ def verified(path: Path) -> Report:
     return verification.report
 
 
-def bodies_in(store: Opened, topic: str = TOPIC) -> dict[tuple[str, int, int], str]:
-    """As ``Served.messages``."""
-    return {
-        (topic, queue.queue_id, offset): body.decode()
-        for queue in store.store.queries.queues_of(topic)
-        for offset, body in messages_of(store, topic, queue.queue_id)
-    }
+def bodies_in(store: OpenStore, topic: str = TOPIC) -> dict[tuple[str, int, int], str]:
+    """As ``Served.messages``; every record is verified."""
+    found = {}
+    for queue in store.store.queries.queues_of(topic):
+        for offset in range(queue.min_offset, queue.max_offset):
+            place, record_bytes, _ = queue.unit(offset)
+            record = store.store.read_records([(place, record_bytes)])
+            assert verify_record(record).record_bytes == record_bytes
+            found[topic, queue.queue_id, offset] = decode_record(record).body.decode()
+    return found
 
 
-def consumer_offsets(store: Opened) -> dict[int, int]:
+def consumer_offsets(store: OpenStore) -> dict[int, int]:
     queues = store.store.consumption.group_stats(GROUP).queues
     return {each.queue_id: each.consumer_offset for each in queues if each.topic == TOPIC}
 
@@ -121,10 +123,6 @@ async def test_our_store_goes_to_a_broker_and_back_twice(tmp_path: Path) -> None
         now = {queue_id: served.offsets[f"{TOPIC}@{GROUP}", queue_id] for queue_id in (0, 1)}
         assert now[0] > offsets[0]
         assert consumer_offsets(store) == now
-        for queue in store.store.queries.queues_of(TOPIC):
-            for at in range(queue.max_offset):
-                place, size, _ = queue.unit(at)
-                assert verify_record(store.store.read_records([(place, size)])).record_bytes == size
         await store.settled()
         assert len(bodies_in(store)) == 63  # nothing that the broker delivered comes again
         leased = store.receive(200, topic=TOPIC, group=GROUP)
@@ -153,10 +151,10 @@ async def test_our_store_goes_to_a_broker_and_back_twice(tmp_path: Path) -> None
     assert served.offsets[f"{TOPIC}@{GROUP}", 1] == ends[1]
     assert found.items() <= served.messages.items()
     verified(path)
-    async with opened(path, later_ms=3 * HOUR_MS) as store:
+    async with opened(path) as store:
         found = {key: body for key, body in served.messages.items() if key[0] == TOPIC}
         assert len(found) == 113
-        await store.settled()
+        await store.pass_time(3 * HOUR_MS)
         # What only we deliver has waited for us.
         late = [body for key, body in bodies_in(store).items() if key not in found]
         assert sorted(late) == ["any delay", "level of 2h"]

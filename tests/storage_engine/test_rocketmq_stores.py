@@ -329,6 +329,20 @@ async def test_verify_knows_a_checkpoint_that_rocketmq_wrote_over_ours(
     assert any("a RocketMQ broker was the last to run" in note for note in report.notes)
 
 
+async def test_verify_knows_by_the_offsets_that_rocketmq_ran_when_its_times_are_the_same(
+    tmp_path: Path,
+) -> None:
+    path = await closed(tmp_path / "s") / "checkpoint"
+    content = path.read_bytes()
+    path.write_bytes(struct.pack(">qq", STORED_MS, STORED_MS) + content[16:])
+    assert [found.kind for found in verified(tmp_path / "s").findings] == [Kind.CHECKPOINT_DAMAGED]
+    offsets = tmp_path / "s" / "config" / "consumerOffset.json"
+    offsets.write_text('{"dataVersion":{"counter":1},"offsetTable":{"t@g":{0:1}}}')
+    assert verified(tmp_path / "s").findings == []
+    offsets.write_text('{"dataVersion":{"counter":1},"engine":1,"offsetTable":{"t@g":{0:1}}}')
+    assert [found.kind for found in verified(tmp_path / "s").findings] == [Kind.CHECKPOINT_DAMAGED]
+
+
 @pytest.mark.parametrize("at", [0, 16, 24, 39, 40, 48, 53, 56, 71, 72, 75])
 async def test_a_damaged_checkpoint_of_ours_is_not_taken_for_one_of_rocketmq(
     tmp_path: Path, at: int
