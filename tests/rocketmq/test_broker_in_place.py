@@ -55,6 +55,11 @@ def bodies_in(store: OpenStore, topic: str = TOPIC) -> dict[tuple[str, int, int]
     return found
 
 
+def used_files(directory: Path) -> dict[str, bytes]:
+    """Without the segments that a broker has prepared and written nothing into."""
+    return {name: content for name, content in fingerprint(directory).items() if any(content)}
+
+
 def consumer_offsets(store: OpenStore) -> dict[int, int]:
     queues = store.store.consumption.group_stats(GROUP).queues
     return {each.queue_id: each.consumer_offset for each in queues if each.topic == TOPIC}
@@ -176,15 +181,15 @@ async def test_what_a_broker_wrote_is_read_whole_and_stays(tmp_path: Path, is_ki
         if is_killed:
             broker.kill()
     assert (path / "abort").exists() is is_killed
-    assert len(list((path / "commitlog").iterdir())) >= 3
     report = verified(path)
     assert report.counts["commit log"].item_count == 600
     assert report.counts["index files"].item_count == (0 if is_killed else 3 * 600)
     kept = ["commitlog"] if is_killed else ["commitlog", "consumequeue"]
-    before = {name: fingerprint(path / name) for name in kept}
+    before = {name: used_files(path / name) for name in kept}
+    assert len(before["commitlog"]) == 3
     assert all(b"__CRC32#" not in content for content in before["commitlog"].values())
     async with opened(path) as store:
         assert bodies_in(store, "orders") == served.messages
-    assert {name: fingerprint(path / name) for name in kept} == before
+    assert {name: used_files(path / name) for name in kept} == before
     assert verified(path).counts["index files"].item_count == 2 * 600
     shutil.rmtree(path)
