@@ -72,6 +72,20 @@ class _OffsetFile(msgspec.Struct):
     engine: int | msgspec.UnsetType = msgspec.UNSET
 
 
+def is_saved_by_rocketmq(path: Path) -> bool:
+    """Whether a RocketMQ broker was the last to write this ``consumerOffset.json``.
+
+    Raises ``StoreCorrupt`` when it cannot be read.
+    """
+    try:
+        content = path.read_bytes()
+    except FileNotFoundError:
+        return False
+    saved = config_json.decode(content, _OffsetFile, path)
+    unknown = config_json.unknown_fields(content, _OffsetFile.__struct_fields__, path)
+    return bool(unknown) and not saved.engine
+
+
 class ConsumerOffsets:
     """See the module's docstring."""
 

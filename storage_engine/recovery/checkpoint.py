@@ -47,7 +47,9 @@ _INDEX = struct.Struct(">qq")
 _CRC = struct.Struct(">I")
 _INDEX_AT: Final = 56
 _INDEX_CRC_AT: Final = 72
-_ROCKETMQ_BYTES: Final = 24  # of all its versions
+_ROCKETMQ_TIMES = struct.Struct(">QQQ")  # of all its versions
+_ROCKETMQ_BYTES: Final = 40  # what it writes
+_TIME_MS_MAX: Final = 1 << 43  # the year 2248: a damaged time is hardly ever below it
 assert _BODY.size == 52
 
 
@@ -87,12 +89,31 @@ def write_checkpoint(files: Files, path: Path, checkpoint: Checkpoint) -> None:
 
 
 def is_of_rocketmq(path: Path) -> bool:
-    """Whether a checkpoint that is none of ours looks like one that RocketMQ has written."""
+    """Whether a checkpoint that is none of ours is one that RocketMQ has written.
+
+    Its own has zeros behind the first 40 bytes. Where it wrote over ours, our fields behind them
+    are as they were; and its times differ, where ours are twice the same one. A checkpoint of ours
+    that was damaged is neither. Where all that RocketMQ has flushed is in its queues its times are
+    the same too: then only the other files that it writes when it stops say so.
+    """
     try:
         content = path.read_bytes()
     except FileNotFoundError:
         return False
-    return len(content) == CHECKPOINT_BYTES and any(content[:_ROCKETMQ_BYTES])
+    times = content[: _ROCKETMQ_TIMES.size]
+    if len(content) != CHECKPOINT_BYTES or not any(times):
+        return False
+    if not any(content[_ROCKETMQ_BYTES:]):
+        return True
+    stored_ms, queued_ms, indexed_ms = _ROCKETMQ_TIMES.unpack(times)
+    if stored_ms == queued_ms and indexed_ms == 0:
+        return False
+    (first_crc,) = _CRC.unpack_from(content, _BODY.size)
+    (last_crc,) = _CRC.unpack_from(content, _INDEX_CRC_AT)
+    # The second CRC goes on from the first: it covers what stands between them, whatever became of
+    # the bytes before.
+    is_our_end: bool = crc32(content[_BODY.size : _INDEX_CRC_AT], first_crc) == last_crc
+    return is_our_end and max(stored_ms, queued_ms, indexed_ms) < _TIME_MS_MAX
 
 
 def read_checkpoint(path: Path) -> Checkpoint | None:

@@ -11,8 +11,11 @@ import os
 from pathlib import Path
 from typing import Any, Final
 
+from storage_engine.delivery.consumer_offsets import is_saved_by_rocketmq
 from storage_engine.delivery.offset_journal import ENTRY_BYTES, NEXT_SUFFIX, read_entries
 from storage_engine.disk import config_json
+from storage_engine.disk.files import Files
+from storage_engine.disk.run_mark import RunMark
 from storage_engine.errors import StoreCorrupt
 from storage_engine.layout import (
     ABORT_FILE,
@@ -32,7 +35,7 @@ from storage_engine.layout import (
     TEMPORARY_SUFFIX,
     base_offset_of,
 )
-from storage_engine.recovery.checkpoint import Checkpoint, read_checkpoint
+from storage_engine.recovery.checkpoint import Checkpoint, is_of_rocketmq, read_checkpoint
 from storage_engine.verify.report import Kind, Report
 
 Offsets = dict[tuple[str, str, int], int]  # (group, topic, queue id) → consumer offset
@@ -40,6 +43,23 @@ _TOP_FILES: Final = frozenset(
     {CHECKPOINT_FILE, JOURNAL_FILE, ABORT_FILE, LOCK_FILE, RESERVE_FILE, SPARE_FILE}
 )
 _CONFIG_SUFFIXES: Final = (".json", ".json.bak")
+# What a RocketMQ broker keeps beside the files that both write. This engine neither reads nor
+# changes it, so there is nothing to compare it with (``StorePathConfigHelper``,
+# ``BrokerPathConfigHelper``, and what broker 5.4.0 leaves behind).
+_ROCKETMQ_FILES: Final = frozenset({"abort.bak", "timerwheel", "timerwheel.bak"})
+_ROCKETMQ_CONFIG: Final = frozenset({"timercheck", "timermetrics", "transactionMetrics"})
+_ROCKETMQ_DIRS: Final = frozenset(
+    {
+        "batchconsumequeue",
+        "compaction",
+        "consumequeue_ext",
+        "consumequeue_r",
+        "kvStore",
+        "rocksdbstore",
+        "timerlog",
+        "transaction",
+    }
+)
 _EPOCH_FILE: Final = "epoch"
 _LOCK_KINDS: Final = frozenset({"FLOCK", "POSIX"})
 
@@ -68,7 +88,10 @@ def is_engine_running(store: Path) -> bool:
 
 
 def check_checkpoint(store: Path, report: Report) -> Checkpoint | None:
-    """The checkpoint; a finding when there is a file and it cannot be believed.
+    """The engine's checkpoint; a finding when there is a file and it cannot be believed.
+
+    None after a RocketMQ broker ran on the store: its own checkpoint says nothing that
+    could be compared, and ours, where a kill left it, is of before.
 
     Raises ``StoreCorrupt``: the store was written by a newer engine.
     """
@@ -77,9 +100,25 @@ def check_checkpoint(store: Path, report: Report) -> Checkpoint | None:
     if path.exists():
         report.count("checkpoint").file_count = 1
         report.count("checkpoint").byte_count = path.stat().st_size
-        if checkpoint is None:
-            report.add(Kind.CHECKPOINT_DAMAGED, CHECKPOINT_FILE, None, "too short, or its CRC")
+    if was_left_by_rocketmq(store, checkpoint):
+        return None
+    if path.exists() and checkpoint is None:
+        report.add(Kind.CHECKPOINT_DAMAGED, CHECKPOINT_FILE, None, "too short, or its CRC")
     return checkpoint
+
+
+def was_left_by_rocketmq(store: Path, checkpoint: Checkpoint | None) -> bool:
+    """Whether a broker ran on the store after this engine, as the engine judges it at a start."""
+    if RunMark(Files(), store).is_of_rocketmq():
+        return True
+    if checkpoint is not None:
+        return False
+    if is_of_rocketmq(store / CHECKPOINT_FILE):
+        return True
+    try:
+        return is_saved_by_rocketmq(store / CONFIG_DIR / CONSUMER_OFFSET_FILE)
+    except StoreCorrupt:
+        return False  # which is a finding of its own
 
 
 def check_config(store: Path, report: Report) -> None:
@@ -147,18 +186,41 @@ def _table(path: Path) -> dict[str, Any]:  # reason: JSON that check_config has 
 
 
 def check_names(store: Path, report: Report) -> None:
-    """Every file has a name and a place that an engine gives; beside a running one, leftovers are
-    in use.
+    """Every file has a name and a place that an engine or a RocketMQ broker gives; beside a
+    running engine, leftovers are in use.
     """
+    theirs: dict[str, None] = {}
     for path in sorted(store.rglob("*")):
         if path.is_dir():
             continue
-        name = str(path.relative_to(store))
-        if name.endswith((TEMPORARY_SUFFIX, NEXT_SUFFIX)):
+        parts = path.relative_to(store).parts
+        name = "/".join(parts)
+        if owner := _rocketmq_name(parts):
+            theirs[owner] = None
+            count = report.count("RocketMQ's own")
+            count.file_count += 1
+            count.byte_count += path.stat().st_size
+        elif name.endswith((TEMPORARY_SUFFIX, NEXT_SUFFIX)):
             if report.is_whole_store:
                 report.add(Kind.TEMPORARY_FILE, name, None, f"{path.stat().st_size} bytes")
-        elif not _is_known(path.relative_to(store).parts):
+        elif not _is_known(parts):
             report.add(Kind.STRAY_FILE, name, None, f"{path.stat().st_size} bytes")
+    if theirs:
+        names = ", ".join(theirs)
+        report.notes.append(f"only RocketMQ uses these files, they are not checked: {names}")
+
+
+def _rocketmq_name(parts: tuple[str, ...]) -> str:
+    """The file or directory of RocketMQ's own that it belongs to; empty for every other file."""
+    match parts:
+        case (name,) if name in _ROCKETMQ_FILES:
+            return name
+        case (directory, _, *_) if directory in _ROCKETMQ_DIRS:
+            return f"{directory}/"
+        case (directory, name) if directory == CONFIG_DIR:
+            plain = name.removesuffix(".bak")
+            return f"{directory}/{plain}" if plain in _ROCKETMQ_CONFIG else ""
+    return ""
 
 
 def _is_known(parts: tuple[str, ...]) -> bool:

@@ -5,6 +5,10 @@
 
 The entries of all files, one after another, are those of the log in its order: hash and place of
 every key of every record. Slots and the chains of entries follow from the entries. Only reads.
+
+RocketMQ since 5.4 has one more entry for the tag of a record, behind those of its keys: the key
+``T#tag`` (``IndexService.buildIndex``). It may be there in a store that a broker was the last to
+write to, and is passed over.
 """
 
 from __future__ import annotations
@@ -17,7 +21,7 @@ from numpy.typing import NDArray
 
 from storage_engine.index.index_file import ENTRY_BYTES, HEADER, HEADER_BYTES, SLOT_BYTES
 from storage_engine.layout import INDEX_DIR, INDEX_NAME_DIGITS
-from storage_engine.records.key_hash import key_hashes
+from storage_engine.records.key_hash import key_hash, key_hashes
 from storage_engine.verify.log import LogBatch, LogCheck
 from storage_engine.verify.report import Kind, Report
 
@@ -30,6 +34,8 @@ _SLOTS_DEFAULT: Final = 5_000_000
 # Capacity of a file as many times its slots, as RocketMQ and we have it.
 _ENTRIES_PER_SLOT: Final = 4
 assert _ENTRY.itemsize == ENTRY_BYTES
+
+_TAG_MARK: Final = b"T#"
 
 Key = tuple[int, int]  # hash, physical offset
 
@@ -57,6 +63,9 @@ class IndexCheck:
         self._files: list[MappedIndex] = []
         self._at = (0, 0)  # file, entries of it that are compared
         self._missing: tuple[int, int, int] | None = None  # first and last place, how many
+        # Of the batch: places of the records with a tag, ascending, and the hashes of the tags.
+        self._tag_offsets = np.zeros(0, np.int64)
+        self._tag_hashes = np.zeros(0, np.int64)
         directory = store / INDEX_DIR
         for path in sorted(directory.iterdir()) if directory.is_dir() else ():
             if len(path.name) != INDEX_NAME_DIGITS or not path.name.isdecimal():
@@ -77,8 +86,18 @@ class IndexCheck:
 
     def follow(self, batch: LogBatch) -> None:
         """Compare the keys of a batch."""
-        if not batch.keys or self._report.finding_counts.get(Kind.INDEX_UNREADABLE):
+        if self._report.finding_counts.get(Kind.INDEX_UNREADABLE):
             return
+        if batch.tagged is not None:
+            self._tag_offsets = np.array([offset for *_, offset in batch.tagged], np.int64)
+            tags = [key_hash(topic, _TAG_MARK + tag) for topic, tag, _ in batch.tagged]
+            self._tag_hashes = np.array(tags, np.int64)
+        if batch.keys:
+            self._compare(batch)
+        if batch.tagged:
+            self._skip_tags()
+
+    def _compare(self, batch: LogBatch) -> None:
         hashes = key_hashes(np.array(batch.topic_hashes, np.uint32), batch.keys)
         offsets = np.array(batch.key_offsets, np.int64)
         count = int(np.searchsorted(offsets, self._below))
@@ -173,16 +192,38 @@ class IndexCheck:
     def _ahead(self, count: int) -> tuple[NDArray[np.int64], NDArray[np.void]]:
         """(how far ahead, entry) of the next ``count`` that must be right; fewer at the end.
 
-        Entries of records that retention deleted, or that are damaged, stay and are passed over.
+        Entries of records that retention deleted, or that are damaged, stay and are passed over,
+        and so are RocketMQ's of tags.
         """
         peeked = count
         while True:
             entries = self._peek(peeked)
             offsets = entries["offset"].astype(np.int64)
-            numbers = np.flatnonzero(~self._log.has_none_at(offsets))
+            is_extra = self._log.has_none_at(offsets) | self._is_tag(entries)
+            numbers = np.flatnonzero(~is_extra)
             if len(numbers) >= count or len(entries) < peeked:
                 return numbers[:count], entries[numbers[:count]]
             peeked *= 2
+
+    def _is_tag(self, entries: NDArray[np.void]) -> NDArray[np.bool_]:
+        """Of each entry, whether it is that of a tag of the batch."""
+        if not len(self._tag_offsets):
+            return np.zeros(len(entries), np.bool_)
+        offsets = entries["offset"].astype(np.int64)
+        at = np.searchsorted(self._tag_offsets, offsets)
+        at[at == len(self._tag_offsets)] = 0
+        is_tag: NDArray[np.bool_] = self._tag_hashes[at] == entries["hash"]
+        is_tag &= self._tag_offsets[at] == offsets
+        return is_tag
+
+    def _skip_tags(self) -> None:
+        """Pass over the tags behind the last key of a batch."""
+        while True:
+            is_tag = self._is_tag(self._peek(_STEP))
+            count = len(is_tag) if is_tag.all() else int(is_tag.argmin())
+            self._skip(count)
+            if count < _STEP:
+                return
 
     def _peek(self, count: int) -> NDArray[np.void]:
         """The next entries, fewer at the end."""

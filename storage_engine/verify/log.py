@@ -42,6 +42,7 @@ from storage_engine.records.schedule_topic import (
     unit_tag_of,
 )
 from storage_engine.records.settles import SETTLES_HEAD
+from storage_engine.records.tag_hash import tag_of
 from storage_engine.verify.report import Kind, Report
 from storage_engine.verify.salvage import first_nonzero, mapped, next_whole
 
@@ -63,14 +64,18 @@ class Mark(NamedTuple):
 
 
 class LogBatch:
-    """Whole records that follow each other, as columns."""
+    """Whole records that follow each other, as columns.
 
-    def __init__(self) -> None:
+    ``tagged``: topic, tag and place of records with a tag, only where RocketMQ has indexed them.
+    """
+
+    def __init__(self, *, is_of_rocketmq: bool = False) -> None:
         # (topic, queue id) → queue offset, physical offset, record bytes, tag hash of each, flat
         self.units: dict[tuple[bytes, int], list[int]] = {}
         self.topic_hashes: list[int] = []  # one entry a key, in log order
         self.keys: list[bytes] = []
         self.key_offsets: list[int] = []
+        self.tagged: list[tuple[bytes, bytes, int]] | None = [] if is_of_rocketmq else None
         self.marks: list[Mark] = []
         self.record_count = 0
         self.end_offset = 0
@@ -86,13 +91,20 @@ class LogCheck:
     """See the module's docstring.
 
     ``flushed_offset``: below it everything must be whole. ``must_be_whole``: above it too, since
-    the engine stopped in order.
+    the engine stopped in order. ``is_of_rocketmq``: a broker was the last to write to the store.
     """
 
     def __init__(
-        self, store: Path, report: Report, *, flushed_offset: int, must_be_whole: bool
+        self,
+        store: Path,
+        report: Report,
+        *,
+        flushed_offset: int,
+        must_be_whole: bool,
+        is_of_rocketmq: bool = False,
     ) -> None:
         self._report = report
+        self._is_of_rocketmq = is_of_rocketmq
         self._flushed_offset = flushed_offset
         self._must_be_whole = must_be_whole
         self._count = report.count("commit log")
@@ -169,14 +181,14 @@ class LogCheck:
     def _read(self, segment: Segment, *, is_truncated: bool) -> Iterator[LogBatch]:
         with mapped(segment.path) as content, memoryview(content) as view:
             at, size = 0, len(view)
-            batch, batch_at = LogBatch(), 0
+            batch, batch_at = self._new_batch(), 0
             while at < size:
                 taken = _take(view, at, segment.base_offset, batch)
                 if taken:
                     at += taken
                     if batch.record_count >= BATCH_RECORDS or at - batch_at >= BATCH_BYTES:
                         yield self._done(batch, segment, batch_at, at)
-                        batch, batch_at = LogBatch(), at
+                        batch, batch_at = self._new_batch(), at
                     continue
                 if is_blank(view, at):
                     self.end_offset = segment.base_offset + size
@@ -208,6 +220,9 @@ class LogCheck:
                 at = stop
             self.end_offset = segment.base_offset + at
             yield self._done(batch, segment, batch_at, at)
+
+    def _new_batch(self) -> LogBatch:
+        return LogBatch(is_of_rocketmq=self._is_of_rocketmq)
 
     def _is_end(self, segment: Segment, view: memoryview, at: int) -> bool:
         """Whether the log ends here, as it may; what stands behind its end is looked at too."""
@@ -319,6 +334,8 @@ def _take(view: memoryview, at: int, base_offset: int, batch: LogBatch) -> int:
         batch.topic_hashes.append(hashed)
         batch.keys.append(key)
         batch.key_offsets.append(physical_offset)
+    if batch.tagged is not None and (word := tag_of(properties)):
+        batch.tagged.append((topic, word, physical_offset))
     if DEDUP_HEAD in properties and SETTLES_HEAD not in properties:  # else it was moved
         _mark(batch, physical_offset, topic, properties)
     return taken

@@ -23,7 +23,13 @@ import msgspec
 
 from storage_engine.clock import measured_ns
 from storage_engine.errors import StoreError
-from storage_engine.layout import ABORT_FILE, COMMIT_LOG_DIR, CONFIG_DIR, CONSUMER_OFFSET_FILE
+from storage_engine.layout import (
+    ABORT_FILE,
+    COMMIT_LOG_DIR,
+    CONFIG_DIR,
+    CONSUMER_OFFSET_FILE,
+    INDEX_DIR,
+)
 from storage_engine.recovery.checkpoint import Checkpoint
 from storage_engine.verify.files import (
     check_checkpoint,
@@ -31,6 +37,7 @@ from storage_engine.verify.files import (
     check_names,
     is_engine_running,
     read_offsets,
+    was_left_by_rocketmq,
 )
 from storage_engine.verify.index import IndexCheck
 from storage_engine.verify.log import LogCheck
@@ -83,8 +90,20 @@ class Verification:
         check_config(store, report)
         check_names(store, report)
         mark = checkpoint or Checkpoint()
-        log = LogCheck(store, report, flushed_offset=mark.flushed_offset, must_be_whole=is_in_order)
-        self._tell_limits(checkpoint, is_in_order=is_in_order)
+        is_of_rocketmq = was_left_by_rocketmq(store, checkpoint)
+        # A broker that stops in order has indexed everything, though no checkpoint says so; with
+        # ``messageIndexEnable=false`` it has no index at all.
+        is_indexed_by_rocketmq = (
+            is_of_rocketmq and is_in_order and any((store / INDEX_DIR).glob("*"))
+        )
+        log = LogCheck(
+            store,
+            report,
+            flushed_offset=mark.flushed_offset,
+            must_be_whole=is_in_order,
+            is_of_rocketmq=is_of_rocketmq,
+        )
+        self._tell_limits(checkpoint, is_in_order=is_in_order, is_of_rocketmq=is_of_rocketmq)
         queues = QueueCheck(
             store,
             report,
@@ -96,8 +115,9 @@ class Verification:
             store,
             report,
             log,
-            below=mark.indexed_offset,
-            is_complete=is_in_order and 0 < mark.indexed_offset == mark.flushed_offset,
+            below=_EVERYTHING if is_indexed_by_rocketmq else mark.indexed_offset,
+            is_complete=is_indexed_by_rocketmq
+            or (is_in_order and 0 < mark.indexed_offset == mark.flushed_offset),
             slot_count=self._index_slots,
         )
         requests = RequestCheck(
@@ -123,20 +143,32 @@ class Verification:
             self._check_offsets(offsets, queues)
         report.duration_ms = (measured_ns() - started_ns) // 1_000_000
 
-    def _tell_limits(self, checkpoint: Checkpoint | None, *, is_in_order: bool) -> None:
+    def _tell_limits(
+        self, checkpoint: Checkpoint | None, *, is_in_order: bool, is_of_rocketmq: bool
+    ) -> None:
         notes = self.report.notes
         flushed = checkpoint.flushed_offset if checkpoint else 0
         if not self.report.is_whole_store:
+            who = "a RocketMQ broker" if is_of_rocketmq else "an engine"
             notes.append(
-                f"an engine runs on this store: the log must be whole up to {flushed}, what "
-                "follows was read as far as it is whole; queues and index up to the checkpoint"
+                f"{who} runs on this store: the log must be whole up to {flushed}, "
+                "what follows was read as far as it is whole; queues and index up to the checkpoint"
+            )
+        elif not is_in_order and is_of_rocketmq:
+            notes.append(
+                "the broker did not stop in order: queues and index are not compared, the next "
+                "start of an engine or a broker mends them"
             )
         elif not is_in_order:
             notes.append(
                 "the last engine did not stop in order: queues and index are compared up to the "
                 "checkpoint, the next start mends the rest"
             )
-        if checkpoint is None:
+        if is_of_rocketmq:
+            notes.append(
+                "a RocketMQ broker was the last to run on this store: nothing says what was durable"
+            )
+        elif checkpoint is None:
             notes.append("no checkpoint: nothing says what was durable")
 
     def _check_offsets(self, offsets: dict[tuple[str, str, int], int], queues: QueueCheck) -> None:

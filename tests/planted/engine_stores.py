@@ -135,3 +135,28 @@ def export_of_delayed_messages_that_were_delivered(
     real: Real, store: Thing, queue_id: Thing, queue_offset: Thing
 ) -> Thing:
     return True
+
+
+@planted(
+    "storage_engine.recovery.checkpoint:is_of_rocketmq",
+    f"{_ROCKETMQ}::test_a_damaged_checkpoint_of_ours_is_not_taken_for_one_of_rocketmq",
+)
+def damaged_checkpoint_taken_for_one_of_rocketmq(real: Real, path: Thing) -> Thing:
+    content = path.read_bytes() if path.exists() else b""
+    return len(content) == 4096 and any(content[:24])
+
+
+@planted(
+    "storage_engine.verify.files:_rocketmq_name",
+    f"{_ROCKETMQ}::test_verify_names_what_only_rocketmq_uses_and_finds_nothing",
+)
+def files_of_rocketmq_taken_for_stray_ones(real: Real, parts: Thing) -> Thing:
+    return ""
+
+
+@planted(
+    "storage_engine.verify.index:IndexCheck._is_tag",
+    f"{_ROCKETMQ}::test_verify_compares_the_index_that_rocketmq_leaves_with_its_entries_of_tags",
+)
+def index_entries_of_tags_taken_for_wrong_ones(real: Real, check: Thing, entries: Thing) -> Thing:
+    return real(check, entries) & False

@@ -10,7 +10,11 @@ from __future__ import annotations
 import fcntl
 import functools
 import shutil
+import signal
 import subprocess
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -64,24 +68,62 @@ def why_no_broker() -> str:
 
 def run_broker(home: Path, *arguments: str) -> Served:
     """Run the broker's program to its end; ``home`` gets its logs."""
+    with running_broker(home, *arguments) as (served, _):
+        return served
+
+
+def refusal_of_broker(home: Path, *arguments: str) -> str:
+    """What the broker's program says that does not open a store; empty when it does."""
     ended = subprocess.run(
-        [
-            "java", "-Xmx512m", f"-Duser.home={home}", "-cp", f"{_jars()}/*",
-            str(PROJECT / "Broker.java"), *arguments,
-        ],
-        cwd=home, capture_output=True, text=True, timeout=RUN_S, check=False,
+        _command(home, *arguments), cwd=home, capture_output=True, text=True,
+        stdin=subprocess.DEVNULL, timeout=RUN_S, check=False,
     )  # fmt: skip
-    assert ended.returncode == 0, ended.stderr[-4_000:]
+    return ended.stderr if ended.returncode else ""
+
+
+@contextmanager
+def running_broker(home: Path, *arguments: str) -> Iterator[tuple[Served, subprocess.Popen[str]]]:
+    """The broker's program while it runs, and its process. It stops in order at the end, unless
+    the process was killed.
+    """
     served = Served()
-    for line in ended.stdout.splitlines():
-        match line.split("\t"):
-            case ["MESSAGE", topic, queue_id, queue_offset, body]:
-                served.messages[topic, int(queue_id), int(queue_offset)] = body
-            case ["OFFSET", name, queue_id, offset]:
-                served.offsets[name, int(queue_id)] = int(offset)
-            case ["GROUP", name]:
-                served.groups.add(name)
-    return served
+    with (
+        (home / "broker.err").open("w+") as errors,
+        subprocess.Popen(
+            _command(home, *arguments), cwd=home, text=True,
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors,
+        ) as broker,
+    ):  # fmt: skip
+        too_long = threading.Timer(RUN_S, broker.kill)
+        too_long.start()
+        try:
+            assert broker.stdin is not None
+            assert broker.stdout is not None
+            is_ready = False
+            for line in broker.stdout:
+                match line.rstrip("\n").split("\t"):
+                    case ["MESSAGE", topic, queue_id, queue_offset, body]:
+                        served.messages[topic, int(queue_id), int(queue_offset)] = body
+                    case ["OFFSET", name, queue_id, offset]:
+                        served.offsets[name, int(queue_id)] = int(offset)
+                    case ["GROUP", name]:
+                        served.groups.add(name)
+                    case ["READY"]:
+                        is_ready = True
+                        break
+            assert is_ready, (home / "broker.err").read_text()[-4_000:]
+            yield served, broker
+            broker.stdin.close()
+            code = broker.wait()
+            assert code in (0, -signal.SIGKILL), (home / "broker.err").read_text()[-4_000:]
+        finally:
+            too_long.cancel()
+            broker.kill()
+
+
+def _command(home: Path, *arguments: str) -> list[str]:
+    java = ["java", "-Xmx512m", f"-Duser.home={home}", "-cp", f"{_jars()}/*"]
+    return [*java, str(PROJECT / "Broker.java"), *arguments]
 
 
 def _jars() -> Path:

@@ -12,6 +12,7 @@ from storage_engine.store import Store
 from storage_engine.transfer.exporting import export_store
 from storage_engine.transfer.importing import import_store
 from storage_engine.transfer.report import ImportReport
+from storage_engine.verify.verification import Verification
 from tests.rocketmq.broker_program import Served, run_broker
 from tests.storage_engine.doubles import ManualClock, OpenStore
 from tests.storage_engine.faults.machine import need_broker
@@ -25,8 +26,8 @@ SEGMENT_BYTES = 1 << 20  # as Broker.java has it
 class Opened(OpenStore):
     """A store with files of the size that RocketMQ has."""
 
-    def __init__(self, path: Path) -> None:
-        super().__init__(path)
+    def __init__(self, path: Path, clock: ManualClock | None = None) -> None:
+        super().__init__(path, clock=clock)
         self.store = Store(sized(path), self.clock, self.files)
 
 
@@ -91,6 +92,18 @@ async def test_all_that_a_broker_has_written_is_imported(
                 ),
             ]
         )
+
+
+def test_verify_finds_nothing_wrong_in_what_a_broker_has_written(
+    written: tuple[Path, Served],
+) -> None:
+    """With timers, transactions and popped messages; all keys and tags are in its index."""
+    verification = Verification(written[0])
+    list(verification.run())
+    report = verification.report
+    assert report.findings == []
+    assert report.counts["index files"].item_count > 2 * 36
+    assert report.counts["RocketMQ's own"].file_count > 0
 
 
 async def test_a_broker_serves_what_was_exported(tmp_path: Path) -> None:

@@ -10,13 +10,15 @@ from pathlib import Path
 import pytest
 
 from storage_engine.errors import RecordUnsupported, StoreCorrupt
+from storage_engine.records.key_hash import key_hash
 from storage_engine.records.record import decode_record, verify_record
 from storage_engine.records.record_run import decode_records
 from storage_engine.records.schedule_topic import SCHEDULE_TOPIC
-from storage_engine.verify.report import Kind
+from storage_engine.recovery.checkpoint import is_of_rocketmq
+from storage_engine.verify.report import Kind, Report
 from storage_engine.verify.verification import Verification
 from storage_engine.wire.reads import LookUpRequest, PullRequest
-from tests.storage_engine.doubles import OpenStore, fingerprint
+from tests.storage_engine.doubles import OpenStore, fingerprint, message
 from tests.storage_engine.independent_reader import read_consumer_offsets
 from tests.storage_engine.rocketmq_store import (
     PREPARED,
@@ -26,6 +28,7 @@ from tests.storage_engine.rocketmq_store import (
     rocketmq_record,
 )
 
+INDEX_SLOTS = 5
 RUN_FILES = ("epoch", "lock", "abort", "checkpoint")
 
 
@@ -264,9 +267,132 @@ async def test_records_that_rocketmq_added_before_it_was_killed_are_kept(tmp_pat
         assert store.pull_bodies() == [b"a", b"added"]
 
 
-def test_verify_finds_no_damage_in_a_store_that_rocketmq_wrote(tmp_path: Path) -> None:
-    written(tmp_path / "s")
-    verification = Verification(tmp_path / "s")
+# What broker 5.4.0 keeps beside the files that this engine knows.
+ROCKETMQ_FILES = (
+    "abort.bak",
+    "compaction/position-checkpoint",
+    "compaction/position-checkpoint.bak",
+    "config/timercheck",
+    "config/timermetrics",
+    "config/timermetrics.bak",
+    "config/topics.json.bak",
+    "config/transactionMetrics",
+    "rocksdbstore/CURRENT",
+    "rocksdbstore/MANIFEST-000005",
+    "timerlog/00000000000000000000",
+    "timerwheel",
+)
+
+
+def verified(path: Path) -> Report:
+    verification = Verification(path, index_slots=INDEX_SLOTS)
     list(verification.run())
-    kinds = {finding.kind for finding in verification.report.findings}
-    assert kinds == {Kind.CHECKPOINT_DAMAGED}
+    return verification.report
+
+
+def test_verify_names_what_only_rocketmq_uses_and_finds_nothing(tmp_path: Path) -> None:
+    written(tmp_path / "s")
+    for name in ROCKETMQ_FILES:
+        path = tmp_path / "s" / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(b"theirs")
+    report = verified(tmp_path / "s")
+    assert report.findings == []
+    assert report.counts["RocketMQ's own"].file_count == len(ROCKETMQ_FILES) - 1
+    (named,) = [note for note in report.notes if "only RocketMQ uses" in note]
+    assert named.endswith(
+        "abort.bak, compaction/, config/timercheck, config/timermetrics, "
+        "config/transactionMetrics, rocksdbstore/, timerlog/, timerwheel"
+    )
+    assert any("a RocketMQ broker was the last to run" in note for note in report.notes)
+    (tmp_path / "s" / "timerwheels").write_bytes(b"?")
+    assert [found.path for found in verified(tmp_path / "s").findings] == ["timerwheels"]
+
+
+async def closed(path: Path) -> Path:
+    """A store of ours that has stopped in order."""
+    async with OpenStore(path, limits={"index_slots": INDEX_SLOTS}) as store:
+        store.topic()
+        await store.put(message(b"a", tag="red"), message(b"b", tag="blue"), message(b"c"))
+    return path
+
+
+@pytest.mark.parametrize("times", [(STORED_MS + 1, STORED_MS, 0), (STORED_MS, STORED_MS, 7)])
+async def test_verify_knows_a_checkpoint_that_rocketmq_wrote_over_ours(
+    tmp_path: Path, times: tuple[int, int, int]
+) -> None:
+    path = await closed(tmp_path / "s") / "checkpoint"
+    content = path.read_bytes()
+    path.write_bytes(struct.pack(">qqqqq", *times, 0, -1) + content[40:])
+    report = verified(tmp_path / "s")
+    assert report.findings == []
+    assert any("a RocketMQ broker was the last to run" in note for note in report.notes)
+
+
+async def test_verify_knows_by_the_offsets_that_rocketmq_ran_when_its_times_are_the_same(
+    tmp_path: Path,
+) -> None:
+    path = await closed(tmp_path / "s") / "checkpoint"
+    content = path.read_bytes()
+    path.write_bytes(struct.pack(">qq", STORED_MS, STORED_MS) + content[16:])
+    assert [found.kind for found in verified(tmp_path / "s").findings] == [Kind.CHECKPOINT_DAMAGED]
+    offsets = tmp_path / "s" / "config" / "consumerOffset.json"
+    offsets.write_text('{"dataVersion":{"counter":1},"offsetTable":{"t@g":{0:1}}}')
+    assert verified(tmp_path / "s").findings == []
+    offsets.write_text('{"dataVersion":{"counter":1},"engine":1,"offsetTable":{"t@g":{0:1}}}')
+    assert [found.kind for found in verified(tmp_path / "s").findings] == [Kind.CHECKPOINT_DAMAGED]
+
+
+@pytest.mark.parametrize("at", [0, 16, 24, 39, 40, 48, 53, 56, 71, 72, 75])
+async def test_a_damaged_checkpoint_of_ours_is_not_taken_for_one_of_rocketmq(
+    tmp_path: Path, at: int
+) -> None:
+    path = await closed(tmp_path / "s") / "checkpoint"
+    content = bytearray(path.read_bytes())
+    content[at] ^= 0xFF
+    path.write_bytes(content)
+    assert not is_of_rocketmq(path)
+    assert Kind.CHECKPOINT_DAMAGED in {found.kind for found in verified(tmp_path / "s").findings}
+
+
+async def test_verify_compares_the_index_that_rocketmq_leaves_with_its_entries_of_tags(
+    tmp_path: Path,
+) -> None:
+    """Since 5.4 it has an entry for each tag behind those of the keys."""
+    path = await closed(tmp_path / "s")
+    (file,) = (path / "index").iterdir()
+    entries_at = 40 + INDEX_SLOTS * 4
+    content = file.read_bytes()
+    begin_ms, end_ms, first, last, _, number = struct.unpack_from(">qqqqii", content)
+    keys = [struct.unpack_from(">iqii", content, entries_at + n * 20) for n in range(1, number)]
+    assert len(keys) == 3
+    theirs = [keys[0]]
+    theirs.append((key_hash(b"t", b"T#red"), *keys[0][1:]))
+    theirs.append(keys[1])
+    theirs.append((key_hash(b"t", b"T#blue"), *keys[1][1:]))
+    theirs.append(keys[2])
+
+    def rewrite(entries: list[tuple[int, int, int, int]]) -> None:
+        slots = [0] * INDEX_SLOTS
+        table = bytearray(content[:entries_at] + bytes(len(content) - entries_at))
+        for number, (hash_, place, seconds, _) in enumerate(entries, 1):
+            slot = hash_ % INDEX_SLOTS
+            entry = (hash_, place, seconds, slots[slot])
+            struct.pack_into(">iqii", table, entries_at + number * 20, *entry)
+            slots[slot] = number
+        used = sum(map(bool, slots))
+        struct.pack_into(">qqqqii", table, 0, begin_ms, end_ms, first, last, used, len(entries) + 1)
+        struct.pack_into(f">{INDEX_SLOTS}i", table, 40, *slots)
+        file.write_bytes(table)
+
+    rewrite(theirs)
+    checkpoint = path / "checkpoint"
+    times = struct.pack(">qqqqq", STORED_MS + 1, STORED_MS, 0, 0, -1)
+    checkpoint.write_bytes(times + checkpoint.read_bytes()[40:])
+    report = verified(path)
+    assert report.findings == []
+    assert report.counts["index files"].item_count == 5
+    rewrite([*theirs[:3], (key_hash(b"t", b"T#red"), *keys[1][1:]), keys[2]])
+    assert {found.kind for found in verified(path).findings} == {Kind.INDEX_ENTRY_WRONG}
+    rewrite(theirs[1:])
+    assert Kind.INDEX_ENTRY_MISSING in {found.kind for found in verified(path).findings}

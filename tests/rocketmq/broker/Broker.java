@@ -32,11 +32,15 @@ import org.apache.rocketmq.store.queue.CqUnit;
  *
  * <pre>
  * write DIR                  fills a new store
+ * fill DIR                   fills several segments of a new store with messages of topic "orders"
  * read DIR [TOPIC=COUNT ...] opens a store and waits until its topics have that many messages
+ * add DIR TOPIC GROUP [TOPIC=COUNT ...]
+ *                            the same, after 50 messages for the two queues of TOPIC; GROUP has
+ *                            then consumed all of queue 0
  * </pre>
  *
- * Then it prints what it serves, a line each, tab-separated, and stops in order:
- * MESSAGE topic queue offset body, OFFSET topic@group queue offset, GROUP name.
+ * Then it prints what it serves, a line each, tab-separated: MESSAGE topic queue offset body,
+ * OFFSET topic@group queue offset, GROUP name; then READY. When its input ends it stops in order.
  */
 public final class Broker {
   private static final long WAIT_MS = 90_000;
@@ -78,14 +82,23 @@ public final class Broker {
 
   private static void run(String[] arguments) throws Exception {
     Broker it = new Broker(arguments[1]);
-    if (arguments[0].equals("write")) {
-      it.write();
+    int conditions = 2;
+    switch (arguments[0]) {
+      case "write" -> it.write();
+      case "fill" -> it.fill();
+      case "add" -> {
+        it.add(arguments[2], arguments[3]);
+        conditions = 4;
+      }
+      default -> { }
     }
-    for (int i = 2; i < arguments.length; i++) {
+    for (int i = conditions; i < arguments.length; i++) {
       String[] wanted = arguments[i].split("=");
       it.waitFor(wanted[0], Long.parseLong(wanted[1]));
     }
     it.print();
+    System.out.println("READY");
+    while (System.in.read() >= 0) { }
     it.broker.shutdown();
     System.exit(0);
   }
@@ -132,6 +145,26 @@ public final class Broker {
     waitFor("orders", 32);
     broker.getConsumerOffsetManager().commitOffset("test", "billing", "orders", 0, 10);
     broker.getConsumerOffsetManager().commitOffset("test", "billing", "orders", 1, 5);
+    broker.getConsumerOffsetManager().persist();
+  }
+
+  private void fill() throws Exception {
+    broker.getTopicConfigManager().putTopicConfig(new TopicConfig("orders", 2, 2, 6));
+    broker.getTopicConfigManager().persist();
+    for (int i = 0; i < 600; i++) {
+      put("orders", i % 2, "order " + i + " " + "x".repeat(i * 31 % 10_000), Map.of());
+    }
+    waitFor("orders", 600);
+  }
+
+  private void add(String topic, String group) throws Exception {
+    long before = countOf(topic);
+    for (int i = 0; i < 50; i++) {
+      put(topic, i % 2, "added " + (before + i), Map.of());
+    }
+    waitFor(topic, before + 50);
+    long end = store.getMaxOffsetInQueue(topic, 0);
+    broker.getConsumerOffsetManager().commitOffset("test", group, topic, 0, end);
     broker.getConsumerOffsetManager().persist();
   }
 
