@@ -1,0 +1,229 @@
+"""The image is built from this checkout and does what compose.yaml and a person ask of it."""
+
+from __future__ import annotations
+
+import json
+import stat
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import yaml
+
+from deploy.image.__main__ import MB, SBOM, size_bytes
+from mqservice import __version__
+from mqservice.lib.api_keys import generate_api_key
+from mqservice.supervisor.quickstart import Quickstart, find_quickstart
+from tests.acceptance.image.containers import ROOT, UID, Container, Image, built_image
+from tests.ports import find_steady_port
+from tests.servers import TestServers
+from tests.services import START_WAIT_S, wait_until
+from tests.storage_engine.faults.machine import need_image
+
+# Building takes a minute or two, once; nothing else here takes longer than a start.
+pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(1_200), pytest.mark.xdist_group("image")]
+SIZE_MB_MAX = 350
+SECRET = "a-secret-of-tests-with-enough-characters"
+
+
+@pytest.fixture(scope="module")
+def image() -> Iterator[Image]:
+    need_image()
+    with built_image("service") as built:
+        yield built
+
+
+@pytest.fixture
+def servers() -> Iterator[TestServers]:
+    """PostgreSQL and Valkey, as compose has them beside the service."""
+    running = TestServers()
+    try:
+        running.start_postgres()
+        running.start_valkey()
+        yield running
+    finally:
+        running.close()
+
+
+def test_the_image_is_small_and_holds_no_build_tools(image: Image) -> None:
+    names = {path.name for path in (image.root / "opt/venv/bin").iterdir()}
+    packages = {path.name for path in (image.root / "opt/venv/lib").glob("*/site-packages/*")}
+
+    assert {"python", "mqservice", "celery"} <= names
+    assert names.isdisjoint({"pip", "uv"})
+    assert packages.isdisjoint({"pip", "uv", "pytest", "pyspark"})
+    assert sorted(path.name for path in (image.root / "app").iterdir()) == [
+        "analytics", "frontend", "manage.py", "mqservice", "storage_engine",
+    ]  # fmt: skip
+    assert not list((image.root / "var/lib/apt/lists").glob("*Packages*"))
+    assert size_bytes("buildah", image.tag) / MB <= SIZE_MB_MAX
+
+
+def test_the_image_says_what_it_is(image: Image) -> None:
+    prefix = "org.opencontainers.image"
+    labels = image.config["Labels"]
+    assert labels[f"{prefix}.title"] == "mqservice"
+    assert labels[f"{prefix}.licenses"] == "Apache-2.0"
+    assert labels[f"{prefix}.version"] == __version__
+    assert len(labels[f"{prefix}.revision"].removesuffix("-modified")) == 40
+    assert f"{prefix}.source" in labels
+    assert image.config["User"] == "mqservice"
+    assert f"mqservice:x:{UID}:" in (image.root / "etc/passwd").read_text()
+    assert image.config["StopSignal"] == "SIGTERM"
+    assert list(image.config["Volumes"]) == ["/data"]
+
+
+def test_nothing_of_this_machine_is_kept_in_the_image(image: Image) -> None:
+    secrets = [path for path in (image.root / "run/secrets").rglob("*") if path.is_file()]
+    assert [path.read_bytes() for path in secrets] == [b""] * len(secrets)
+    assert not [each for each in image.config["Env"] if each.startswith(("PIP_", "UV_", "SSL_"))]
+
+
+def test_the_bill_of_materials_has_every_package(image: Image) -> None:
+    bill = json.loads((image.root / SBOM.lstrip("/")).read_text())
+    purls = {component["purl"] for component in bill["components"]}
+    installed = {
+        path.name.removesuffix(".dist-info").rpartition("-")
+        for path in image.root.glob("opt/venv/lib/*/site-packages/*.dist-info")
+    }
+    wanted = {
+        f"pkg:pypi/{name.replace('_', '-').replace('.', '-').lower()}@{version}"
+        for name, _, version in installed
+    }
+
+    assert bill["bomFormat"] == "CycloneDX"
+    assert bill["metadata"]["component"]["version"] == __version__
+    assert len(wanted) > 50
+    assert {purl for purl in purls if purl.startswith("pkg:pypi/")} == wanted
+    assert any(purl.startswith("pkg:deb/debian/python3.13@") for purl in purls)
+    assert any(purl.startswith("pkg:deb/debian/libc6@") for purl in purls)
+
+
+def test_the_whole_service_runs_on_a_read_only_root(image: Image, tmp_path: Path) -> None:
+    port = find_steady_port()
+    env = {"MQ_PORT": str(port), "MQ_BIND": "127.0.0.1", "MQ_WEB_WORKERS": "1"}
+    data = tmp_path / "data"
+    with image.running(data, env=env) as container:
+        _wait_healthy(container, image.health_check)
+        refused = container.execute("touch", "/app/file", "/home/mqservice/file", "/etc/file")
+        allowed = container.execute("touch", "/data/file", "/tmp/file")
+        users = container.execute("stat", "--format=%u", "/proc/1", "/proc/self")
+        rights = container.execute("grep", "-E", "^(CapEff|CapBnd|NoNewPrivs)", "/proc/self/status")
+        facts = find_quickstart(data / "quickstart.json")
+        assert facts is not None
+        received = _through(f"http://127.0.0.1:{port}", facts)
+        exit_code = container.stop()
+        text = container.log_text
+
+    assert refused.stderr.count("Read-only file system") == 3
+    assert allowed.returncode == 0
+    assert users.stdout.split() == [str(UID), str(UID)]
+    assert rights.stdout.split()[1::2] == ["0" * 16, "0" * 16, "1"]
+    assert received == ["through the image"]
+    assert exit_code == 0, text
+    # Nothing else has been written by anybody else.
+    assert {path.lstat().st_uid for path in data.rglob("*")} == {UID}
+    assert stat.S_IMODE((data / "secrets.toml").stat().st_mode) == 0o600
+
+
+def test_a_health_check_fails_without_a_service(image: Image, tmp_path: Path) -> None:
+    env = {"MQ_PORT": str(find_steady_port())}
+    with image.running(tmp_path / "data", ("sleep", "600"), env) as container:
+        assert not container.is_healthy(*image.health_check)
+
+
+def test_composes_processes_run_one_by_one(
+    image: Image, servers: TestServers, tmp_path: Path
+) -> None:
+    """Each command, variable and health check is the compose file's; ports and databases are ours,
+    since the network is this machine's own.
+    """
+    services = _compose_services()
+    web_port, metrics_port = find_steady_port(), find_steady_port()
+    ours = {
+        **{name: servers.environment()[name] for name in ("DATABASE_URL", "VALKEY_URL")},
+        "MQ_SECRET_KEY": SECRET, "MQ_BASE_URL": f"http://127.0.0.1:{web_port}",
+        "MQ_BIND": "127.0.0.1", "MQ_PORT": str(web_port), "MQ_SIGN_UP": "invited",
+        "MQ_EMAIL_URL": "", "MQ_WEB_WORKERS": "1",
+    }  # fmt: skip
+    data = tmp_path / "data"
+
+    def env_of(name: str) -> dict[str, str]:
+        said = {**services[name]["environment"], **ours}
+        if name == "engine":
+            said["MQ_ENGINE_METRICS_PORT"] = str(metrics_port)
+        return said
+
+    def check_of(name: str) -> list[str]:
+        words = [str(word) for word in services[name]["healthcheck"]["test"][1:]]
+        ports = (("9100", str(metrics_port)), ("8000", str(web_port)))
+        for theirs, port in ports:
+            words = [word.replace(theirs, port) for word in words]
+        return words
+
+    with image.running(data, services["migrate"]["command"], env_of("migrate")) as container:
+        assert container.wait(START_WAIT_S) == 0, container.log_text
+    started: dict[str, Container] = {}
+    with ExitStack() as stack:
+        for name in ("engine", "web", "clock", "worker", "beat"):
+            command = services[name]["command"]
+            started[name] = stack.enter_context(image.running(data, command, env_of(name)))
+            if "test" in services[name]["healthcheck"]:
+                _wait_healthy(started[name], check_of(name))
+        facts = _demo(started["web"], ours)
+        received = _through(ours["MQ_BASE_URL"], facts)
+        exit_codes = {name: started[name].stop() for name in reversed(started)}
+        texts = {name: each.log_text[-2_000:] for name, each in started.items()}
+
+    assert received == ["through the image"]
+    assert exit_codes == dict.fromkeys(reversed(started), 0), texts
+
+
+def test_every_service_of_compose_says_how_its_health_is_checked() -> None:
+    """The image's own check is that of `mqservice up`: a worker would never be healthy by it."""
+    checks = {name: each.get("healthcheck") for name, each in _compose_services().items()}
+    assert {name for name, check in checks.items() if check == {"disable": True}} == {
+        "migrate", "clock", "worker", "beat", "analytics",
+    }  # fmt: skip
+    assert {name for name, check in checks.items() if check and "test" in check} == {
+        "engine", "web",
+    }  # fmt: skip
+
+
+def _compose_services() -> dict[str, dict[str, Any]]:  # Any: the compose file's own shapes
+    services = yaml.safe_load((ROOT / "compose.yaml").read_text())["services"]
+    return {name: each for name, each in services.items() if "mqservice" in each["image"]}
+
+
+def _wait_healthy(container: Container, check: list[str]) -> None:
+    try:
+        wait_until(lambda: container.is_healthy(*check), START_WAIT_S, "the container is healthy")
+    except AssertionError as exc:
+        raise AssertionError(f"{exc}:\n{container.log_text[-4_000:]}") from exc
+
+
+def _demo(web: Container, env: dict[str, str]) -> Quickstart:
+    """A tenant with a topic, made in the container of a web process as an operator does."""
+    secrets = (
+        "MQ_BOOTSTRAP_PASSWORD=a-long-password-of-tests",
+        "MQ_BOOTSTRAP_API_KEY=mqk_of_tests_0123456789abcdefghijklmnop",
+    )
+    made = web.execute("env", *secrets, "python", "-P", "-m", "django", "bootstrap_demo")
+    assert made.returncode == 0, made.stderr
+    facts = json.loads(made.stdout.strip().rpartition("\n")[2])
+    url = env["MQ_BASE_URL"]
+    return Quickstart(base_url=url, ws_url=url, console_url=url, pids={}, **facts)
+
+
+def _through(url: str, facts: Quickstart) -> list[str]:
+    """Produces one message and receives it. Returns the bodies received."""
+    headers = {"Authorization": f"Bearer {facts.api_key}"}
+    base = f"/v1/ns/{facts.namespace}/topics/{facts.topic}"
+    with httpx.Client(base_url=url, headers=headers, trust_env=False, timeout=60) as client:
+        sent = client.post(f"{base}/messages", json={"body": "through the image"})
+        assert sent.status_code == 201, sent.text
+        received = client.post(f"{base}/groups/{facts.group}:receive", json={"wait": "20s"})
+    return [str(message["body"]) for message in received.json()["messages"]]
