@@ -39,10 +39,6 @@ RUN --mount=type=secret,id=registries --mount=type=secret,id=certificates --moun
     && rm -rf /var/lib/apt/lists/*
 
 FROM system AS base
-ARG VERSION=""
-ARG REVISION=""
-ARG SOURCE=""
-ARG BASE_DIGEST=""
 RUN useradd --uid 10001 --create-home --shell /usr/sbin/nologin mqservice \
     && install -d -o mqservice -g mqservice -m 0700 /data
 COPY --from=packages /opt/venv /opt/venv
@@ -66,13 +62,10 @@ ENV PATH=/opt/venv/bin:$PATH \
     MQ_DATA_DIR=/data \
     MQ_ENGINE_STORE_DIR=/data/store \
     MQ_BIND=0.0.0.0
+# `make image` adds version, revision, source and the digest of the base.
 LABEL org.opencontainers.image.title="mqservice" \
     org.opencontainers.image.description="A managed message queue over REST and WebSocket" \
-    org.opencontainers.image.licenses="Apache-2.0" \
-    org.opencontainers.image.version="${VERSION}" \
-    org.opencontainers.image.revision="${REVISION}" \
-    org.opencontainers.image.source="${SOURCE}" \
-    org.opencontainers.image.base.digest="${BASE_DIGEST}"
+    org.opencontainers.image.licenses="Apache-2.0"
 USER mqservice
 WORKDIR /data
 VOLUME /data
@@ -85,9 +78,11 @@ CMD ["mqservice", "up"]
 
 FROM base AS analytics
 USER root
+# Java's package links its manual pages and fails where their directory is missing, as in slim images.
 RUN --mount=type=bind,source=.,target=/build --mount=type=bind,from=packages,source=/opt/tools,target=/opt/tools \
     --mount=type=secret,id=registries --mount=type=secret,id=certificates --mount=type=secret,id=apt \
     set -a && { [ ! -f /run/secrets/registries ] || . /run/secrets/registries; } \
+    && mkdir -p /usr/share/man/man1 \
     && apt-get update \
     && apt-get install --yes --no-install-recommends openjdk-21-jre-headless \
     && /opt/tools/bin/uv pip install --no-cache --compile-bytecode --python /opt/venv/bin/python --require-hashes -r /build/requirements-analytics.lock \

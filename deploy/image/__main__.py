@@ -78,12 +78,11 @@ def find_tool() -> str:
 def build(tool: str, target: str, tag: str) -> None:
     """Builds one target under this tag. Minutes. Raises BuildFailed."""
     base = _base(tool)
-    arguments = {
-        "BASE": base.name,
-        "BASE_DIGEST": base.digest,
-        "VERSION": version(),
-        "REVISION": _revision(),
-        "SOURCE": _source(),
+    labels = {
+        "version": version(),
+        "revision": _revision(),
+        "source": _source(),
+        "base.digest": base.digest,
     }
     command = [tool, "build", "--file", str(ROOT / "Dockerfile"), "--target", target, "--tag", tag]
     if tool == "buildah":
@@ -91,8 +90,10 @@ def build(tool: str, target: str, tag: str) -> None:
     if tool != "docker":
         # The other format has no HEALTHCHECK. Layers are kept, so that a second build is quick.
         command += ["--format", "docker", "--layers", "--pull=never"]
-    for name, value in arguments.items():
-        command += ["--build-arg", f"{name}={value}"]
+    command += ["--build-arg", f"BASE={base.name}"]
+    for name, value in labels.items():
+        if value:
+            command += ["--label", f"org.opencontainers.image.{name}={value}"]
     with tempfile.TemporaryDirectory(prefix="mqservice-image") as directory:
         for name, path in _secrets(Path(directory), os.environ).items():
             command += ["--secret", f"id={name},src={path}"]
