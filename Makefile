@@ -14,7 +14,7 @@
 #                docs/peers.md (PEERS=--quick: two minutes, keeps neither)
 #   make docs    build the documentation's site into site/, failing on any warning
 #   make image   build the container image with docker, podman or buildah, without a registry if need be; image-analytics
-#                adds Java and PySpark (TOOL=buildah chooses)
+#                adds Java and PySpark (TOOL=buildah chooses); image-test builds and runs both (root, buildah; minutes)
 #   make clean   remove the environment, the data directory and all caches
 
 SHELL := /bin/sh
@@ -56,7 +56,7 @@ define sync
 	@chmod +x $(BIN)/mqservice
 endef
 
-.PHONY: run analytics test lint stop bench bench-peers torture fuzz docs clean lock console image image-analytics
+.PHONY: run analytics test lint stop bench bench-peers torture fuzz docs clean lock console image image-analytics image-test
 
 run: $(VENV)/.run-ready
 	@$(BIN)/python -m analytics.java --background $(VENV)/java.log
@@ -72,7 +72,7 @@ analytics: $(VENV)/.analytics-ready
 test: lint
 	@$(BIN)/python -m analytics.java
 	@$(BIN)/python -m tests.chromium
-	$(BIN)/python -m pytest -n 2 --dist loadgroup --no-loadscope-reorder
+	$(BIN)/python -m pytest -n 2 --dist loadgroup --no-loadscope-reorder --ignore=tests/acceptance/image
 
 lint: $(VENV)/.test-ready
 	$(BIN)/ruff check .
@@ -111,6 +111,9 @@ image:
 
 image-analytics:
 	@$(firstword $(PYTHONS)) -m deploy.image --target analytics $(if $(TOOL),--tool $(TOOL))
+
+image-test: $(VENV)/.test-ready
+	$(BIN)/python -m pytest -rs tests/acceptance/image tests/deploy
 
 console:
 	@command -v node >/dev/null 2>&1 && command -v npm >/dev/null 2>&1 || { \

@@ -95,7 +95,7 @@ def build(tool: str, target: str, tag: str) -> None:
         if value:
             command += ["--label", f"org.opencontainers.image.{name}={value}"]
     with tempfile.TemporaryDirectory(prefix="mqservice-image") as directory:
-        for name, path in _secrets(Path(directory), os.environ).items():
+        for name, path in registry_secrets(Path(directory), os.environ).items():
             command += ["--secret", f"id={name},src={path}"]
         _run(*command, str(ROOT), env={**os.environ, "DOCKER_BUILDKIT": "1"})
 
@@ -206,7 +206,7 @@ def _debootstrap() -> None:
             _run("buildah", "rm", container, quiet=True)
 
 
-def _secrets(directory: Path, env: Mapping[str, str]) -> dict[str, Path]:
+def registry_secrets(directory: Path, env: Mapping[str, str]) -> dict[str, Path]:
     """Files for the build that say how this machine reaches its registries; none is kept."""
     found = {name: value for name, value in env.items() if _concerns_registries(name, value)}
     for pip, uv in (
