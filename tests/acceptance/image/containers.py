@@ -50,6 +50,7 @@ mkdir -m 1777 "$root/dev/shm"
 for each in null zero full random urandom; do
     touch "$root/dev/$each"; mount --bind "/dev/$each" "$root/dev/$each"
 done
+ln -s /proc/self/fd "$root/dev/fd"
 mount --bind "$data" "$root/data"
 mount -o remount,bind,ro "$root"
 exec chroot "$root" "$@"
@@ -85,9 +86,8 @@ class Container:
         self.pid = self._children()[0]
 
     def _children(self) -> list[int]:
-        pid = self._unshare.pid
         assert self._unshare.poll() is None, f"the container has ended:\n{self.log_text}"
-        return [int(each) for each in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+        return _children_of(self._unshare.pid)
 
     @property
     def log_text(self) -> str:
@@ -115,11 +115,6 @@ class Container:
         if self._unshare.poll() is None:
             os.kill(self.pid, signal.SIGTERM)
         return self._unshare.wait(STOP_S_MAX)
-
-    def close(self) -> None:
-        if self._unshare.poll() is None:
-            self._unshare.kill()  # takes its child along
-            self._unshare.wait(STOP_S_MAX)
 
 
 class Image:
@@ -150,7 +145,7 @@ class Image:
         handle, name = tempfile.mkstemp(dir=data.parent, prefix="container-", suffix=".log")
         with os.fdopen(handle, "wb") as output:
             unshare = subprocess.Popen(
-                ["unshare", "--mount", "--pid", "--fork", "--kill-child", "sh", "-c", _ENTER, "sh",
+                ["unshare", "--mount", "--pid", "--fork", "sh", "-c", _ENTER, "sh",
                  str(self.root), str(data), *_AS_USER, *variables, *command],
                 stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
                 start_new_session=True,
@@ -165,15 +160,29 @@ def built_image(target: str) -> Iterator[Image]:
     """The image of this checkout; built only when one of its inputs has changed. A minute, or less
     where the layers of an earlier build still fit.
     """
-    tag = f"localhost/mqservice-test-{target}:{_inputs_hash()}"
-    if subprocess.run(["buildah", "inspect", "--type", "image", tag], capture_output=True,
-                      check=False).returncode != 0:  # fmt: skip
+    name = f"localhost/mqservice-test-{target}"
+    tag = f"{name}:{_inputs_hash()}"
+    if not _exists(tag):
         build("buildah", target, tag)
+        _remove_others(name, tag)
     container = _output("buildah", "from", "--pull-never", tag).strip()
     try:
         yield Image(tag, Path(_output("buildah", "mount", container).strip()))
     finally:
         _output("buildah", "rm", container)
+
+
+def _exists(tag: str) -> bool:
+    asked = ["buildah", "inspect", "--type", "image", tag]
+    return subprocess.run(asked, capture_output=True, check=False).returncode == 0
+
+
+def _remove_others(name: str, tag: str) -> None:
+    """Those of earlier inputs, unless a container of another run still has them."""
+    listed = _output("buildah", "images", "--format", "{{.Name}}:{{.Tag}}").split()
+    for other in listed:
+        if other.startswith(f"{name}:") and other != tag:
+            subprocess.run(["buildah", "rmi", other], capture_output=True, check=False)
 
 
 def _inputs_hash() -> str:
@@ -187,10 +196,16 @@ def _inputs_hash() -> str:
     return found.hexdigest()[:16]
 
 
-def _kill(process: subprocess.Popen[bytes]) -> None:
-    if process.poll() is None:
-        process.kill()
-        process.wait(STOP_S_MAX)
+def _kill(unshare: subprocess.Popen[bytes]) -> None:
+    """The whole container: with its first process the kernel ends all others."""
+    if unshare.poll() is None:
+        for pid in _children_of(unshare.pid):
+            os.kill(pid, signal.SIGKILL)
+        unshare.wait(STOP_S_MAX)
+
+
+def _children_of(pid: int) -> list[int]:
+    return [int(each) for each in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
 def _output(*argv: str) -> str:
