@@ -13,6 +13,8 @@
 #   make bench-peers  the same beside RabbitMQ, NATS and ActiveMQ, as many as are installed; keeps evidence/peers.json and
 #                docs/peers.md (PEERS=--quick: two minutes, keeps neither)
 #   make docs    build the documentation's site into site/, failing on any warning
+#   make image   build the container image with docker, podman or buildah, without a registry if need be; image-analytics
+#                adds Java and PySpark (TOOL=buildah chooses); image-test builds and runs both (root, buildah; minutes)
 #   make clean   remove the environment, the data directory and all caches
 
 SHELL := /bin/sh
@@ -54,7 +56,7 @@ define sync
 	@chmod +x $(BIN)/mqservice
 endef
 
-.PHONY: run analytics test lint stop bench bench-peers torture fuzz docs clean lock console
+.PHONY: run analytics test lint stop bench bench-peers torture fuzz docs clean lock console image image-analytics image-test
 
 run: $(VENV)/.run-ready
 	@$(BIN)/python -m analytics.java --background $(VENV)/java.log
@@ -70,7 +72,7 @@ analytics: $(VENV)/.analytics-ready
 test: lint
 	@$(BIN)/python -m analytics.java
 	@$(BIN)/python -m tests.chromium
-	$(BIN)/python -m pytest -n 2 --dist loadgroup --no-loadscope-reorder
+	$(BIN)/python -m pytest -n 2 --dist loadgroup --no-loadscope-reorder --ignore=tests/acceptance/image
 
 lint: $(VENV)/.test-ready
 	$(BIN)/ruff check .
@@ -102,6 +104,16 @@ docs: $(DOCS)/.ready
 	@$(DOCS)/bin/python -m tests.docs.check
 	@NO_COLOR=1 $(DOCS)/bin/zensical build --clean --strict
 	@echo "The documentation is site/index.html; its search needs a server: python3 -m http.server --directory site 8080"
+
+TOOL :=
+image:
+	@$(firstword $(PYTHONS)) -m deploy.image $(if $(TOOL),--tool $(TOOL))
+
+image-analytics:
+	@$(firstword $(PYTHONS)) -m deploy.image --target analytics $(if $(TOOL),--tool $(TOOL))
+
+image-test: $(VENV)/.test-ready
+	$(BIN)/python -m pytest -rs tests/acceptance/image tests/deploy
 
 console:
 	@command -v node >/dev/null 2>&1 && command -v npm >/dev/null 2>&1 || { \

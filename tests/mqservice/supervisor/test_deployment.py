@@ -230,6 +230,8 @@ def stages() -> dict[str, list[tuple[str, str]]]:
         if not line or line.startswith("#"):
             continue
         word, _, rest = line.partition(" ")
+        if line.startswith("ARG BASE="):
+            continue  # before the first stage
         if word == "FROM":
             _, _, name = rest.partition(" AS ")
             found[name] = []
@@ -242,7 +244,8 @@ def test_every_stage_has_a_name_and_a_fixed_base() -> None:
     bases = [rest.partition(" AS ")[0] for each in all_stages.values() for _, rest in each[:1]]
     assert "" not in all_stages
     assert list(all_stages)[-1] == "service", "what is built when nothing is said"
-    assert {base for base in bases if base not in all_stages} == {"python:3.11-slim-trixie"}
+    assert {base for base in bases if base not in all_stages} == {"${BASE}"}
+    assert "\nARG BASE=debian:trixie-slim\n" in (ROOT / "Dockerfile").read_text()
 
 
 def test_no_process_of_the_image_is_root() -> None:
@@ -250,6 +253,7 @@ def test_no_process_of_the_image_is_root() -> None:
         name: [rest for word, rest in each if word == "USER"] for name, each in stages().items()
     }
     assert users == {
+        "system": [],
         "packages": [],
         "base": ["mqservice"],
         "analytics": ["root", "mqservice"],

@@ -1,5 +1,5 @@
-"""What this machine lets tests do: tracing, mounting, Java, RocketMQ, a browser. The only place
-that may skip.
+"""What this machine lets tests do: tracing, mounting, Java, RocketMQ, a browser, buildah. The only
+place that may skip.
 
 Every promise that a test here checks with the real kernel is also checked with injected system
 calls (``crash``), which any machine can run. Spark has no such double: without Java 17 reports are
@@ -23,6 +23,7 @@ from typing import Final
 import pytest
 
 from analytics.session import why_no_spark
+from tests.acceptance.image.containers import why_no_image
 from tests.acceptance.partitions.network import why_no_namespaces
 from tests.chromium import find_chromium, why_no_chromium
 from tests.rocketmq.broker_program import why_no_broker
@@ -60,6 +61,12 @@ def need_broker() -> None:
     """Skip where RocketMQ's broker cannot be run."""
     if reason := why_no_broker():
         pytest.skip(reason)  # no RocketMQ here; stores made byte by byte hold most of the promises
+
+
+def need_image() -> None:
+    """Skip where the container image cannot be built and run."""
+    if reason := why_no_image():
+        pytest.skip(reason)  # no image here; what the Dockerfile says is checked without one
 
 
 def need_chromium() -> str:
