@@ -14,7 +14,7 @@
 #                docs/peers.md (PEERS=--quick: two minutes, keeps neither)
 #   make docs    build the documentation's site into site/, failing on any warning
 #   make image   build the container image with docker, podman or buildah, without a registry if need be; image-analytics
-#                adds Java and PySpark (TOOL=buildah chooses); image-test builds and runs both (root, buildah; minutes)
+#                adds Java and PySpark (TOOL=buildah chooses); image-test builds and runs the first (root, buildah)
 #   make clean   remove the environment, the data directory and all caches
 
 SHELL := /bin/sh
