@@ -327,7 +327,7 @@ if MQ_EMAIL_URL:
     EMAIL_USE_TLS = _email.scheme == "smtp+tls"
     EMAIL_USE_SSL = _email.scheme == "smtps"
 else:  # to be read by who runs it: links of sign-up and new passwords
-    EMAIL_BACKEND = "django.core.mail.backends.filebased.EmailBackend"
+    EMAIL_BACKEND = "mqservice.lib.mail_files.PrivateFiles"
     EMAIL_FILE_PATH = MQ_DATA_DIR / "mail"
 # Networks that webhooks may reach although they are not public, such as 10.1.0.0/16; there plain
 # HTTP is allowed as well.

@@ -1,12 +1,12 @@
-"""Who brings one wrong key after another is not looked up for a while: each costs a query.
+"""Wrong keys are counted by address; after many of them the next are told to wait.
 
-    wrong key ── note(address) ──▶ count in Valkey ── too many ──▶ [KeyFailures] knows until when
-    key that is not cached ── check(address) ──▶ a dict look; 429 until then
+    wrong key ── check(address) ──▶ 429 while the address has to wait
+              └─ note(address) ──▶ count in Valkey ── too many ──▶ [KeyFailures] knows until when
 
-A secret has 190 bits, so this guards PostgreSQL, not the secrets. Keys in use are cached and never
-come here; nothing is counted for them. Without Valkey each process counts for itself: neither no
-limit nor a closed door. Behind a proxy that is not named (``FORWARDED_ALLOW_IPS``) all clients have
-one address, the proxy's.
+A key that verifies is served whatever others at its address have sent: behind one address there may
+be an office. A secret has 190 bits, so nobody guesses one; what this saves is Valkey's counting and
+the attacker's hope. Without Valkey each process counts for itself. Behind a proxy that is not named
+(``FORWARDED_ALLOW_IPS``) all clients have one address, the proxy's.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class KeyFailures:
         self._lock = threading.Lock()
 
     def check(self, address: str) -> None:
-        """Raises Problem RATE_LIMITED while ``address`` has to wait."""
+        """Raises Problem RATE_LIMITED while wrong keys of ``address`` have to wait."""
         if not self._until_ms:
             return
         network = network_of(address)

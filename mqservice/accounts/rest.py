@@ -49,11 +49,11 @@ def let_in(request: HttpRequest) -> Principal:
 
 
 def _find(request: HttpRequest) -> Principal:
-    address = client_address_var.get()
-    failures.check(address)
     header = request.headers.get("Authorization", "").encode("latin-1", "replace")
     principal = find_principal(header) if len(header) <= HEADER_BYTES_MAX else None
     if principal is None:
+        address = client_address_var.get()
+        failures.check(address)
         failures.note(address)
         raise unauthenticated()
     return principal

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Awaitable, MutableMapping
 from dataclasses import dataclass, field
 from random import SystemRandom
@@ -79,20 +78,15 @@ class DeliveryContext:
 async def counted(context: DeliveryContext, scope: Scope, found: Awaitable[T]) -> T:
     """Who asks, by credentials that are not cached; wrong ones are counted by address.
 
-    Raises Problem: 429 after too many wrong ones, and whatever ``found`` raises.
+    Raises Problem: 429 for a wrong one after too many, and whatever ``found`` raises.
     """
-    client = scope.get("client")
-    address = client[0] if client else ""
-    try:
-        context.failures.check(address)
-    except Problem:
-        if inspect.iscoroutine(found):
-            found.close()
-        raise
     try:
         return await found
     except Problem as problem:
         if problem.status == UNAUTHENTICATED_STATUS:
+            client = scope.get("client")
+            address = client[0] if client else ""
+            context.failures.check(address)
             await sync_to_async(context.failures.note, thread_sensitive=False)(address)
         raise
 

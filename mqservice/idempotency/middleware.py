@@ -4,8 +4,11 @@
                               └─ there ──▶ same content: its answer again; another: 409
 
 The row and what the view does are one transaction: a crash leaves both or neither. Of two that come
-together the second waits for the first in the unique index, and then finds its answer. What the
-engine is XX without a key pass by.
+together the second waits for the first in the unique index, and then finds its answer.
+
+An answer is given again only to who got it the first time, and only with the rights of then: what
+the view would refuse now is refused, without knowing what the view checks. To anybody else the same
+key is a new one. Requests without a key pass by.
 """
 
 from __future__ import annotations
@@ -20,7 +23,8 @@ from django.db import OperationalError, connection, transaction
 from django.http import HttpRequest, HttpResponse, HttpResponseBase
 from django.utils import timezone
 
-from mqservice.accounts.rest import authenticate
+from mqservice.accounts.access import Principal
+from mqservice.accounts.rest import let_in
 from mqservice.idempotency.models import KEY_CHARS_MAX, AnsweredRequest
 from mqservice.lib.middleware import problem_response
 from mqservice.lib.problem import Problem
@@ -34,8 +38,9 @@ _HEADERS_KEPT: Final = ("ETag", "Location")
 _RETRY_MS: Final = 1_000
 _INSERT: Final = (
     "INSERT INTO idempotency_answeredrequest"
-    " (tenant_id, key, fingerprint, status, content_type, headers, body, created_at)"
-    " VALUES (%s, %s, %s, 0, '', '{}', '', %s) ON CONFLICT (tenant_id, key) DO NOTHING RETURNING id"
+    " (tenant_id, actor, rights, key, fingerprint, status, content_type, headers, body, created_at)"
+    " VALUES (%s, %s, %s, %s, %s, 0, '', '{}', '', %s)"
+    " ON CONFLICT (tenant_id, actor, key) DO NOTHING RETURNING id"
 )
 View = Callable[..., HttpResponseBase]
 
@@ -66,27 +71,31 @@ class IdempotencyMiddleware:
             if not _KEY.fullmatch(key):
                 detail = f"Idempotency-Key is 1 to {KEY_CHARS_MAX} visible characters of ASCII"
                 raise Problem.of("BAD_REQUEST", detail)
-            tenant_id = authenticate(request).tenant_id
+            principal = let_in(request)
             return _answer_once(
-                tenant_id, key, request, lambda: view(request, *arguments, **keywords)
+                principal, key, request, lambda: view(request, *arguments, **keywords)
             )
         except Problem as problem:
             return problem_response(request, problem)
 
 
 def _answer_once(
-    tenant_id: int, key: str, request: HttpRequest, answer: Callable[[], HttpResponseBase]
+    principal: Principal, key: str, request: HttpRequest, answer: Callable[[], HttpResponseBase]
 ) -> HttpResponseBase:
-    """Raises Problem IDEMPOTENCY_KEY_REUSED, or IDEMPOTENCY_IN_PROGRESS when the first takes long.
+    """Raises Problem IDEMPOTENCY_KEY_REUSED; FORBIDDEN when the rights are others than at the first
+    request; IDEMPOTENCY_IN_PROGRESS when that takes long.
 
     One query more than the view's, and one when the answer is kept.
     """
     fingerprint = hashlib.sha256(request.get_full_path().encode() + b"\0" + request.body).digest()
     with transaction.atomic():
-        row_id = _begin(tenant_id, key, fingerprint)
+        rights = _digest_of_rights(principal)
+        row_id = _begin(principal, rights, key, fingerprint)
         if row_id is None:
-            row = AnsweredRequest.objects.get(tenant=tenant_id, key=key)
-            return _answer_again(row, fingerprint)
+            row = AnsweredRequest.objects.get(
+                tenant=principal.tenant_id, actor=principal.actor, key=key
+            )
+            return _answer_again(row, rights, fingerprint)
         response = answer()
         if connection.needs_rollback:
             return response
@@ -103,13 +112,16 @@ def _answer_once(
         return response
 
 
-def _begin(tenant_id: int, key: str, fingerprint: bytes) -> int | None:
+def _begin(principal: Principal, rights: bytes, key: str, fingerprint: bytes) -> int | None:
     """The new row's id; None when there is one that still counts."""
     now = timezone.now()
-    AnsweredRequest.objects.filter(tenant=tenant_id, key=key, created_at__lt=now - WINDOW).delete()
+    tenant_id, actor = principal.tenant_id, principal.actor
+    AnsweredRequest.objects.filter(
+        tenant=tenant_id, actor=actor, key=key, created_at__lt=now - WINDOW
+    ).delete()
     try:
         with connection.cursor() as cursor:
-            cursor.execute(_INSERT, (tenant_id, key, fingerprint, now))
+            cursor.execute(_INSERT, (tenant_id, actor, rights, key, fingerprint, now))
             found = cursor.fetchone()
     except OperationalError as exc:
         raise Problem.of(
@@ -120,10 +132,23 @@ def _begin(tenant_id: int, key: str, fingerprint: bytes) -> int | None:
     return None if found is None else int(found[0])
 
 
-def _answer_again(row: AnsweredRequest, fingerprint: bytes) -> HttpResponse:
+def _digest_of_rights(principal: Principal) -> bytes:
+    """The same for the same namespace, role, scopes and grants."""
+    grants = sorted(grant.text for grant in principal.all_grants)
+    text = "\n".join([str(principal.namespace_id), principal.role, *grants])
+    return hashlib.sha256(text.encode()).digest()
+
+
+def _answer_again(row: AnsweredRequest, rights: bytes, fingerprint: bytes) -> HttpResponse:
     if bytes(row.fingerprint) != fingerprint:
         raise Problem.of(
             "IDEMPOTENCY_KEY_REUSED", "another request was sent under this key: take a new key"
+        )
+    if bytes(row.rights) != rights:
+        raise Problem.of(
+            "FORBIDDEN",
+            "the rights of this API key have changed since its first request under this "
+            "Idempotency-Key, which was done: look at what it did, or take a new key",
         )
     response = HttpResponse(
         bytes(row.body), status=row.status, content_type=row.content_type or None

@@ -9,6 +9,7 @@ from django.db import models
 from mqservice.accounts.models import Tenant
 
 KEY_CHARS_MAX: Final = 128
+ACTOR_CHARS_MAX: Final = 200
 
 
 class AnsweredRequest(models.Model):
@@ -17,6 +18,8 @@ class AnsweredRequest(models.Model):
     """
 
     tenant = models.ForeignKey(Tenant, on_delete=models.CASCADE, related_name="+")
+    actor = models.CharField(max_length=ACTOR_CHARS_MAX)  # who asked; others do not see the answer
+    rights = models.BinaryField(max_length=32)  # a digest of what the actor might do then
     key = models.CharField(max_length=KEY_CHARS_MAX)
     fingerprint = models.BinaryField(max_length=32)  # of path, query and body
     status = models.PositiveSmallIntegerField(default=0)
@@ -27,7 +30,9 @@ class AnsweredRequest(models.Model):
 
     class Meta:
         constraints = (
-            models.UniqueConstraint(fields=["tenant", "key"], name="answered_request_once"),
+            models.UniqueConstraint(
+                fields=["tenant", "actor", "key"], name="answered_request_once"
+            ),
         )
         indexes = (models.Index(fields=["created_at"], name="answered_request_at"),)
 

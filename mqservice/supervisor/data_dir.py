@@ -13,6 +13,7 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import os
+import stat
 import tempfile
 import time
 from dataclasses import dataclass
@@ -61,6 +62,11 @@ class DataDir:
         return self.path / "log"
 
     @property
+    def mail(self) -> Path:
+        """Mails of accounts where there is no mail server: links that set passwords."""
+        return self.path / "mail"
+
+    @property
     def store(self) -> Path:
         return self.path / "store"
 
@@ -86,7 +92,9 @@ class DataDir:
         return self.run / "engine.sock"
 
     def create(self) -> None:
-        """Makes the directories, private to this user.
+        """Makes the directories, private to this user; what is open to others is closed to them.
+
+        Only a mounted volume that somebody else owns stays as it is: what is made in it is private.
 
         Raises ConfigInvalid when the place cannot be written, holds something else, or the short
         directory is not ours.
@@ -103,8 +111,10 @@ class DataDir:
                     f"{self.path} is not empty and no data directory of this service. "
                     "Set MQ_DATA_DIR to an empty or a new directory."
                 )
-            for directory in (self.path, self.logs, self.store, self.run):
+            for directory in (self.path, self.logs, self.store, self.mail, self.run):
                 directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            for directory in (self.path, self.logs, self.store, self.mail):
+                _close_to_others(directory)
             if not os.access(self.path, os.W_OK | os.X_OK):
                 raise PermissionError(f"{self.path} is not writable")
         except OSError as error:
@@ -112,6 +122,12 @@ class DataDir:
         if self.run.lstat().st_uid != os.getuid() or self.run.is_symlink():
             # Anybody may have made that name in /tmp first; a socket in it would be theirs.
             raise ConfigInvalid(f"{self.run} belongs to somebody else; remove it and start again.")
+
+
+def _close_to_others(directory: Path) -> None:
+    found = directory.stat()
+    if found.st_uid == os.geteuid() and stat.S_IMODE(found.st_mode) & 0o077:
+        directory.chmod(0o700)
 
 
 class DataDirLock:

@@ -239,3 +239,21 @@ def key_of_a_namespace_has_a_say_over_people(
     real: Real, principal: Thing, permission: Thing
 ) -> Thing:
     return real(replace(principal, namespace=None), permission)
+
+
+@planted(
+    "mqservice.idempotency.middleware:_answer_once",
+    f"{_TESTS}/idempotency/test_posts.py::test_another_key_with_the_same_rights_asks_for_itself",
+)
+def answer_under_an_idempotency_key_given_to_another_key(
+    real: Real, principal: Thing, key: Thing, request: Thing, answer: Thing
+) -> Thing:
+    return real(replace(principal, key_id="anybody", user=None), key, request, answer)
+
+
+@planted(
+    "mqservice.idempotency.middleware:_digest_of_rights",
+    f"{_TESTS}/idempotency/test_posts.py::test_a_key_whose_rights_were_cut_gets_no_answer_from_before",
+)
+def answer_given_again_whatever_the_rights(real: Real, principal: Thing) -> bytes:
+    return bytes(32)

@@ -1,4 +1,4 @@
-"""Wrong keys are counted by address, and after many of them nobody there is looked up a while."""
+"""Wrong keys are counted by address, and after many of them more are told to wait."""
 
 from __future__ import annotations
 
@@ -84,14 +84,16 @@ def test_control_plane_answers_429_with_when_to_come_again(
     monkeypatch.setattr(rest, "failures", failures)
     wrong = [api(generate_api_key()).get("/v1/namespaces").status_code for _ in range(LIMIT + 1)]
     assert wrong == [401, 401, 401, 429]
-    answer = api(people.acme_owner_key).get("/v1/namespaces")
-    assert (answer.status_code, answer.json()["code"]) == (429, "RATE_LIMITED")
+    answer = api(generate_api_key()).get("/v1/namespaces")
+    assert answer.json()["code"] == "RATE_LIMITED"
     assert int(answer.headers["Retry-After"]) > 0
-    elsewhere = api(people.acme_owner_key).get("/v1/namespaces", REMOTE_ADDR="192.0.2.9")
-    assert elsewhere.status_code == 200
+    elsewhere = api(generate_api_key()).get("/v1/namespaces", REMOTE_ADDR="192.0.2.9")
+    assert elsewhere.status_code == 401
+    good = api(people.acme_owner_key).get("/v1/namespaces")
+    assert good.status_code == 200, "a key that verifies does not wait for others' wrong ones"
 
 
-async def test_data_plane_serves_keys_in_use_however_many_wrong_ones_come(
+async def test_data_plane_serves_good_keys_however_many_wrong_ones_come(
     engine: str, people: People, failures: KeyFailures
 ) -> None:
     context = replace(process_context(), caches=Caches(), failures=failures)
@@ -108,7 +110,7 @@ async def test_data_plane_serves_keys_in_use_however_many_wrong_ones_come(
             wrong = [await status(generate_api_key()) for _ in range(LIMIT + 1)]
             assert wrong == [401, 401, 401, 429]
             assert await status(people.acme_key) == 404
-            assert await status(people.acme_reader_key) == 429
+            assert await status(people.acme_reader_key) == 404, "one that was never seen before"
     finally:
         await close_store()
 

@@ -11,7 +11,9 @@ from django.db import connection
 from django.test import Client
 from django.utils import timezone
 
-from mqservice.accounts.models import AuditEntry
+from mqservice.accounts.models import ApiKey, AuditEntry, Namespace
+from mqservice.accounts.scopes import Scope
+from mqservice.accounts.services import create_api_key, get_or_create_namespace
 from mqservice.groups.models import ConsumerGroup
 from mqservice.groups.services import GroupChange, put_group
 from mqservice.idempotency.middleware import WINDOW
@@ -70,6 +72,66 @@ def test_keys_are_the_tenants_own(client: Client, people: People, api: Api) -> N
     client.post(PATH, headers=KEY)
     theirs = api(people.rival_key).post(PATH, headers=KEY)
     assert (theirs.status_code, theirs.json()["code"]) == (404, "NAMESPACE_NOT_FOUND")
+
+
+@pytest.mark.parametrize(
+    ("who", "status", "code"),
+    [
+        ("acme_viewer_key", 403, "FORBIDDEN"),
+        ("acme_reader_key", 403, "FORBIDDEN"),
+        ("rival_key", 404, "NAMESPACE_NOT_FOUND"),
+    ],
+)
+def test_who_may_not_ask_gets_no_answer_of_who_may(
+    who: str, status: int, code: str, client: Client, people: People, api: Api
+) -> None:
+    """As without the key."""
+    assert client.post(PATH, headers=KEY).status_code == 200
+    other = api(getattr(people, who))
+    for headers in ({}, KEY):
+        refused = other.post(PATH, headers=headers)
+        assert (refused.status_code, refused.json()["code"]) == (status, code)
+
+
+def test_a_key_of_another_namespace_gets_no_answer_of_this_one(
+    client: Client, people: People, api: Api
+) -> None:
+    other = get_or_create_namespace(people.acme.tenant, "acme-too")
+    text = create_api_key(people.acme.tenant, name="too", scopes=Scope, namespace=other)[1]
+    assert client.post(PATH, headers=KEY).status_code == 200
+    assert api(text).post(PATH, headers=KEY).json()["code"] == "NAMESPACE_NOT_FOUND"
+
+
+def test_another_key_with_the_same_rights_asks_for_itself(
+    client: Client, people: People, api: Api
+) -> None:
+    text = create_api_key(people.acme.tenant, name="two", scopes=Scope, namespace=people.acme)[1]
+    first = client.post(PATH, headers=KEY)
+    second = api(text).post(PATH, headers=KEY)
+    assert (first.status_code, second.status_code) == (200, 200)
+    assert "Idempotency-Replayed" not in second
+    assert api(text).post(PATH, headers=KEY)["Idempotency-Replayed"] == "true"
+
+
+@pytest.mark.parametrize("change", [{"role": "viewer"}, {"scopes": ["consume"]}])
+def test_a_key_whose_rights_were_cut_gets_no_answer_from_before(
+    change: dict[str, object], client: Client, people: People
+) -> None:
+    assert client.post(PATH, headers=KEY).status_code == 200
+    ApiKey.objects.filter(name="all", tenant=people.acme.tenant).update(**change)
+    refused = client.post(PATH, headers=KEY)
+    assert (refused.status_code, refused.json()["code"]) == (403, "FORBIDDEN")
+    assert "paused" not in refused.content.decode()
+
+
+def test_nothing_is_answered_again_while_the_namespace_is_read_only(
+    client: Client, people: People
+) -> None:
+    assert client.post(PATH, headers=KEY).status_code == 200
+    Namespace.objects.filter(pk=people.acme.pk).update(read_only_since=timezone.now())
+    plain, again = client.post(PATH), client.post(PATH, headers=KEY)
+    assert (plain.status_code, plain.json()["code"]) == (again.status_code, again.json()["code"])
+    assert plain.status_code == 409
 
 
 def test_without_a_good_key_nothing_is_kept(client: Client, api: Api) -> None:

@@ -50,6 +50,24 @@ def test_new_person_verifies_founds_a_tenant_and_owns_it(db: None, client: Clien
     assert Namespace.objects.count() == 1
 
 
+@pytest.mark.parametrize("mail_url", ["", "smtp://mail.example"])
+def test_without_a_mail_server_the_operator_sees_the_link_that_confirms(
+    mail_url: str,
+    db: None,
+    client: Client,
+    settings: Settings,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    settings.MQ_EMAIL_URL = mail_url
+    with caplog.at_level("INFO", logger="mqservice.people.account_adapter"):
+        sign_up(client, EMAIL)
+    shown = [line for line in caplog.messages if last_link() in line and EMAIL in line]
+    assert len(shown) == (0 if mail_url else 1)
+    caplog.clear()
+    client.post("/account/password/reset/", {"email": EMAIL})
+    assert caplog.messages == [], "a link that sets a password is in the mail alone"
+
+
 def test_link_signs_nobody_in_elsewhere(db: None, client: Client) -> None:
     """Else whoever sees a link, in a log or over a shoulder, has the account."""
     sign_up(client, EMAIL)

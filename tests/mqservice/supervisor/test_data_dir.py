@@ -40,6 +40,16 @@ def test_directories_are_private(data_dir: DataDir) -> None:
     assert stat.S_IMODE(data_dir.run.stat().st_mode) == 0o700
 
 
+def test_a_directory_of_before_is_closed_to_others(data_dir: DataDir) -> None:
+    open_to_others = (data_dir.path, data_dir.logs, data_dir.store, data_dir.mail)
+    data_dir.lock.touch()
+    for directory in open_to_others:
+        directory.chmod(0o755)
+    data_dir.create()
+    for directory in open_to_others:
+        assert stat.S_IMODE(directory.stat().st_mode) == 0o700
+
+
 def test_second_lock_is_refused_by_the_owners_pid(data_dir: DataDir) -> None:
     owner = DataDirLock(data_dir)
     owner.acquire()

@@ -1,0 +1,25 @@
+"""Mails without a mail server: for nobody else on the machine."""
+
+from __future__ import annotations
+
+import stat
+from pathlib import Path
+
+from django.core.mail import EmailMessage, get_connection
+from pytest_django import Settings
+
+BACKEND = "mqservice.lib.mail_files.PrivateFiles"
+
+
+def test_mails_and_their_directory_are_private(tmp_path: Path, settings: Settings) -> None:
+    place = tmp_path / "mail"
+    place.mkdir(mode=0o755)
+    settings.EMAIL_FILE_PATH = str(place)
+    connection = get_connection(BACKEND)
+    mails = [EmailMessage("s", f"body {n}", "a@x.example", ["b@x.example"]) for n in (1, 2)]
+    assert connection.send_messages(mails) == 2
+    (file,) = place.iterdir()
+    assert stat.S_IMODE(place.stat().st_mode) == 0o700
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert "body 1" in file.read_text()
+    assert "body 2" in file.read_text()
