@@ -32,6 +32,10 @@ ENGINE_START_MS: Final = 6 * HOUR_MS
 WEB_STOP_MS: Final = 15_000
 WORKER_STOP_MS: Final = 10_000
 ANALYTICS_STOP_MS: Final = 4_000
+_FOR_ANY_PROGRAM: Final = frozenset(
+    {"PATH", "HOME", "USER", "LOGNAME", "LANG", "TZ", "TMPDIR", "VIRTUAL_ENV", "LD_LIBRARY_PATH"}
+)
+_FOR_THE_ENGINE: Final = ("MQ_ENGINE_", "PYTHON", "LC_", "MALLOC_")
 # -P: the working directory is the data directory, and nothing in it may be imported.
 PYTHON: Final = (sys.executable, "-P", "-m")
 # In a container there is often only root, and Celery's advice against it would come each time.
@@ -84,6 +88,18 @@ def engine_metrics_port(env: Mapping[str, str], chosen: int) -> int:
     return int(text)
 
 
+def _engine_env(env: Mapping[str, str]) -> dict[str, str]:
+    """Its own settings and what any program needs: no address, key or password of another server.
+
+    Whoever reads the engine's memory or its ``/proc/PID/environ`` finds none there.
+    """
+    return {
+        name: value
+        for name, value in env.items()
+        if name in _FOR_ANY_PROGRAM or name.startswith(_FOR_THE_ENGINE)
+    }
+
+
 def engine_spec(env: Mapping[str, str], data_dir: DataDir, *, metrics_port: int) -> ChildSpec:
     async def gate(pid: int) -> bool:
         return await is_unix_socket_open(data_dir.engine_socket)
@@ -91,7 +107,7 @@ def engine_spec(env: Mapping[str, str], data_dir: DataDir, *, metrics_port: int)
     return ChildSpec(
         name="engine",
         argv=(*PYTHON, "storage_engine"),
-        env={**env, METRICS_PORT_VARIABLE: str(metrics_port)},
+        env={**_engine_env(env), METRICS_PORT_VARIABLE: str(metrics_port)},
         gate=gate,
         cwd=data_dir.path,
         start_timeout_ms=ENGINE_START_MS,

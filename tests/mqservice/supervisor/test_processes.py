@@ -22,6 +22,23 @@ def test_port_that_is_none_is_refused_by_its_variable(given: str) -> None:
         engine_metrics_port({"MQ_ENGINE_METRICS_PORT": given}, 7_000)
 
 
-def test_engine_is_told_its_port(tmp_path: Path) -> None:
-    spec = engine_spec({"A": "b"}, DataDir(tmp_path), metrics_port=7_000)
-    assert spec.env == {"A": "b", "MQ_ENGINE_METRICS_PORT": "7000"}
+def test_engine_is_told_its_own_settings_and_no_secrets(tmp_path: Path) -> None:
+    given = {
+        "PATH": "/bin",
+        "LC_ALL": "C.UTF-8",
+        "PYTHONUNBUFFERED": "1",
+        "MQ_ENGINE_SOCKET": "/s",
+        "DATABASE_URL": "postgresql://a:secret@db/x",
+        "VALKEY_URL": "redis://:secret@cache",
+        "MQ_SECRET_KEY": "secret",
+        "MQ_EMAIL_URL": "smtp://a:secret@mail",
+        "AWS_SECRET_ACCESS_KEY": "secret",
+    }
+    spec = engine_spec(given, DataDir(tmp_path), metrics_port=7_000)
+    assert spec.env == {
+        "PATH": "/bin",
+        "LC_ALL": "C.UTF-8",
+        "PYTHONUNBUFFERED": "1",
+        "MQ_ENGINE_SOCKET": "/s",
+        "MQ_ENGINE_METRICS_PORT": "7000",
+    }
