@@ -25,7 +25,7 @@ def test_what_is_left_of_a_service_does_not_keep_the_next_one_from_starting(tmp_
     data_dir.create()
     data_dir.lock.touch()
     for name in ("pg", "valkey", "mail", "lake", "reports"):
-        (data_dir.path / name).mkdir()
+        (data_dir.path / name).mkdir(exist_ok=True)
         (data_dir.path / name / "file").touch()
     data_dir.secrets.touch()
     cleaned(tmp_path, data_dir.path)

@@ -105,9 +105,9 @@ async def room_of_what_a_receive_settles_not_given_back(
     f"{_TESTS}/idempotency/test_posts.py::test_another_request_under_the_key_is_409",
 )
 def other_content_under_a_key_answered_as_the_first(
-    real: Real, row: Thing, fingerprint: Thing
+    real: Real, row: Thing, rights: Thing, fingerprint: Thing
 ) -> Thing:
-    return real(row, bytes(row.fingerprint))
+    return real(row, rights, bytes(row.fingerprint))
 
 
 @planted(

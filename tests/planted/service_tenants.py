@@ -158,9 +158,12 @@ def audit_of_the_whole_tenant_shown_to_a_bound_key(
     f"{_TESTS}/idempotency/test_posts.py::test_keys_are_the_tenants_own",
 )
 def request_key_without_tenant(
-    real: Real, tenant_id: Thing, key: Thing, request: Thing, answer: Thing
+    real: Real, principal: Thing, key: Thing, request: Thing, answer: Thing
 ) -> Thing:
-    return real(Tenant.objects.order_by("pk")[0].pk, key, request, answer)
+    tenant_id = Tenant.objects.order_by("pk")[0].pk
+    return real(
+        replace(principal, tenant_id=tenant_id, key_id="anybody", user=None), key, request, answer
+    )
 
 
 @planted(
