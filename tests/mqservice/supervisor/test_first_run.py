@@ -79,7 +79,7 @@ async def test_a_database_that_is_gone_is_named(program: Program) -> None:
     preparation = await program.start(env)
     with pytest.raises(StartFailed, match="prepare ended with exit code 1") as failure:
         await preparation.tables()
-    assert "127.0.0.1" in str(failure.value)
+    assert "127.0.0.1" in str(failure.value), str(failure.value)
 
 
 async def test_one_that_does_not_go_on_is_ended(
