@@ -185,6 +185,6 @@ def batches_all_to_one_queue(real: Real, chooser: Thing, route: Thing, wishes: T
     f"{_TESTS}/delivery/test_confirming.py::test_an_end_leaves_nobody_waiting_and_counts_what_was_stored",
 )
 def stored_messages_of_a_lost_client_not_counted(
-    real: Real, confirming: Thing, pending: Thing, message_count: Thing
+    real: Real, confirming: Thing, put: Thing, message_count: Thing
 ) -> None:
     confirming._free(message_count)

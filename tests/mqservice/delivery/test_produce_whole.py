@@ -182,7 +182,7 @@ def test_a_request_in_two_reads_is_served_without_a_task(
         taken.clear()
         peer.sendall(whole[:-3])
         # The second part must not come along with the first.
-        wait_until(lambda: waited)
+        wait_until(lambda: bool(waited))
         peer.sendall(whole[-3:])
         assert b" 201 " in answer_of(peer)
         assert taken == [True]
