@@ -26,7 +26,7 @@ def origin_by_substring(real: Real, origins: Thing, headers: Thing) -> None:
 
 
 @planted(
-    "mqservice.delivery.plane:check_body_head",
+    "mqservice.delivery.http:check_body_head",
     f"{_TESTS}/delivery/test_produce_refusals.py::test_content_encoding_is_415",
 )
 def encoded_body_taken(real: Real, request: Thing, bytes_max: Thing) -> None:
