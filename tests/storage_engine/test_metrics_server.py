@@ -21,7 +21,7 @@ from storage_engine.client import (
     encode_record,
 )
 from storage_engine.metrics import Histogram, histogram, label, render, single
-from storage_engine.metrics_server import HEAD_BYTES_MAX, MetricsServer
+from storage_engine.metrics_server import HEAD_BYTES_MAX, Health, MetricsServer
 from tests.ports import find_steady_port
 from tests.storage_engine.doubles import WAIT_S, message
 from tests.storage_engine.engines import ROOT, Engine, engine_with_topic
@@ -169,7 +169,7 @@ async def test_slow_and_many_clients_cost_only_themselves(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(metrics_server, "CONNECTION_MS_MAX", 200)
-    server = MetricsServer(lambda: b"metrics\n", lambda: "the disk is full")
+    server = MetricsServer(lambda: b"metrics\n", lambda: Health(False, "the disk is full"))
     port = await server.start(0)
     try:
         slow = [await asyncio.open_connection("127.0.0.1", port) for _ in range(16)]
@@ -197,7 +197,7 @@ async def test_slow_and_many_clients_cost_only_themselves(
 
 
 async def test_a_body_without_end_is_cut_off() -> None:
-    server = MetricsServer(lambda: b"", lambda: None)
+    server = MetricsServer(lambda: b"", lambda: Health(True, "ok"))
     port = await server.start(0)
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     writer.write(b"POST /metrics HTTP/1.1\r\n\r\n")
