@@ -32,6 +32,8 @@ class FoundingForm(forms.Form):
 class SignUpForm(account_forms.SignupForm):  # type: ignore[misc]  # allauth has no types
     """An address that is here costs what a new one does: password hash, rows, mail."""
 
+    account_already_exists: bool
+
     def try_save(self, request: HttpRequest) -> tuple[User | None, HttpResponse | None]:
         if not self.account_already_exists:
             with written(kept=True):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import http.client
+import json
 import re
 import socket
 from collections.abc import Iterator
@@ -137,6 +138,21 @@ def test_health_and_refusals(scraped: tuple[Engine, int]) -> None:
     assert ask(port, "/metrics/")[0] == 404
     status, _, headers = ask(port, "/metrics", "POST")
     assert (status, headers["allow"]) == (405, "GET, HEAD")
+
+
+def test_health_counts_damaged_places_of_the_log() -> None:
+    port = find_steady_port()
+    with engine_with_topic(MQ_ENGINE_METRICS_PORT=str(port)) as engine:
+        with engine.client() as client:
+            client.put([encode_record(message(b"x"))])
+        engine.stop()
+        entry = {"physicalOffset": 0, "byteCount": 100, "reason": "damaged", "foundAtMs": 1}
+        path = engine.store_dir / "config" / "quarantine.json"
+        path.write_text(json.dumps({"entries": [entry]}))
+        engine.start()
+        assert ask(port, "/healthz")[:2] == (200, b"ok, 1 quarantined_records\n")
+        with engine.client() as client:
+            assert client.stats().quarantined_count == 1
 
 
 @pytest.mark.parametrize(

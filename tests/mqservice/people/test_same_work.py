@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 import pytest
+from allauth.account.models import EmailAddress
 from django.contrib.auth.hashers import get_hasher
 from django.core import mail
 from django.core.cache import cache
@@ -87,14 +88,25 @@ def test_what_a_known_address_leaves_behind_is_its_mail_alone(work: Work) -> Non
     assert "nobody.invalid" not in mail.outbox[-1].body
 
 
+def test_what_was_written_for_the_time_it_takes_is_not_committed(
+    transactional_db: None, people: People
+) -> None:
+    address_of(people.alice, VERIFIED)
+    before = User.objects.count(), EmailAddress.objects.count(), AuditEntry.objects.count()
+    sign_up(Client(), VERIFIED)
+    Client().post(RESET, {"email": UNKNOWN})
+    sign_in(Client(), UNKNOWN, "not the password")
+    after = User.objects.count(), EmailAddress.objects.count(), AuditEntry.objects.count()
+    assert after == before
+
+
 @pytest.mark.parametrize("known", [VERIFIED, UNVERIFIED])
 def test_a_forgotten_password_costs_the_same_for_whom_nobody_knows(known: str, work: Work) -> None:
     for_known = work.of(lambda: Client().post(RESET, {"email": known}))
     for_unknown = work.of(lambda: Client().post(RESET, {"email": UNKNOWN}))
     assert for_known == for_unknown
     assert for_unknown[2] == 1
-    sign_up_unknown = User.objects.filter(email=UNKNOWN)
-    assert not sign_up_unknown.exists()
+    assert not User.objects.filter(email=UNKNOWN).exists()
 
 
 @pytest.mark.parametrize(
