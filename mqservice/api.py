@@ -142,7 +142,10 @@ def refuse_length(request: HttpRequest, exc: Exception) -> HttpResponse:
 @api.exception_handler(DataError)
 def refuse_unstorable(request: HttpRequest, exc: Exception) -> HttpResponse:
     """A NUL, which JSON and percent-encoding can express and no text of PostgreSQL has."""
-    log.warning("PostgreSQL took no such value", extra={"action": "refused", "error": str(exc)})
+    log.warning(
+        "PostgreSQL refused a value of a request",
+        extra={"action": "value_refused", "error": str(exc)},
+    )
     detail = "a text or number of the request is none that can be stored"
     return problem_response(request, Problem.of("BAD_REQUEST", detail))
 
@@ -150,13 +153,20 @@ def refuse_unstorable(request: HttpRequest, exc: Exception) -> HttpResponse:
 @api.exception_handler(OperationalError)
 @api.exception_handler(InterfaceError)
 def refuse_without_database(request: HttpRequest, exc: Exception) -> HttpResponse:
-    log.warning("PostgreSQL did not answer", extra={"action": "database_away", "error": str(exc)})
+    log.warning(
+        "The database does not answer; the request was refused",
+        extra={"action": "database_unavailable", "error": str(exc)},
+    )
     return problem_response(request, metadata_unavailable())
 
 
 @api.exception_handler(Exception)
 def refuse_by_fault(request: HttpRequest, exc: Exception) -> HttpResponse:
-    log.error("A view failed", extra={"action": "view_failed", "path": request.path}, exc_info=exc)
+    log.error(
+        "A request failed with an unexpected error",
+        extra={"action": "request_failed", "path": request.path},
+        exc_info=exc,
+    )
     detail = "the service failed; the request id finds it in the log"
     return problem_response(request, Problem.of("INTERNAL", detail))
 

@@ -135,8 +135,9 @@ class Application:
         context.drain.begin()
         if not await context.drain.wait_idle(context.times.grace_ms + _DRAIN_MARGIN_MS):
             log.warning(
-                "Some clients did not leave in time",
-                extra={"action": "drain_cut", "count": context.drain.listener_count},
+                "Some clients did not disconnect before the shutdown deadline; "
+                "closed their connections",
+                extra={"action": "drain_timed_out", "count": context.drain.listener_count},
             )
 
     def _open(self) -> DeliveryContext:

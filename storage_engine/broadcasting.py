@@ -170,11 +170,17 @@ class Broadcasting:
                 lambda group, topic: group in names, lease_floor=self._delivery.new_floor()
             )
         except StoreError as exc:  # its progress stays; the next minute tries again
-            log.warning("clients stay", extra={"action": "forget_failed", "reason": str(exc)})
+            log.warning(
+                "Could not expire idle broadcast clients; trying again in a minute",
+                extra={"action": "client_expiry_failed", "reason": str(exc)},
+            )
             return
         for client in silent:
             self._clients.forget(client)
-        log.info("clients forgotten", extra={"action": "clients_forgotten", "count": len(silent)})
+        log.info(
+            "Expired idle broadcast clients",
+            extra={"action": "clients_expired", "count": len(silent)},
+        )
 
     # Numbers --------------------------------------------------------------------------------
 

@@ -64,8 +64,8 @@ class DelayClock:
             return
         except (OSError, msgspec.DecodeError) as exc:
             log.warning(
-                "delays begin at the wall clock",
-                extra={"action": "delay_clock_unread", "reason": str(exc)},
+                "Could not read the saved delay clock; delays are counted from the wall clock",
+                extra={"action": "delay_clock_read_failed", "reason": str(exc)},
             )
             return
         if kept.bootId == self._boot_id != "":
@@ -85,8 +85,9 @@ class DelayClock:
             self._files.replace(self._path, msgspec.json.encode(kept))
         except (StoreError, OSError) as exc:
             log.warning(
-                "clock of delays not kept",
-                extra={"action": "delay_clock_unkept", "reason": str(exc)},
+                "Could not save the delay clock; after a restart delays are counted "
+                "from the wall clock",
+                extra={"action": "delay_clock_save_failed", "reason": str(exc)},
             )
             return
         self._is_kept = True

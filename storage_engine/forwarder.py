@@ -96,8 +96,12 @@ class Forwarder:
             self._mover.check(record)
         except (RecordRefused, StoreCorrupt) as exc:
             log.error(
-                "scheduled message cannot be kept",
-                extra={"action": "not_forwarded", "offset": queue_offset, "reason": str(exc)},
+                "Dropped a scheduled message that could not be rewritten",
+                extra={
+                    "action": "scheduled_message_dropped",
+                    "offset": queue_offset,
+                    "reason": str(exc),
+                },
             )
             return None
         return record

@@ -265,7 +265,7 @@ class KeptSessions:
                 self._settle(request)
             except StoreError as exc:  # a group that was deleted has no leases either
                 log.info(
-                    "leases were not given back; they end by themselves",
+                    "Could not give back the leases of a saved session; they expire by themselves",
                     extra={"action": "session_release_failed", "reason": str(exc)},
                 )
 

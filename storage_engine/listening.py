@@ -58,7 +58,10 @@ class Listening:
         """
         self._unread_count = self._unread_count + 1 if self.is_unread else 0
         if self._unread_count > self._store.config.notice_count_max:
-            log.warning("connection dropped", extra={"action": "notices_unread"})
+            log.warning(
+                "Dropped a connection whose client does not read its notices",
+                extra={"action": "slow_client_dropped"},
+            )
             self._drop()
             return
         self._reply(Op.NOTICE, 0, encode_struct(notice), 0)

@@ -164,8 +164,9 @@ class Retention:
             self._settle_expired()
         except DiskFull as exc:
             log.warning(
-                "expired messages are settled later",
-                extra={"action": "expired_unsettled", "reason": str(exc)},
+                "The disk is too full to settle expired messages; trying again after "
+                "deleting segments",
+                extra={"action": "expired_settle_failed", "reason": str(exc)},
             )
             return False
         return True
@@ -174,8 +175,8 @@ class Retention:
         lost_count = self.settle_expired()
         if lost_count:
             log.warning(
-                "unsettled messages expired",
-                extra={"action": "lost_by_retention", "message_count": lost_count},
+                "Messages expired before some groups had settled them",
+                extra={"action": "unsettled_expired", "message_count": lost_count},
             )
 
     def settle_expired(self) -> int:
@@ -270,7 +271,7 @@ class Retention:
         self._quarantine.drop_below(offset)
         self.deleted_segment_count += count
         log.info(
-            "segments deleted",
+            "Deleted expired segments of the commit log",
             extra={
                 "action": "segments_deleted",
                 "segment_count": count,

@@ -173,7 +173,10 @@ class Retries:
         except StoreError as exc:
             # Those without a successor are done with: settled, or back in their place.
             self._waiting.extendleft([each.failure for each in reversed(successors)])
-            log.warning("retries wait", extra={"action": "retries_stalled", "reason": str(exc)})
+            log.warning(
+                "Could not move failed messages to the retry topic; trying again",
+                extra={"action": "retries_stalled", "reason": str(exc)},
+            )
             return False
         for successor, place in zip(successors, places, strict=True):
             failure = successor.failure
@@ -207,7 +210,11 @@ class Retries:
                 self._mover.check(successor.record)
             return successor
         except (BadRequest, RecordRefused) as exc:
-            log.warning("cannot be moved", extra={"action": "retry_in_place", "reason": str(exc)})
+            log.warning(
+                "A failed message cannot be moved to the retry topic; it is redelivered "
+                "from its own queue",
+                extra={"action": "retry_in_place", "reason": str(exc)},
+            )
             self._put_back(failure, _IN_PLACE_DELAY_MS)
             return None
 

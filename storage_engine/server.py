@@ -202,7 +202,10 @@ class _Connection(asyncio.BufferedProtocol):
         try:
             self._frames += self._decoder.filled(nbytes)
         except BadFrame as exc:
-            log.warning("connection ended", extra={"action": "bad_frame", "reason": str(exc)})
+            log.warning(
+                "Closed a connection that sent a malformed frame",
+                extra={"action": "bad_frame", "reason": str(exc)},
+            )
             self._reply(Op.HELLO, 0, encode_error(exc), exc.code)
             self.close()
             return
@@ -389,5 +392,7 @@ def _make_way(path: Path) -> None:
 def _log_failure(task: asyncio.Task[None]) -> None:
     if not task.cancelled() and task.exception() is not None:
         log.error(
-            "checkpoint failed", exc_info=task.exception(), extra={"action": "checkpoint_failed"}
+            "A requested checkpoint failed",
+            exc_info=task.exception(),
+            extra={"action": "checkpoint_failed"},
         )

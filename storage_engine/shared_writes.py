@@ -132,7 +132,10 @@ class SharedWrites(Generic[ConfigT, ExtraT]):
             for config in write.changes:
                 self._taken(config)
         else:
-            log.error("table not written", extra={"action": "table_failed", "reason": str(error)})
+            log.error(
+                "Could not save changed settings of topics or groups",
+                extra={"action": "settings_write_failed", "reason": str(error)},
+            )
             write.error = error if isinstance(error, StoreError) else SyncFailed(str(error))
 
     def _turn(self) -> None:
@@ -187,4 +190,7 @@ class SharedWrites(Generic[ConfigT, ExtraT]):
         try:
             self._told(before, config)
         except StoreError as exc:  # it is true all the same, and durable
-            log.warning("not told", extra={"action": "table_not_told", "reason": str(exc)})
+            log.warning(
+                "Saved a changed setting but could not apply all of it to running deliveries",
+                extra={"action": "settings_apply_failed", "reason": str(exc)},
+            )

@@ -85,7 +85,7 @@ class Snapshots:
         """End every lease: the disk needs its files more than their readers do."""
         if self._leases:
             log.warning(
-                "snapshots ended for a full disk",
+                "Ended all snapshots to free disk space",
                 extra={"action": "snapshots_dropped", "snapshot_count": len(self._leases)},
             )
             self._leases.clear()
@@ -96,6 +96,6 @@ class Snapshots:
         for number in ended:
             del self._leases[number]
             log.warning(
-                "snapshot lease ended before its release",
+                "A snapshot's lease expired before the snapshot was released",
                 extra={"action": "snapshot_expired", "snapshot_id": number},
             )

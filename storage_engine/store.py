@@ -225,7 +225,7 @@ class Store:
         self._prefaulter.start()
         self._refusal = None
         log.info(
-            "store opened",
+            "Store opened",
             extra={
                 "action": "store_opened",
                 "epoch": self.epoch,
@@ -314,7 +314,10 @@ class Store:
                     self._run_mark.remove()
         except (StoreError, OSError) as exc:
             # The log is durable all the same: the next start begins at the checkpoint before.
-            log.error("no last checkpoint", extra={"action": "close_failed", "reason": str(exc)})
+            log.error(
+                "Could not write the final checkpoint; the next start recovers from the one before",
+                extra={"action": "final_checkpoint_failed", "reason": str(exc)},
+            )
         finally:
             self._close_files()
 
@@ -443,9 +446,9 @@ def _fitted(config: StoreConfig) -> StoreConfig:
     size_bytes = file_size_of(config.store_path / COMMIT_LOG_DIR, config.segment_bytes)
     if size_bytes != config.segment_bytes:
         log.warning(
-            "the store's segments have another size than configured; theirs counts",
+            "The store's segment size differs from the configured one; using the store's",
             extra={
-                "action": "segment_bytes_found",
+                "action": "segment_size_mismatch",
                 "found_bytes": size_bytes,
                 "configured_bytes": config.segment_bytes,
             },

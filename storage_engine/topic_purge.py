@@ -88,7 +88,7 @@ class TopicPurge:
             ]
         )
         log.info(
-            "topic purged",
+            "Topic purged",
             extra={
                 "action": "topic_purged",
                 "topic": topic,

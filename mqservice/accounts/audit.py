@@ -101,7 +101,7 @@ def record_all(entries: Sequence[AuditEntry]) -> None:
     except DatabaseError:
         for entry in entries:
             log.error(
-                "Not audited",
+                "Could not write an entry to the audit log; it is in this line instead",
                 extra={
                     "action": "audit_lost",
                     "actor": entry.actor,

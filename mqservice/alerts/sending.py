@@ -120,7 +120,7 @@ def send(notification_id: int, clock: Clock) -> None:
         due_ms=clock.now_ms() + pause_ms(attempt_count),
     )
     log.warning(
-        "A notification was not sent",
+        "Could not send an alert notification",
         extra={
             "action": "notification_failed" if is_over else "notification_delayed",
             "event": found.event.public_id,

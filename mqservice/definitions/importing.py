@@ -267,8 +267,9 @@ def _restore(steps: Sequence[Step]) -> bool:
         failed = [exc]
     if failed:
         log.warning(
-            "An import was not taken back in the engine",
-            extra={"action": "import_in_doubt", "failed": len(failed), "reason": str(failed[0])},
+            "Could not undo a failed import in the engine; topics and groups may "
+            "differ from the database",
+            extra={"action": "import_undo_failed", "failed": len(failed), "reason": str(failed[0])},
         )
     return not failed
 

@@ -88,10 +88,17 @@ async def answer_calls(
                 await _answer_all(client, pubsub, sessions)
         except (RedisError, OSError) as exc:
             if not is_away:
-                log.info("No calls are heard", extra={"action": "calls_unheard", "error": str(exc)})
+                log.info(
+                    "Lost the connection to Valkey; this process does not answer for its "
+                    "clients until it is back",
+                    extra={"action": "connection_calls_lost", "error": str(exc)},
+                )
             is_away = True
         except Exception:
-            log.exception("A call was not answered", extra={"action": "call_failed"})
+            log.exception(
+                "Could not answer another process about connected clients",
+                extra={"action": "connection_call_failed"},
+            )
         await asyncio.sleep(_RECONNECT_SECONDS)
 
 

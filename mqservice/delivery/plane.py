@@ -249,7 +249,7 @@ class DataPlane:
             await self._refuse(request, problem_from_store(exc))
         elif not isinstance(exc, ClientGone):
             log.error(
-                "A data plane request failed",
+                "A data plane request failed with an unexpected error",
                 exc_info=exc,
                 extra={"action": "request_failed", "request_id": request.request_id},
             )

@@ -214,4 +214,7 @@ async def _absent(store: Store, session_id: str) -> None:
     try:
         await store.session_absent(SessionAbsentRequest(session_id=session_id))
     except StoreError as exc:  # whoever asks then waits until its time is over
-        log.debug("not told", extra={"action": "absence_untold", "reason": str(exc)})
+        log.debug(
+            "Could not tell the engine that a session is not here",
+            extra={"action": "session_absent_failed", "reason": str(exc)},
+        )

@@ -24,8 +24,8 @@ def scan_dead_letters() -> None:
             scan(client, SystemClock())
     except StoreError as exc:
         log.warning(
-            "Dead letters were not counted: the engine does not answer",
-            extra={"action": "scan_missed", "error": type(exc).__name__},
+            "Could not count dead letters: the engine does not answer",
+            extra={"action": "scan_skipped", "error": type(exc).__name__},
         )
 
 

@@ -87,7 +87,7 @@ class SharedCache(BaseCache):
             except (RedisError, OSError) as exc:
                 self._away_until = time.monotonic() + AWAY_SECONDS
                 log.warning(
-                    "Valkey is away; attempts are counted by each process",
-                    extra={"action": "cache_away", "error": str(exc)},
+                    "Valkey does not answer; each process counts attempts by itself",
+                    extra={"action": "cache_unavailable", "error": str(exc)},
                 )
         return getattr(self._local, name)(*args, **more)

@@ -78,7 +78,10 @@ def find_workers() -> list[Worker] | None:
         stats = _answers(asking.stats)
         queues = _answers(asking.active_queues) if stats else {}
     except (OperationalError, RedisError, OSError) as exc:
-        log.info("The broker was not reached", extra={"action": "ask_workers", "error": str(exc)})
+        log.info(
+            "Could not ask which workers run: Valkey does not answer",
+            extra={"action": "worker_query_failed", "error": str(exc)},
+        )
         return None
     return [
         _worker(name, stats[name], queues.get(name) or []) for name in sorted(stats)[:WORKERS_MAX]

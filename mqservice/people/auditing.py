@@ -62,7 +62,10 @@ def record_person(user: User, action: str, details: Settings | None = None) -> N
         with transaction.atomic():  # what is around it goes on too
             _record(user, action, details)
     except DatabaseError:
-        log.exception("People are not audited", extra={"action": "audit_lost", "audited": action})
+        log.exception(
+            "Could not write a sign-in or account change to the audit log",
+            extra={"action": "audit_lost", "audited": action},
+        )
 
 
 def _record(user: User, action: str, details: Settings | None) -> None:

@@ -61,9 +61,15 @@ class Holdings:
             try:
                 await self.look()
             except (StoreError, DatabaseError, InterfaceError) as exc:
-                log.debug("Nothing was held", extra={"action": "hold_missed", "error": str(exc)})
+                log.debug(
+                    "Could not count what tenants hold; trying again",
+                    extra={"action": "holdings_count_failed", "error": str(exc)},
+                )
             except Exception:
-                log.exception("Nothing was held", extra={"action": "hold_failed"})
+                log.exception(
+                    "Counting what tenants hold failed with an unexpected error",
+                    extra={"action": "holdings_count_failed"},
+                )
 
     async def look(self) -> None:
         """One round. Raises ``StoreError``, ``DatabaseError``; the meters go on counting then."""

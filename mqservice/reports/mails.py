@@ -112,7 +112,7 @@ def send_mail(mail_id: int, clock: Clock) -> None:
         values["error"] = error[:ERROR_CHARS_MAX]
         due_ms = clock.now_ms() + (MAIL_RETRY_MS << mail.attempt_count)
         log.warning(
-            "The summary of a night was not sent",
+            "Could not send a nightly summary",
             extra={
                 "action": "report_mail_failed" if is_over else "report_mail_delayed",
                 "namespace": mail.namespace.name,

@@ -44,10 +44,13 @@ def take_run(public_id: str, clock: Clock) -> None:
     try:
         _make(run, clock)
     except Unwanted:
-        log.warning("A run was taken away", extra={"action": "report_taken", "run": public_id})
+        log.warning(
+            "Another worker took over this report run, or it was cancelled",
+            extra={"action": "report_run_superseded", "run": public_id},
+        )
     except RunFailed as exc:
         log.error(
-            "Reports were not made",
+            "A report run failed",
             extra={
                 "action": "report_failed",
                 "run": public_id,
@@ -80,8 +83,8 @@ def _make(run: ReportRun, clock: Clock) -> None:
             )
         _load(run, work / "rows.jsonl", outcome, clock.now_ms())
     log.info(
-        "Reports were made",
-        extra={"action": "report_made", "run": run.public_id, "rows": outcome.report_rows},
+        "Reports written",
+        extra={"action": "reports_written", "run": run.public_id, "rows": outcome.report_rows},
     )
 
 

@@ -119,7 +119,7 @@ def _send_some(client: StoreClient, clock: Clock, by: Charges) -> int:
     for run in runs:
         if run.schedule.last_error:
             log.warning(
-                "A schedule was not sent",
+                "Could not send the message of a schedule",
                 extra={
                     "action": "schedule_failed",
                     "schedule": run.schedule.public_id,

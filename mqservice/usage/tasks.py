@@ -20,8 +20,8 @@ def measure_storage() -> None:
             writing.measure_storage(client, SystemClock().now_ms())
     except StoreError as exc:
         log.warning(
-            "Storage was not measured: the engine does not answer",
-            extra={"action": "storage_missed", "error": type(exc).__name__},
+            "Could not measure storage: the engine does not answer",
+            extra={"action": "storage_measure_skipped", "error": type(exc).__name__},
         )
 
 

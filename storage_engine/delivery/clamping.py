@@ -23,5 +23,8 @@ def clamp_offsets(consumer_offsets: ConsumerOffsets, queues: ConsumeQueues) -> b
         max_offset = of_topic[progress.queue_id].max_offset if has_queue else 0
         changed = progress.clamp(max_offset) or changed
     if changed:
-        log.warning("consumer offsets taken back", extra={"action": "offsets_clamped"})
+        log.warning(
+            "Consumer offsets were past the end of their queues; moved them back to the end",
+            extra={"action": "offsets_clamped"},
+        )
     return changed

@@ -277,7 +277,10 @@ class ConsumerOffsets:
         try:
             self._journal.write_settled([], self._skipped, self._failed)
         except StoreError as exc:
-            log.warning("skips not journaled", extra={"action": "journal_full", "reason": str(exc)})
+            log.warning(
+                "Could not journal filtered messages and failures; trying again at the next tick",
+                extra={"action": "journal_full", "reason": str(exc)},
+            )
         else:
             self._skipped.clear()
             self._failed.clear()
@@ -294,7 +297,8 @@ class ConsumerOffsets:
             self._journal.write_settled([(progress, runs)])
         except StoreError as exc:
             log.warning(
-                "settles not journaled", extra={"action": "journal_full", "reason": str(exc)}
+                "Could not journal settled messages; the next checkpoint records them",
+                extra={"action": "journal_full", "reason": str(exc)},
             )
         progress.apply(runs)
 

@@ -226,7 +226,10 @@ class Delivery:
                 try:
                     self._add_queues(subscription, queues, min_offset_of)
                 except StoreError as exc:
-                    log.warning("not yet", extra={"action": "queues_put_off", "reason": str(exc)})
+                    log.warning(
+                        "Could not attach new queues to a waiting group",
+                        extra={"action": "queue_attach_failed", "reason": str(exc)},
+                    )
 
     def serve(self, subscription: Subscription) -> None:
         """See ``Waiting.serve``."""

@@ -83,7 +83,10 @@ class Leasing:
         try:
             self._consumer_offsets.settle([(queue.progress, runs) for queue, runs in settled])
         except StoreError as exc:  # they stay under the lease, and are looked at again after it
-            log.warning("damaged stay", extra={"action": "damaged_put_off", "reason": str(exc)})
+            log.warning(
+                "Could not settle damaged messages; they stay leased",
+                extra={"action": "damaged_settle_failed", "reason": str(exc)},
+            )
             return
         for queue, runs in settled:
             queue.forget(*runs[0])

@@ -72,7 +72,9 @@ class DiskSpace:
             )
         if (refusal is None) != (self.refusal is None):
             log.warning(
-                "disk has room again" if refusal is None else "disk is full",
+                "The disk has room again"
+                if refusal is None
+                else "The disk is full; refusing messages",
                 extra={"action": "disk_state", "percent": round(percent, 1), "free": free_bytes},
             )
         self.state, self.refusal = state, refusal
@@ -93,5 +95,8 @@ class DiskSpace:
         self._is_kept = False
         self.refusal = DiskFull("the disk is full; what is left is kept for settles")
         self._files.unlink(self._path)
-        log.error("disk is full, reserve given up", extra={"action": "reserve_released"})
+        log.error(
+            "The disk is full; released the reserved space so that settles can go on",
+            extra={"action": "reserve_released"},
+        )
         return True

@@ -35,7 +35,10 @@ class SpareFile:
             content = bytes(self._size_bytes)
             self._files.create(self._path, self._size_bytes, self._size_bytes, content)
         except (StoreError, OSError) as exc:
-            log.info("no spare file yet", extra={"action": "no_spare", "reason": str(exc)})
+            log.info(
+                "Could not create the spare file yet",
+                extra={"action": "spare_file_missing", "reason": str(exc)},
+            )
 
     def replace(self, path: Path, content: bytes) -> None:
         """Give ``path`` new content, all or nothing, durable on return, without new room.
@@ -49,7 +52,10 @@ class SpareFile:
         self._files.sync_dir(path.parent)
         if self._path.parent != path.parent:
             self._files.sync_dir(self._path.parent)
-        log.warning("spare file used", extra={"action": "spare_used", "path": str(path)})
+        log.warning(
+            "The disk is full; used the spare file to replace a file",
+            extra={"action": "spare_file_used", "path": str(path)},
+        )
 
     def _is_there(self) -> bool:
         try:

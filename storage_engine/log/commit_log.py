@@ -197,8 +197,8 @@ class CommitLog(LogReader):
                 following = self._run.prepare(segment.base_offset + segment.size_bytes)
             except StoreError as exc:  # puts will meet it when they need the segment
                 log.warning(
-                    "cannot prepare a segment",
-                    extra={"action": "prepare_failed", "reason": str(exc)},
+                    "Could not prepare the next segment ahead of time",
+                    extra={"action": "segment_prepare_failed", "reason": str(exc)},
                 )
             else:
                 if following is not None:
@@ -303,7 +303,7 @@ class CommitLog(LogReader):
         for segment in self._run.files:
             if segment.present_bytes < segment.size_bytes:
                 log.warning(
-                    "segment was shorter than it should be, nothing is missing from it; extended",
+                    "A segment file was too short but no record is missing; extended it",
                     extra={
                         "action": "segment_extended",
                         "path": str(segment.path),

@@ -59,7 +59,7 @@ class Quarantine:
             return
         except msgspec.MsgspecError as exc:
             log.warning(
-                "quarantine list unreadable",
+                "Could not read the list of damaged records; starting a new one",
                 extra={"action": "quarantine_unreadable", "reason": str(exc)},
             )
             return
@@ -79,7 +79,7 @@ class Quarantine:
                 damage.start, damage.end - damage.start, damage.reason, self._clock.now_ms()
             )
             log.error(
-                "damaged record",
+                "Found a damaged record in the commit log",
                 extra={
                     "action": "record_quarantined",
                     "physical_offset": damage.start,
@@ -106,8 +106,8 @@ class Quarantine:
             self.add(damaged)
         except (StoreError, OSError) as exc:
             log.error(
-                "quarantine not written",
-                extra={"action": "quarantine_not_written", "reason": str(exc)},
+                "Could not save the list of damaged records",
+                extra={"action": "quarantine_save_failed", "reason": str(exc)},
             )
 
     def drop_below(self, offset: int) -> None:

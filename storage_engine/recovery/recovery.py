@@ -247,8 +247,12 @@ def recover(
     keys.complete(found.end_offset)
     if truncated_bytes:
         log.warning(
-            "torn tail cut off",
-            extra={"action": "tail_cut", "offset": found.end_offset, "reason": found.tail_reason},
+            "Cut off an incomplete write at the end of the commit log",
+            extra={
+                "action": "tail_truncated",
+                "offset": found.end_offset,
+                "reason": found.tail_reason,
+            },
         )
     return Recovered(
         start,
@@ -266,7 +270,7 @@ def _read_log(
     """``scan``, announced: of a whole log it takes minutes, in which nobody is answered."""
     segment_count = sum(1 for each in segments if each.base_offset + each.size_bytes > start)
     told = {"action": "log_reading", "start_offset": start, "segment_count": segment_count}
-    log.info("reading the log", extra=told)
+    log.info("Reading the commit log; clients cannot connect until this is done", extra=told)
     return scan(segments, start, flushed_offset, keeps_whole=keeps_whole)
 
 

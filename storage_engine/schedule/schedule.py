@@ -184,7 +184,8 @@ class Schedule:
             self.follow()
         except StoreError as exc:  # tried again at the next tick; the queues known go on
             log.warning(
-                "not followed yet", extra={"action": "schedule_put_off", "reason": str(exc)}
+                "Could not read new scheduled messages; trying again at the next tick",
+                extra={"action": "schedule_read_failed", "reason": str(exc)},
             )
         self._pass_over_expired()
         if not self._is_asked or self.is_degraded:
@@ -263,7 +264,8 @@ class Schedule:
                 self.mover.move_batch(due.puts, sources, partial(self._moved, sources))
             except StoreError as exc:
                 log.warning(
-                    "due messages wait", extra={"action": "schedule_stalled", "reason": str(exc)}
+                    "Could not deliver scheduled messages that are due; trying again",
+                    extra={"action": "schedule_stalled", "reason": str(exc)},
                 )
                 index.put_back(keys)  # those that were dropped are not pending any more
                 self._is_stalled = True
@@ -318,7 +320,7 @@ class Schedule:
         """Settle a message that has nowhere to go, as after its topic was deleted."""
         log.log(
             logging.INFO if isinstance(reason, TopicNotFound) else logging.ERROR,
-            "scheduled message cannot be delivered",
+            "Dropped a scheduled message that cannot be delivered",
             extra={"action": "undeliverable", "offset": queue_offset, "reason": str(reason)},
         )
         self.undeliverable_count += 1

@@ -413,7 +413,7 @@ class AsyncStoreClient(AsyncCalls):
         self._answering = None
         self._connected.clear()
         log.warning(
-            "The storage engine does not answer; requests are refused until it does",
+            "The storage engine does not answer; refusing requests until it does",
             extra={
                 "action": "engine_silent",
                 "silent_ms": silent_ms,
@@ -426,7 +426,7 @@ class AsyncStoreClient(AsyncCalls):
     def _answers_again(self, transport: asyncio.Transport) -> None:
         self._answering = transport
         self._connected.set()
-        log.info("The storage engine answers again", extra={"action": "engine_answers"})
+        log.info("The storage engine answers again", extra={"action": "engine_recovered"})
         # Replies to what was asked before come now.
         deadline_ms = self._clock.monotonic_ms() + self._config.request_timeout_ms
         for entry in self._inflight.values():

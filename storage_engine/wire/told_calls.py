@@ -140,7 +140,7 @@ def release_of(origin: ReceiveRequest, payload: bytes) -> SettleRequest | None:
         records = received.records
     except Exception as exc:  # as above
         log.error(
-            "what nobody has seen stays leased",
+            "Could not read a reply to RECEIVE; its messages stay leased until their leases expire",
             extra={"action": "bad_reply", "reason": f"RECEIVE reply: {exc}"},
         )
         return None

@@ -104,8 +104,8 @@ class Hub:
                 watch.tell(await self._measure(namespace_id))
             except Exception:  # a database that is away, above all: the next round may do better
                 log.warning(
-                    "A namespace was not measured",
+                    "Could not collect live figures for a namespace",
                     exc_info=True,
-                    extra={"action": "live_not_measured", "namespace_id": namespace_id},
+                    extra={"action": "live_figures_failed", "namespace_id": namespace_id},
                 )
             await self._wait(TICK_MS / SECOND_MS)

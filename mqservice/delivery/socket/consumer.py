@@ -100,7 +100,7 @@ class DeliveryConsumer(AsyncConsumer):
             ending = exc
         except OSError:
             self._has_vanished = True
-            log.debug("The client is gone", extra={"action": "socket_gone"})
+            log.debug("The client disconnected", extra={"action": "socket_gone"})
         except asyncio.CancelledError:
             ending = self._session.ending if self._session is not None else None
             if ending is None or self._reader is None:
@@ -255,7 +255,10 @@ class DeliveryConsumer(AsyncConsumer):
                     {"type": "websocket.close", "code": ending.code, "reason": ending.reason}
                 )
         except (TimeoutError, OSError):
-            log.info("A close frame was not taken", extra={"action": "close_unsent"})
+            log.info(
+                "The client did not take the close frame in time",
+                extra={"action": "close_frame_unsent"},
+            )
 
 
 def is_failure(disconnect: Message) -> bool:

@@ -84,7 +84,10 @@ class Resumption:
         try:
             reply = await context.store.session_take(request)
         except StoreError as exc:
-            log.info("Not resumed", extra={"action": "resume_failed", "error": str(exc)})
+            log.info(
+                "Could not take over a saved session",
+                extra={"action": "resume_failed", "error": str(exc)},
+            )
             return False
         self._kept = None if reply.content is None else decode(reply.content)
         if self._kept is None:
@@ -132,7 +135,10 @@ class Resumption:
                     SettleRequest(group=group, nacks=nacks, client_id=kept.client_id)
                 )
         except StoreError as exc:
-            log.debug("Not given back", extra={"action": "give_back_failed", "error": str(exc)})
+            log.debug(
+                "Could not give back the leases of a saved session; they expire by themselves",
+                extra={"action": "release_failed", "error": str(exc)},
+            )
 
     async def go_on(self) -> None:
         """Tell what was lost meanwhile, send again what the client lacks, and push on."""
@@ -213,7 +219,10 @@ class Resumption:
             try:
                 head, found = await session.context.store.pull(request)
             except StoreError as exc:
-                log.info("Not read again", extra={"action": "reread_failed", "error": str(exc)})
+                log.info(
+                    "Could not read leased messages again after a resume",
+                    extra={"action": "reread_failed", "error": str(exc)},
+                )
                 return
             for record in found:
                 if record.queue_offset <= last:

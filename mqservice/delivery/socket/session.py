@@ -243,13 +243,17 @@ class Session:
         try:
             await work
         except OSError:
-            log.debug("The client is gone", extra={"action": "session_gone"})
+            log.debug("The client disconnected", extra={"action": "session_gone"})
         except Exception as exc:
             self.failed(exc)
 
     def failed(self, exc: Exception) -> None:
         """End the session for an exception that nobody expected, and log that."""
-        log.error("A session failed", exc_info=exc, extra={"action": "session_failed"})
+        log.error(
+            "A socket session failed with an unexpected error",
+            exc_info=exc,
+            extra={"action": "session_failed"},
+        )
         self.end(1011, "the session failed", is_kept=False)
 
     def ponged(self) -> None:
@@ -381,7 +385,10 @@ class Session:
         held = held_leases(subscriptions, self.context.clock.now_ms())
         content = kept_session(subscriptions)
         if len(content) > KEPT_BYTES_MAX:
-            log.info("Too much to keep", extra={"action": "keep_refused", "bytes": len(content)})
+            log.info(
+                "A session is too large to save; it cannot be resumed",
+                extra={"action": "session_save_refused", "bytes": len(content)},
+            )
             return False
         request = SessionKeepRequest(
             session_id=self.session_id,
@@ -394,7 +401,10 @@ class Session:
         try:
             await self.context.store.session_keep(request)
         except StoreError as exc:
-            log.info("Not kept", extra={"action": "keep_refused", "error": str(exc)})
+            log.info(
+                "Could not save a session; it cannot be resumed",
+                extra={"action": "session_save_failed", "error": str(exc)},
+            )
             return False
         return True
 

@@ -258,4 +258,7 @@ class Settlement:
             await self._session.send_frame(frame)
         except OSError:
             # The client is gone; its session ends by itself, and the settle counts all the same.
-            log.debug("Nobody to confirm to", extra={"action": "confirm_unsent"})
+            log.debug(
+                "The client disconnected before its settles were confirmed",
+                extra={"action": "confirmation_unsent"},
+            )

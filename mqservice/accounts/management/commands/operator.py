@@ -27,7 +27,7 @@ class Command(BaseCommand):
         if not User.objects.filter(username=username).update(is_superuser=is_operator):
             raise CommandError(f"there is no user {username}")
         log.info(
-            "An operator was changed",
-            extra={"action": "operator_put", "user": username, "is_operator": is_operator},
+            "Changed whether a user is an operator",
+            extra={"action": "operator_changed", "user": username, "is_operator": is_operator},
         )
         self.stdout.write(f"{username} is {'an' if is_operator else 'no'} operator")
