@@ -143,7 +143,7 @@ def refuse_length(request: HttpRequest, exc: Exception) -> HttpResponse:
 def refuse_unstorable(request: HttpRequest, exc: Exception) -> HttpResponse:
     """A NUL, which JSON and percent-encoding can express and no text of PostgreSQL has."""
     log.warning(
-        "PostgreSQL refused a value of a request",
+        "PostgreSQL rejected a value in a request",
         extra={"action": "value_refused", "error": str(exc)},
     )
     detail = "a text or number of the request is none that can be stored"
@@ -154,7 +154,7 @@ def refuse_unstorable(request: HttpRequest, exc: Exception) -> HttpResponse:
 @api.exception_handler(InterfaceError)
 def refuse_without_database(request: HttpRequest, exc: Exception) -> HttpResponse:
     log.warning(
-        "The database does not answer; the request was refused",
+        "The database is not responding; rejected a request",
         extra={"action": "database_unavailable", "error": str(exc)},
     )
     return problem_response(request, metadata_unavailable())

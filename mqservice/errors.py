@@ -37,7 +37,7 @@ from mqservice.store import (
 
 # error -> (code, what the client reads, pause before the next attempt in ms)
 _TABLE: Final[dict[type[StoreError], tuple[str, str, int | None]]] = {
-    StoreUnavailable: ("ENGINE_UNAVAILABLE", "the storage engine does not answer", 1_000),
+    StoreUnavailable: ("ENGINE_UNAVAILABLE", "the storage engine is not responding", 1_000),
     ShuttingDown: ("ENGINE_UNAVAILABLE", "the storage engine is stopping", 1_000),
     OutcomeUnknown: (
         "OUTCOME_UNKNOWN",

@@ -66,7 +66,7 @@ class LeaderLock:
                 self.is_held = row is not None and row[0]
         except psycopg.Error as exc:
             log.warning(
-                "Could not check the leader lock: the database does not answer",
+                "Could not check the leader lock: the database is not responding",
                 extra={"action": "leader_lock_unknown", "error": str(exc)},
             )
             self.release()

@@ -81,7 +81,7 @@ class LeaderScheduler(Scheduler):
         except SchedulingError as exc:
             if not self._is_broker_away:
                 log.warning(
-                    "Could not queue a task: Valkey does not answer",
+                    "Could not queue a task: Valkey is unavailable",
                     extra={
                         "action": "task_queue_unavailable",
                         "task": entry.task,

@@ -162,7 +162,10 @@ def main() -> int:
     try:
         config = config_from_env(os.environ)
         if not config.socket:
-            raise ConfigInvalid("MQ_ENGINE_SOCKET is not set: where shall clients connect?")
+            raise ConfigInvalid(
+                "MQ_ENGINE_SOCKET is not set: set it to the path of the socket that "
+                "clients connect to"
+            )
     except ConfigInvalid as exc:
         print(f"storage_engine: {exc}", file=sys.stderr)
         return EXIT_CONFIG

@@ -48,7 +48,8 @@ class Mover:
         """Raises ``RecordRefused`` when the record does not even fit alone."""
         if len(record) > self._puts.batch_bytes_max:
             raise RecordRefused(
-                f"{len(record)} bytes, {self._puts.batch_bytes_max} fit a segment of the log"
+                f"the record has {len(record)} bytes, but at most "
+                f"{self._puts.batch_bytes_max} fit into a segment of the log"
             )
 
     def move(self, moves: list[Move], moved: Callable[[], None]) -> list[int]:

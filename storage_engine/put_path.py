@@ -145,14 +145,17 @@ class PutPath:
         body_bytes_max = self._config.body_bytes_max
         at, size, count = 0, len(payload), 0
         if not size:
-            raise BadRequest("PUT without a record")
+            raise BadRequest("PUT has no record")
         while at < size:
             if size - at < FIXED_BYTES:
-                raise BadRequest(f"PUT ends with {size - at} bytes that are no record")
+                raise BadRequest(f"PUT ends with {size - at} bytes that are not a record")
             record_bytes, magic, queue_id, sysflag, body_bytes = _peek(payload, at)
             end = at + record_bytes
             if record_bytes < FIXED_BYTES or end > size:
-                raise BadRequest(f"record claims {record_bytes} bytes, {size - at} are there")
+                raise BadRequest(
+                    f"a record of PUT says it has {record_bytes} bytes, but only "
+                    f"{size - at} are left"
+                )
             id_at = end - ID_BACK
             if (
                 not sysflag

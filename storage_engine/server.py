@@ -146,7 +146,9 @@ class _Connection(asyncio.BufferedProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
         if len(self._server.connections) >= self._store.config.connection_count_max:
-            error = StoreBusy(f"{len(self._server.connections)} connections are open already")
+            error = StoreBusy(
+                f"{len(self._server.connections)} connections are open already, which is the limit"
+            )
             self._reply(Op.HELLO, 0, encode_error(error), error.code)
             self.close()
             return
@@ -271,7 +273,7 @@ class _Connection(asyncio.BufferedProtocol):
         except ValueError:
             raise BadRequest(f"opcode {op} is unknown") from None
         if known is Op.NOTICE:
-            raise BadRequest("only the engine sends notices")
+            raise BadRequest("only the engine may send notices")
         request = decode_request(known, payload)
         call = self._calls.get(op)
         if call is not None:
@@ -312,7 +314,7 @@ class _Connection(asyncio.BufferedProtocol):
 
     def _receive(self, request_id: int, request: ReceiveRequest) -> None:
         if request_id in self._parked:
-            raise BadRequest(f"request id {request_id} is in use")
+            raise BadRequest(f"request id {request_id} is already in use")
         if self._store.consumption.is_exclusive(request.group):
             self._remember(membership_of(request))
         parked = self._store.consumption.receive(request, partial(self._received, request_id))

@@ -96,7 +96,12 @@ class SharedWrites(Generic[ConfigT, ExtraT]):
             answer(ShuttingDown("the engine is stopping"))
             return
         if len(self._waiting) >= WAITING_COUNT_MAX:
-            answer(StoreBusy(f"{len(self._waiting)} changes wait for the disk already"))
+            answer(
+                StoreBusy(
+                    f"{len(self._waiting)} changes are waiting for the disk already; try "
+                    "again later"
+                )
+            )
             return
         self._waiting.append((config, answer))
         if self._running is None and not self._has_turn:

@@ -51,15 +51,16 @@ class Snapshots:
         """
         lease_ms, longest_ms = request.lease_ms, self._config.snapshot_lease_ms_max
         if not 1 <= lease_ms <= longest_ms:
-            raise BadRequest(f"lease_ms is {lease_ms}, 1 to {longest_ms} are allowed")
+            raise BadRequest(f"lease_ms is {lease_ms}, it must be 1 to {longest_ms}")
         end_offset = self._commit_log.flushed_offset
         if not 0 <= request.start_offset <= end_offset:
             raise BadRequest(
-                f"start_offset is {request.start_offset}, the log is durable up to {end_offset}"
+                f"start_offset is {request.start_offset}, but the log is durable only "
+                f"up to {end_offset}"
             )
         self._expire()
         if len(self._leases) >= self._config.snapshot_count_max:
-            raise StoreBusy(f"{len(self._leases)} snapshots are held already, no more are allowed")
+            raise StoreBusy(f"{len(self._leases)} snapshots are held already, which is the limit")
         snapshot_id, self._next_id = self._next_id, self._next_id + 1
         start_offset = max(request.start_offset, self._commit_log.start_offset, self.going_to)
         self._leases[snapshot_id] = _Lease(start_offset, self._clock.monotonic_ms() + lease_ms)

@@ -341,7 +341,9 @@ class Store:
         if refusal is not None:
             raise refusal
         if self.unsynced_bytes > self.config.unsynced_bytes_max:
-            raise StoreBusy(f"{self.unsynced_bytes} bytes wait for the disk already")
+            raise StoreBusy(
+                f"{self.unsynced_bytes} bytes are waiting for the disk already; try again later"
+            )
         appended = self._puts.put(payload)
         stamp = self._commit_log.store_timestamp_ms
         if not appended.end_offset:

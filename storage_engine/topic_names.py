@@ -51,9 +51,9 @@ def is_of_group(topic: str) -> bool:
 def _check(kind: str, name: str, length_max: int) -> None:
     if len(name) > length_max:
         raise BadRequest(
-            f"{kind} name is {len(name)} characters long, at most {length_max} are allowed"
+            f"{kind} name has {len(name)} characters, at most {length_max} are allowed"
         )
     if not _NAME.fullmatch(name):
         raise BadRequest(
-            f"{kind} name {name!r} may only contain letters, digits and the signs %|_-"
+            f"{kind} name {name!r} may contain only letters, digits and the characters %|_-"
         )

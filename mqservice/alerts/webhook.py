@@ -128,7 +128,7 @@ def _read_status(connection: socket.socket, ends_at: float) -> int:
         while b"\n" in answer:
             found = _STATUS_LINE.match(answer)
             if found is None:
-                raise WebhookFailed("it did not answer in HTTP")
+                raise WebhookFailed("it did not respond in HTTP")
             status = int(found[1])
             if status >= 200:
                 return status
@@ -136,7 +136,7 @@ def _read_status(connection: socket.socket, ends_at: float) -> int:
             if not end:
                 break
             answer = rest  # that was 100 Continue or its like: the real one comes behind it
-    raise WebhookFailed("it did not answer in HTTP")
+    raise WebhookFailed("it did not respond in HTTP")
 
 
 def _left(ends_at: float) -> float:

@@ -262,6 +262,6 @@ def _connected(url: str) -> Iterator[psycopg.Connection]:
     try:
         connection = psycopg.connect(url, connect_timeout=CONNECT_TIMEOUT_S)
     except psycopg.OperationalError as error:
-        raise BackupRefused(f"the database does not answer: {error}") from error
+        raise BackupRefused(f"the database is not responding: {error}") from error
     with contextlib.closing(connection):
         yield connection

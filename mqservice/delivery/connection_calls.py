@@ -89,7 +89,7 @@ async def answer_calls(
         except (RedisError, OSError) as exc:
             if not is_away:
                 log.info(
-                    "Lost the connection to Valkey; this process does not answer for its "
+                    "Lost the connection to Valkey; this process cannot report its "
                     "clients until it is back",
                     extra={"action": "connection_calls_lost", "error": str(exc)},
                 )
@@ -180,7 +180,7 @@ def _ask(url: str, call: Call) -> tuple[list[Reply], bool]:
     except (RedisError, OSError, msgspec.MsgspecError) as exc:
         raise Problem.of(
             "CONNECTIONS_UNKNOWN",
-            "the web processes cannot be asked for their sockets: Valkey does not answer",
+            "cannot ask the web processes for their sockets: Valkey is unavailable",
             retry_after_ms=1_000,
         ) from exc
     return replies, 0 < process_count == len(replies)

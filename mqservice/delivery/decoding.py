@@ -111,5 +111,5 @@ def _not_utf8(content: bytes) -> Fault:
     except UnicodeDecodeError as exc:
         detail = f"byte {exc.start} is not valid UTF-8"
     else:
-        detail = "a text is not valid UTF-8"
+        detail = "a string is not valid UTF-8"
     return Fault("", "BAD_REQUEST", detail, item_code="INVALID_JSON")

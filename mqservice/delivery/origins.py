@@ -34,8 +34,8 @@ class Origins:
             return
         raise Problem.of(
             "FORBIDDEN",
-            "pages of this origin may not open sockets here; the operator can allow it by "
-            "MQ_SOCKET_ORIGINS",
+            "pages from this origin may not open sockets here; the operator can "
+            "allow it with MQ_SOCKET_ORIGINS",
         )
 
 

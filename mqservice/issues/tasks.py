@@ -24,7 +24,7 @@ def scan_dead_letters() -> None:
             scan(client, SystemClock())
     except StoreError as exc:
         log.warning(
-            "Could not count dead letters: the engine does not answer",
+            "Could not count dead letters: the storage engine is not responding",
             extra={"action": "scan_skipped", "error": type(exc).__name__},
         )
 

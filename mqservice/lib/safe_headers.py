@@ -46,5 +46,5 @@ def header_lines(headers: Headers) -> bytes:
     """
     lines = b"".join([b"%b: %b\r\n" % header for header in headers])
     if lines.count(b"\n") != len(headers) or lines.count(b"\r") != len(headers):
-        raise ValueError(f"a header has a line break in it: {headers!r}")
+        raise ValueError(f"a header contains a line break: {headers!r}")
     return lines

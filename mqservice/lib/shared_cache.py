@@ -87,7 +87,7 @@ class SharedCache(BaseCache):
             except (RedisError, OSError) as exc:
                 self._away_until = time.monotonic() + AWAY_SECONDS
                 log.warning(
-                    "Valkey does not answer; each process counts attempts by itself",
+                    "Valkey is unavailable; each process counts attempts on its own",
                     extra={"action": "cache_unavailable", "error": str(exc)},
                 )
         return getattr(self._local, name)(*args, **more)

@@ -240,7 +240,7 @@ class SocketProtocol(WebSocketsSansIOProtocol):
             return
         self._fragment_count += 1
         if self._fragment_count > FRAGMENTS_MAX:
-            self.budget.excess = f"a message has at most {FRAGMENTS_MAX} fragments"
+            self.budget.excess = f"a message must have at most {FRAGMENTS_MAX} fragments"
         elif length < SMALL_FRAGMENT_BYTES:
             self.budget.spend_no_op()
 

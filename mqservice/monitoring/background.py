@@ -79,7 +79,7 @@ def find_workers() -> list[Worker] | None:
         queues = _answers(asking.active_queues) if stats else {}
     except (OperationalError, RedisError, OSError) as exc:
         log.info(
-            "Could not ask which workers run: Valkey does not answer",
+            "Could not ask which workers run: Valkey is unavailable",
             extra={"action": "worker_query_failed", "error": str(exc)},
         )
         return None

@@ -188,7 +188,7 @@ class Meters:
         except ExchangeAway as exc:
             if not self.is_degraded:
                 log.warning(
-                    "Valkey does not answer; each process enforces an equal share of the quotas",
+                    "Valkey is unavailable; each process enforces an equal share of the quotas",
                     extra={"action": "quotas_degraded", "error": str(exc)},
                 )
             self.is_degraded = True
@@ -196,7 +196,7 @@ class Meters:
             return {}
         if self.is_degraded:
             log.info(
-                "Valkey answers again; quotas are shared between processes",
+                "Valkey is available again; quotas are shared between processes",
                 extra={"action": "quotas_shared"},
             )
         self.is_degraded = False

@@ -23,7 +23,7 @@ def persist() -> None:
             persisted = persist_offsets(client, SystemClock().now_ms())
     except StoreError as exc:
         log.warning(
-            "Could not copy consumer offsets to the database: the engine does not answer",
+            "Could not copy consumer offsets to the database: the storage engine is not responding",
             extra={"action": "offset_copy_skipped", "error": type(exc).__name__},
         )
         return
@@ -42,7 +42,7 @@ def sample() -> None:
             take_samples(client, SystemClock().now_ms())
     except StoreError as exc:
         log.warning(
-            "Could not sample topics and groups: the engine does not answer",
+            "Could not sample topics and groups: the storage engine is not responding",
             extra={"action": "sampling_skipped", "error": type(exc).__name__},
         )
 

@@ -20,7 +20,7 @@ def measure_storage() -> None:
             writing.measure_storage(client, SystemClock().now_ms())
     except StoreError as exc:
         log.warning(
-            "Could not measure storage: the engine does not answer",
+            "Could not measure storage: the storage engine is not responding",
             extra={"action": "storage_measure_skipped", "error": type(exc).__name__},
         )
 

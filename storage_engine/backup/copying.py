@@ -68,7 +68,7 @@ def copy_file(
         while left:
             piece = reader.read(min(left, piece_bytes))
             if not piece:
-                raise OSError(f"{source} ended at {at}, {left} bytes before its end")
+                raise OSError(f"{source} ended at byte {at}, {left} bytes before its expected end")
             digest.update(piece)
             writer.write(piece)
             # What is mapped by the engine stays; the rest would push out what it needs.

@@ -73,8 +73,10 @@ class BroadcastClients:
         ):
             if count >= limit:
                 raise ClientLimit(
-                    f"{where} {count} clients, {limit} are allowed; one is forgotten "
-                    f"{self._config.broadcast_client_kept_ms // SECOND_MS} s after it was last seen"
+                    f"{where} {count} clients, which is the limit of {limit}; a "
+                    "client expires "
+                    f"{self._config.broadcast_client_kept_ms // SECOND_MS} s after it "
+                    "was last seen"
                 )
 
     def seen(self, group: str, client_id: str) -> None:

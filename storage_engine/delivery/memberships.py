@@ -43,7 +43,9 @@ class Memberships:
         """Raises ``StoreBusy`` when there are as many members as there may be."""
         members = subscription.members
         if member_id not in members and len(members) >= self._member_count_max:
-            raise StoreBusy(f"{len(members)} members of the group read the topic already")
+            raise StoreBusy(
+                f"{len(members)} members of the group read the topic already, which is the limit"
+            )
         self._exclusive[subscription] = None
         if members.heard(member_id, self._clock.monotonic_ms(), zone):
             self._tell_revoked(subscription)

@@ -122,7 +122,7 @@ class OffsetJournal:
         try:
             entries, names, self._end = read_entries(content)
         except (IndexError, UnicodeDecodeError) as exc:
-            raise StoreCorrupt(f"{self._path}: an entry names no group") from exc
+            raise StoreCorrupt(f"{self._path}: an entry has no group name") from exc
         self._names = {name: name_id for name_id, name in enumerate(names)}
         return entries
 
@@ -340,8 +340,9 @@ def read_entries(content: bytes) -> tuple[list[JournalEntry], list[tuple[str, st
             break
         if not _NAME <= kind <= _SETTLED_BITS:
             raise StoreCorrupt(
-                f"entry of kind {kind} at {at} of the offset journal, this engine knows "
-                f"{_NAME} to {_SETTLED_BITS}: a newer engine wrote it"
+                f"entry of kind {kind} at byte {at} of the offset journal, but this "
+                f"engine knows only {_NAME} to {_SETTLED_BITS}: a newer engine wrote "
+                "it; start that one"
             )
         if kind == _NAME:
             topic, _, group = content[at + ENTRY_BYTES : end].decode().partition("@")

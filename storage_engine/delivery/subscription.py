@@ -114,9 +114,9 @@ class Subscription:
             others_ms = self._others_ms(member_id, now_ms)
             if others_ms:
                 conflict = SubscriptionConflict(
-                    f"the group reads this topic with the {self.filter.kind} filter {self.filter}; "
-                    "another one needs a group of its own, or that no other member has been there "
-                    "for two minutes"
+                    f"the group reads this topic with the {self.filter.kind} filter "
+                    f"{self.filter}; use that filter, use another group, or wait "
+                    "until two minutes after the last other member has gone"
                 )
                 conflict.retry_after_ms = others_ms
                 raise conflict

@@ -48,7 +48,10 @@ class Waiting:
         """
         if delivered is None and request.wait_ms > 0:
             if self.count >= self._config.parked_count_max:
-                raise StoreBusy(f"{self.count} receives are parked already")
+                raise StoreBusy(
+                    f"{self.count} receives are waiting already, which is the limit; try "
+                    "again later"
+                )
             parked = Parked(request, subscription, answer)
             subscription.parked[parked] = None
             self.count += 1

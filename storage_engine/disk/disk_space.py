@@ -63,18 +63,18 @@ class DiskSpace:
         refusal = None
         if state is DiskState.FULL:
             refusal = DiskFull(
-                f"the disk is {percent:.1f} % full, puts are taken below "
-                f"{config.disk_full_percent} % ({free_bytes} bytes are free)"
+                f"the disk is {percent:.1f} % full ({free_bytes} bytes are free); "
+                f"messages are accepted again below {config.disk_full_percent} %"
             )
         elif not self._is_kept and config.reserve_bytes:
             refusal = DiskFull(
-                f"the disk is full ({free_bytes} bytes are free); what is left is kept for settles"
+                f"the disk is full ({free_bytes} bytes are free); the rest is reserved for settles"
             )
         if (refusal is None) != (self.refusal is None):
             log.warning(
                 "The disk has room again"
                 if refusal is None
-                else "The disk is full; refusing messages",
+                else "The disk is full; rejecting messages",
                 extra={"action": "disk_state", "percent": round(percent, 1), "free": free_bytes},
             )
         self.state, self.refusal = state, refusal
@@ -93,7 +93,7 @@ class DiskSpace:
         if not self._is_kept:
             return False
         self._is_kept = False
-        self.refusal = DiskFull("the disk is full; what is left is kept for settles")
+        self.refusal = DiskFull("the disk is full; the rest is reserved for settles")
         self._files.unlink(self._path)
         log.error(
             "The disk is full; released the reserved space so that settles can go on",

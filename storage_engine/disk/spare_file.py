@@ -46,7 +46,10 @@ class SpareFile:
         Raises ``DiskFull``: it is not there, or too small.
         """
         if len(content) > self._size_bytes or not self._is_there():
-            raise DiskFull(f"{len(content)} bytes for {path}: the disk is full, nothing is spare")
+            raise DiskFull(
+                f"cannot write {len(content)} bytes for {path}: the disk is full and "
+                "there is no spare file"
+            )
         self._files.overwrite(self._path, content)
         self._files.rename(self._path, path)
         self._files.sync_dir(path.parent)

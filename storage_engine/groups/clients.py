@@ -25,7 +25,7 @@ def client_id_fault(client_id: str) -> str | None:
     if len(client_id) > CLIENT_ID_CHARS_MAX:
         return f"a client id has at most {CLIENT_ID_CHARS_MAX} characters, found {len(client_id)}"
     if _FORM.fullmatch(client_id) is None:
-        return "a client id consists of letters, digits and the signs . _ : @ # -"
+        return "a client id may contain only letters, digits and the characters . _ : @ # -"
     return None
 
 

@@ -99,7 +99,9 @@ class CommitLog(LogReader):
             StoreReadOnly: a sync has failed; ``replace_unsynced`` would not see what is appended.
         """
         if self._failed_sync is not None:
-            raise StoreReadOnly(f"a sync failed and is not mended yet: {self._failed_sync}")
+            raise StoreReadOnly(
+                f"an earlier sync failed and its bytes are not rewritten yet: {self._failed_sync}"
+            )
         # Whatever can fail comes before the first byte: a refused record must never be found in the
         # log, not even after a power cut.
         self._reserve_units(entries)
@@ -168,7 +170,8 @@ class CommitLog(LogReader):
         needed = batch_bytes + BLANK_BYTES
         if needed > self._config.segment_bytes:
             raise RecordRefused(
-                f"{batch_bytes} bytes do not fit a segment of {self._config.segment_bytes}"
+                f"a batch of {batch_bytes} bytes does not fit into a segment of "
+                f"{self._config.segment_bytes} bytes"
             )
         segment = self._active
         if segment is None:
@@ -247,7 +250,7 @@ class CommitLog(LogReader):
         found = scan(damaged, self.flushed_offset, self.flushed_offset, keeps_whole=False)
         if found.end_offset < self.append_offset:
             raise SyncFailed(
-                f"the record at {found.end_offset} was lost by the failed sync: {found.tail_reason}"
+                f"the failed sync lost the record at {found.end_offset}: {found.tail_reason}"
             )
         for segment in damaged:
             segment.replace(self._unsynced_end(segment))

@@ -124,7 +124,9 @@ class Durability:
             "The disk refused a sync of the commit log; rewriting what was not durable",
             extra={"action": "sync_failed", "reason": str(error)},
         )
-        self.refusal = StoreReadOnly(f"the disk refused a sync ({error}); rewriting what it had")
+        self.refusal = StoreReadOnly(
+            f"the disk refused a sync ({error}); rewriting the bytes that were not durable"
+        )
         self._fail_durable_waiters(error)
         self._repair = asyncio.ensure_future(self._keep_repairing(error))
 

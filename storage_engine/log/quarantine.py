@@ -95,7 +95,7 @@ class Quarantine:
     def note_unreadable(self, records: list[tuple[int, int]]) -> None:
         """As ``note`` for records, by (physical_offset, record_bytes), that a reader came to."""
         if records:
-            reason = "does not verify when read"
+            reason = "failed verification when it was read"
             self.note([Damage(at, at + record_bytes, reason) for at, record_bytes in records])
 
     def note(self, damaged: list[Damage]) -> None:

@@ -134,8 +134,9 @@ def read_checkpoint(path: Path) -> Checkpoint | None:
         return None
     if version not in _VERSIONS_READ:
         raise StoreCorrupt(
-            f"{path} has format version {version}, this engine knows {FORMAT_VERSION}: start the "
-            "newer engine that wrote it. Nothing was changed"
+            f"{path} has format version {version}, but this engine knows only "
+            f"{FORMAT_VERSION}: start the newer engine that wrote it. Nothing was "
+            "changed"
         )
     indexed_offset = index_entry_count = 0
     if version >= 2:

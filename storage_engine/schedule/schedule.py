@@ -173,7 +173,7 @@ class Schedule:
         Raises ``BadRequest``.
         """
         if not 0 <= ahead_ms <= DELIVER_AHEAD_MS_MAX:
-            raise BadRequest(f"ahead_ms is {ahead_ms}, 0 to {DELIVER_AHEAD_MS_MAX} is allowed")
+            raise BadRequest(f"ahead_ms is {ahead_ms}, it must be 0 to {DELIVER_AHEAD_MS_MAX}")
         self._asked_ms = self._clock.monotonic_ms()
         self._is_asked = True
         self._begin_delivery(ahead_ms)

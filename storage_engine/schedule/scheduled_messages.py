@@ -134,8 +134,8 @@ class ScheduledMessages:
             self._queries.queues_of(request.topic)
         if not 1 <= request.messages_max <= self._config.receive_messages_max:
             raise BadRequest(
-                f"messages_max is {request.messages_max}, "
-                f"1 to {self._config.receive_messages_max} is allowed"
+                f"messages_max is {request.messages_max}, it must be 1 to "
+                f"{self._config.receive_messages_max}"
             )
         if request.queue_id < 0 or request.queue_offset < 0:
             raise BadRequest(f"there is no place {request.queue_offset} of {request.queue_id}")
@@ -298,7 +298,7 @@ class ScheduledMessages:
         # What has begun of the millisecond counts in full: never early.
         due_ms = now_ms + 1 + request.delay_ms if request.delay_ms else request.deliver_at_ms
         if request.delay_ms < 0 or not 0 < due_ms <= now_ms + 1 + DELAY_MS_MAX:
-            raise BadRequest(f"a message waits up to {DELAY_MS_MAX} ms, found {request}")
+            raise BadRequest(f"a delivery time is at most {DELAY_MS_MAX} ms ahead, found {request}")
         return queue_id, due_ms
 
     def _sent(self, found: _Found, answer: Callable[[ScheduledReply], None]) -> None:
@@ -343,7 +343,7 @@ class ScheduledMessages:
             ):
                 continue
             if queue_offset in source.moving:
-                raise StoreBusy(f"message {request.message_id} is on its way; ask again")
+                raise StoreBusy(f"message {request.message_id} is being delivered; try again")
             if source.is_pending(queue_offset):
                 return _Found(source, queue_offset)
         return None
@@ -366,5 +366,5 @@ class ScheduledMessages:
             return []
         found = decode_records(content)
         if not found and not head.is_complete:
-            raise StoreBusy("the index of keys is behind; ask again")
+            raise StoreBusy("the key index is behind; try again")
         return found

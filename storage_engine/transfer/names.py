@@ -118,7 +118,7 @@ def name_fault(name: str, chars_max: int) -> str:
     if len(name) > chars_max:
         return f"its name has {len(name)} characters, at most {chars_max} are allowed"
     if _NAME.fullmatch(name) is None:
-        return "its name has other characters than a-z A-Z 0-9 _ -"
+        return "its name has characters other than a-z A-Z 0-9 _ -"
     return ""
 
 

@@ -57,5 +57,7 @@ class ClientConnection(asyncio.BufferedProtocol):
             self._transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._client.connection_failed(str(exc) if exc else "the engine closed the connection")
+        self._client.connection_failed(
+            str(exc) if exc else "the storage engine closed the connection"
+        )
         self.ended.set()

@@ -102,7 +102,7 @@ class ReceiveCall:
             columns = received.columns  # decodes them here, as ``records`` does
             found = len(received.records if columns is None else columns.bodies)
             if found != received.count:
-                raise BadFrame(f"{found} records, {received.count} attempts")
+                raise BadFrame(f"the reply has {found} records but {received.count} attempts")
         except Exception as exc:  # the connection, which others share, is as good as before
             told.receive_failed(BadFrame(f"RECEIVE reply: {exc}"))
             return

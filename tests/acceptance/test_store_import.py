@@ -112,5 +112,5 @@ def test_an_imported_namespace_goes_on_where_the_broker_stopped(tmp_path: Path) 
 def test_the_environment_is_left_as_it_was_where_nothing_is_imported(tmp_path: Path) -> None:
     missing = import_store(tmp_path / "data", str(tmp_path / "none"), "--namespace=x", "--yes")
     assert missing.returncode == 2
-    assert "is no directory" in missing.stderr
+    assert "is not a directory" in missing.stderr
     assert os.listdir(tmp_path) == []

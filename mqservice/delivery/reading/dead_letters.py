@@ -109,7 +109,7 @@ async def read_dead_letter(context: DeliveryContext, request: Request) -> None:
     try:
         record = await find_by_id(context.store, topic, request.match.message_id)
     except TopicNotFound as exc:
-        raise Problem.of("MESSAGE_NOT_FOUND", "the group has given up no message yet") from exc
+        raise Problem.of("MESSAGE_NOT_FOUND", "the group has no dead letters yet") from exc
     await answer_struct(request, _dead_letter(record, as_bytes=takes_msgpack(request)))
 
 

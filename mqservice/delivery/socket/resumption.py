@@ -136,7 +136,7 @@ class Resumption:
                 )
         except StoreError as exc:
             log.debug(
-                "Could not give back the leases of a saved session; they expire by themselves",
+                "Could not release the leases of a saved session; they expire automatically",
                 extra={"action": "release_failed", "error": str(exc)},
             )
 
@@ -263,10 +263,14 @@ def _check_have(have: Sequence[frames.Have] | None) -> None:
     if have is None:
         return
     if len(have) > SUBSCRIPTION_COUNT_MAX:
-        raise Fault("/resume/have", "BAD_REQUEST", f"at most {SUBSCRIPTION_COUNT_MAX} entries")
+        raise Fault(
+            "/resume/have",
+            "BAD_REQUEST",
+            f"a resumed session has at most {SUBSCRIPTION_COUNT_MAX} entries",
+        )
     for index, each in enumerate(have):
         if len(each.t) > HAVE_TAG_COUNT_MAX:
-            detail = f"at most {HAVE_TAG_COUNT_MAX} tags beside those up to one"
+            detail = f"an entry has at most {HAVE_TAG_COUNT_MAX} tags besides up_to"
             raise Fault(f"/resume/have/{index}/2", "BAD_REQUEST", detail)
 
 

@@ -169,11 +169,12 @@ class Session:
         if content is None:
             assert text is not None
             if not self._is_text:
-                raise SessionEnded(BAD_FRAME_CODE, f"{self.codec.name} takes binary frames only")
+                raise SessionEnded(BAD_FRAME_CODE, f"{self.codec.name} takes only binary frames")
             content = text.encode()
         if len(content) > FRAME_BYTES_MAX:
             raise SessionEnded(
-                TOO_LARGE_CODE, f"the frame has {len(content)} bytes, at most {FRAME_BYTES_MAX}"
+                TOO_LARGE_CODE,
+                f"the frame has {len(content)} bytes, at most {FRAME_BYTES_MAX} are allowed",
             )
         budget = self.budget
         try:
@@ -269,7 +270,7 @@ class Session:
         times = self.context.times
         since_ms = self.sender.waiting_since_ms
         if since_ms is not None and now_ms - since_ms >= times.stall_ms:
-            reason = f"nothing was read for {times.stall_ms} ms"
+            reason = f"the client read nothing for {times.stall_ms} ms"
             self.end(STALLED_CODE, reason, is_kept=False)
             return
         if not self.is_open and now_ms - self._begun_ms >= times.hello_ms:
@@ -346,7 +347,7 @@ class Session:
             ):
                 break
             await asyncio.sleep(0.02)
-        self.end(RESTART_CODE, "the server restarts", is_kept=True)
+        self.end(RESTART_CODE, "the server is restarting", is_kept=True)
 
     async def close(self, *, is_kept: bool, has_vanished: bool) -> None:
         """End all tasks; keep the session for its client, or give all back. Idempotent.

@@ -232,7 +232,9 @@ class Settlement:
             for tag, delivery in part.deliveries:
                 code = failed.get(delivery[:4])
                 if code is not None:
-                    problem = problem_from_store(error_from_code(code, "refused by the engine"))
+                    problem = problem_from_store(
+                        error_from_code(code, "rejected by the storage engine")
+                    )
                     part.command.failures.append(pushes.TagFailure(tag, problem.code))
                     part.command.count -= 1
 

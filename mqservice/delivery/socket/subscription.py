@@ -396,7 +396,7 @@ class Subscription:
                 await self._session.context.store.settle(self.membership.settle(nacks=nacks))
             except StoreError as exc:
                 log.info(
-                    "Could not give back leases; they expire by themselves",
+                    "Could not release leases; they expire automatically",
                     extra={"action": "release_failed", "error": str(exc), "count": len(nacks)},
                 )
                 return

@@ -134,7 +134,7 @@ def test_secret_of_a_webhook_is_shown_once(people: People, alice: Client) -> Non
 @pytest.mark.parametrize(
     ("change", "field", "told"),
     [
-        ({"name": "no blanks"}, "name", "a name consists of"),
+        ({"name": "no blanks"}, "name", "a name may contain only"),
         ({"threshold": ""}, "threshold", "A number is needed"),
         ({"threshold": "0"}, "threshold", "greater than or equal to 1"),
         ({"group": ""}, "group", "is missing"),

@@ -138,7 +138,7 @@ def test_without_an_engine_nothing_is_imported(alice: Client, settings: Settings
     settings.MQ_ENGINE_SOCKET = "/nonexistent/engine.sock"
     answer = alice.post(IMPORT, hidden(page))
     assert answer.status_code == 503
-    assert "the storage engine does not answer" in answer.content.decode()
+    assert "the storage engine is not responding" in answer.content.decode()
     assert not Topic.objects.filter(name="bulk").exists()
 
 

@@ -124,7 +124,7 @@ async def test_missing_program_fails_the_start(output: Output, tmp_path: Path) -
     spec = ChildSpec(name="child", argv=("/nonexistent",), env={}, gate=has_not_ended, cwd=tmp_path)
     child = Child(spec, output, on_change=lambda: None, on_fatal=lambda _: None)
 
-    with pytest.raises(StartFailed, match="cannot be started"):
+    with pytest.raises(StartFailed, match="cannot start"):
         await child.start()
 
 
