@@ -22,13 +22,13 @@ from mqservice.cli.outputs import FileOption, FormOption, Output, hand_over, pri
 from mqservice.cli.tables import Table
 from mqservice.cli.target import BaseUrlOption, KeyOption, NamespaceOption, Target
 
-app = typer.Typer(no_args_is_help=True, help="Alert rules: how they stand, create, change, delete.")
+app = typer.Typer(no_args_is_help=True, help="Alert rules: list, create, change, mute, delete.")
 
 LIMIT_DEFAULT: Final = 32
 LIMIT_MAX: Final = 100
 UNKNOWN: Final = "?"
 
-NameArgument = Annotated[str, typer.Argument(help="The rule.")]
+NameArgument = Annotated[str, typer.Argument(help="Name of the rule.")]
 
 
 class Kind(enum.StrEnum):
@@ -101,28 +101,32 @@ def list_alerts(
 @app.command("set")
 def set_alert(
     name: NameArgument,
-    kind: Annotated[Kind | None, typer.Option("--kind", help="What is watched.")] = None,
-    group: Annotated[str | None, typer.Option("--group", "-g", help="The group.")] = None,
+    kind: Annotated[Kind | None, typer.Option("--kind", help="What the rule watches.")] = None,
+    group: Annotated[
+        str | None, typer.Option("--group", "-g", help="Consumer group to watch.")
+    ] = None,
     topic: Annotated[
-        str | None, typer.Option("--topic", help="Of the group, this topic only; '' for all.")
+        str | None, typer.Option("--topic", help="Only this topic of the group; '' for all.")
     ] = None,
     threshold: Annotated[
-        int | None, typer.Option("--threshold", min=1, help="Messages, ms or percent, by kind.")
+        int | None,
+        typer.Option("--threshold", min=1, help="Messages, ms or percent, depending on the kind."),
     ] = None,
     for_: Annotated[
-        str | None, typer.Option("--for", help="How long it must last, such as 1m.")
+        str | None, typer.Option("--for", help="How long the condition must last, such as 1m.")
     ] = None,
     window: Annotated[
-        str | None, typer.Option("--window", help="Of dlq_growth, such as 5m.")
+        str | None, typer.Option("--window", help="For dlq_growth: time window, such as 5m.")
     ] = None,
     email: Annotated[
-        list[str] | None, typer.Option("--email", help="Who is told (repeatable); replaces all.")
+        list[str] | None,
+        typer.Option("--email", help="Address to notify (repeatable); replaces all addresses."),
     ] = None,
     webhook: Annotated[
-        str | None, typer.Option("--webhook", help="URL that is told; '' takes it away.")
+        str | None, typer.Option("--webhook", help="URL to notify; '' removes it.")
     ] = None,
     is_enabled: Annotated[
-        bool | None, typer.Option("--enabled/--silenced", help="Whether anybody is told.")
+        bool | None, typer.Option("--enabled/--silenced", help="Whether notifications are sent.")
     ] = None,
     base_url: BaseUrlOption = None,
     key: KeyOption = None,
@@ -143,11 +147,15 @@ def set_alert(
 @app.command("mute")
 def mute(
     name: NameArgument,
-    for_: Annotated[str | None, typer.Option("--for", help="How long, such as 1h.")] = None,
-    until: Annotated[
-        str | None, typer.Option("--until", metavar="TIME", help="Until when, in RFC 3339.")
+    for_: Annotated[
+        str | None, typer.Option("--for", help="How long to mute it, such as 1h.")
     ] = None,
-    reason: Annotated[str | None, typer.Option("--reason", help="Shown to others.")] = None,
+    until: Annotated[
+        str | None, typer.Option("--until", metavar="TIME", help="When the mute ends, in RFC 3339.")
+    ] = None,
+    reason: Annotated[
+        str | None, typer.Option("--reason", help="Reason, shown to other users.")
+    ] = None,
     base_url: BaseUrlOption = None,
     key: KeyOption = None,
     namespace: NamespaceOption = None,
@@ -173,7 +181,9 @@ def unmute(
 @app.command("delete")
 def delete(
     name: NameArgument,
-    is_sure: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    is_sure: Annotated[
+        bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")
+    ] = False,
     base_url: BaseUrlOption = None,
     key: KeyOption = None,
     namespace: NamespaceOption = None,
@@ -189,7 +199,7 @@ def delete(
 def history(
     name: NameArgument,
     limit: Annotated[
-        int, typer.Option("--limit", "-c", min=1, max=LIMIT_MAX, help="So many changes at most.")
+        int, typer.Option("--limit", "-c", min=1, max=LIMIT_MAX, help="Maximum number of changes.")
     ] = LIMIT_DEFAULT,
     form: FormOption = Output.TABLE,
     base_url: BaseUrlOption = None,
@@ -243,7 +253,7 @@ async def _set(target: Target, name: str, change: dict[str, object | None]) -> i
         rule = await client.call("PUT", _path(name), _Rule, content=msgspec.json.encode(change))
     screen.notice(f"alert {rule.name} is {rule.state_text}")
     if rule.webhook_secret is not None:
-        screen.notice("the webhook's secret, which is shown this once:")
+        screen.notice("the webhook's secret, which is shown only once:")
         typer.echo(rule.webhook_secret)
     return 0
 
@@ -259,7 +269,7 @@ async def _mute(target: Target, name: str, verb: str, content: bytes) -> int:
 async def _delete(target: Target, name: str) -> int:
     async with RestClient(target) as client:
         await client.call("DELETE", _path(name))
-    screen.notice(f"alert {name} is deleted")
+    screen.notice(f"alert {name} was deleted")
     return 0
 
 

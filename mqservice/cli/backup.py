@@ -20,23 +20,25 @@ from mqservice.cli.status import DataDirOption
 if TYPE_CHECKING:
     from mqservice.backups.manifest import Manifest
 
-app = typer.Typer(no_args_is_help=True, help="Backups of the whole installation.")
+app = typer.Typer(no_args_is_help=True, help="Back up and restore the whole installation.")
 
 FOUND: Final = 1
 _RATE: Final = re.compile(r"(\d{1,9})(KiB|MiB|GiB)?", re.ASCII)
 _UNITS: Final = {None: 1, "KiB": 1024, "MiB": 1024**2, "GiB": 1024**3}
-BackupArgument = Annotated[Path, typer.Argument(help="A backup's directory.")]
+BackupArgument = Annotated[Path, typer.Argument(help="Directory of a backup.")]
 
 
 @app.command("create")
 def create(
-    directory: Annotated[Path, typer.Argument(help="Where; must not be there, or be empty.")],
+    directory: Annotated[
+        Path, typer.Argument(help="Where to write it; the directory must be empty or not exist.")
+    ],
     base: Annotated[
         Path | None,
-        typer.Option(help="An earlier backup beside it: full segments are linked, not copied."),
+        typer.Option(help="An earlier backup next to it: full segments are linked, not copied."),
     ] = None,
     rate: Annotated[
-        str | None, typer.Option(help="Of the log, a second at most, such as 50MiB.")
+        str | None, typer.Option(help="Maximum rate for copying the log, such as 50MiB per second.")
     ] = None,
     data_dir: DataDirOption = None,
 ) -> None:
@@ -110,7 +112,9 @@ def _rate_bytes(text: str | None) -> int:
         return 0
     found = _RATE.fullmatch(text)
     if found is None or int(found.group(1)) == 0:
-        raise typer.BadParameter(f"{text!r} is no rate such as 50MiB", param_hint="--rate")
+        raise typer.BadParameter(
+            f"{text!r} is not a valid rate; write it like 50MiB", param_hint="--rate"
+        )
     return int(found.group(1)) * _UNITS[found.group(2)]
 
 

@@ -48,7 +48,7 @@ class Form(enum.StrEnum):
 
 DocumentFormOption = Annotated[
     Form | None,
-    typer.Option("--format", help="How it is written; by the end of the file's name without."),
+    typer.Option("--format", help="Format of the document; by default from the file's extension."),
 ]
 
 
@@ -76,7 +76,7 @@ class ImportAnswer(msgspec.Struct, kw_only=True):
 @app.command("export")
 def export(
     prefix: Annotated[
-        str, typer.Option("--prefix", help="Only topics and groups whose names begin so.")
+        str, typer.Option("--prefix", help="Only topics and groups whose names start with this.")
     ] = "",
     file: FileOption = None,
     document_form: DocumentFormOption = None,
@@ -93,7 +93,9 @@ def export(
 def import_(
     file: Annotated[str, typer.Argument(help="The document; - for standard input.")],
     document_form: DocumentFormOption = None,
-    is_sure: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    is_sure: Annotated[
+        bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")
+    ] = False,
     is_dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Only show what would be done.")
     ] = False,
@@ -107,11 +109,15 @@ def import_(
     Shows what that does, and asks first.
     """
     if file == STDIN and not (is_sure or is_dry_run):
-        screen.fail(UsageRefused("a document from standard input leaves none to ask on: --yes"))
+        screen.fail(
+            UsageRefused(
+                "cannot ask for confirmation when the document comes from standard input: add --yes"
+            )
+        )
     try:
         content = sys.stdin.buffer.read() if file == STDIN else Path(file).read_bytes()
     except OSError as exc:
-        screen.fail(UsageRefused(f"{file} cannot be read: {exc.strerror}"))
+        screen.fail(UsageRefused(f"cannot read {file}: {exc.strerror}"))
     target = screen.target_of(base_url, key, namespace)
     kind = (document_form or _form_of(Path(file))).media_type
     screen.run(_import(target, content, kind, is_sure=is_sure, is_dry_run=is_dry_run, form=form))
@@ -143,7 +149,9 @@ async def _import(
         if is_different:
             screen.show_aside(_table(found))
         if not is_dry_run:
-            if is_different and not (is_sure or screen.is_confirmed(f"{found.counts}: do this?")):
+            if is_different and not (
+                is_sure or screen.is_confirmed(f"{found.counts}: apply this?")
+            ):
                 screen.notice("nothing was changed")
                 return DECLINED
             # Sent where nothing is different, too: the storage engine may lack something of it.

@@ -26,7 +26,7 @@ LIMIT_MAX: Final = 100
 HIDDEN: Final = "(not for this key)"
 NO_REASON: Final = "(no reason was given)"
 
-IdArgument = Annotated[str, typer.Argument(metavar="ID", help="The issue.")]
+IdArgument = Annotated[str, typer.Argument(metavar="ID", help="ID of the issue.")]
 
 
 class State(enum.StrEnum):
@@ -84,11 +84,15 @@ class _Detail(_Issue, kw_only=True):
 
 @app.command("list")
 def list_issues(
-    state: Annotated[State | None, typer.Option("--state", help="In this state only.")] = None,
-    group: Annotated[str | None, typer.Option("--group", "-g", help="Of this group only.")] = None,
-    topic: Annotated[str | None, typer.Option("--topic", help="Of this topic only.")] = None,
+    state: Annotated[
+        State | None, typer.Option("--state", help="Only issues in this state.")
+    ] = None,
+    group: Annotated[
+        str | None, typer.Option("--group", "-g", help="Only issues of this group.")
+    ] = None,
+    topic: Annotated[str | None, typer.Option("--topic", help="Only issues of this topic.")] = None,
     limit: Annotated[
-        int, typer.Option("--limit", "-c", min=1, max=LIMIT_MAX, help="So many at most.")
+        int, typer.Option("--limit", "-c", min=1, max=LIMIT_MAX, help="Maximum number of issues.")
     ] = LIMIT_DEFAULT,
     form: FormOption = Output.TABLE,
     base_url: BaseUrlOption = None,
@@ -176,9 +180,12 @@ async def _list(target: Target, query: str, *, form: Output) -> int:
     if page.next is not None:
         screen.notice(f"there are more than these {len(page.issues):,}")
     if page.others:
-        screen.notice(f"{page.others:,} dead letters of other reasons had no room here")
+        screen.notice(
+            f"{page.others:,} dead letters with other reasons were left out: the limit of "
+            "issues was reached"
+        )
     if page.unseen:
-        screen.notice(f"{page.unseen:,} dead letters were gone before they were looked at")
+        screen.notice(f"{page.unseen:,} dead letters expired before they were counted")
     return 0
 
 

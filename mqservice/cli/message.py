@@ -17,7 +17,7 @@ from mqservice.cli.outputs import FormOption, Output, prints
 from mqservice.cli.tables import Table
 from mqservice.cli.target import BaseUrlOption, KeyOption, NamespaceOption, Target
 
-app = typer.Typer(no_args_is_help=True, help="One message: where it has been.")
+app = typer.Typer(no_args_is_help=True, help="Show what happened to a message.")
 
 
 class Event(msgspec.Struct, kw_only=True):
@@ -63,11 +63,13 @@ def message() -> None:
 
 @app.command("trace")
 def trace(
-    message_id: Annotated[str, typer.Argument(metavar="ID", help="The id that produce told.")],
+    message_id: Annotated[
+        str, typer.Argument(metavar="ID", help="ID of the message, as printed by produce.")
+    ],
     topic: Annotated[
-        str | None, typer.Option("--topic", "-t", help="Look in this topic only; it is faster.")
+        str | None, typer.Option("--topic", "-t", help="Only search this topic, which is faster.")
     ] = None,
-    group: Annotated[str | None, typer.Option("--group", "-g", help="Of this group only.")] = None,
+    group: Annotated[str | None, typer.Option("--group", "-g", help="Only this group.")] = None,
     form: FormOption = Output.TABLE,
     base_url: BaseUrlOption = None,
     key: KeyOption = None,
@@ -93,7 +95,7 @@ async def _trace(target: Target, message_id: str, query: dict[str, str], *, form
     if found.groups:
         _show_groups(found.groups)
     if not found.is_complete:
-        screen.warn("this may not be all: there is too much of it, or the newest is missing")
+        screen.warn("this may be incomplete: there are too many events, or the newest are missing")
     return 0
 
 

@@ -22,7 +22,7 @@ app = typer.Typer(no_args_is_help=True, help="List namespaces, and make one read
 
 _PATH: Final = "/v1/namespaces"
 
-NameArgument = Annotated[str, typer.Argument(metavar="NAMESPACE", help="As list shows it.")]
+NameArgument = Annotated[str, typer.Argument(metavar="NAMESPACE", help="Name, as shown by list.")]
 
 
 class _ReadOnly(msgspec.Struct, kw_only=True):
@@ -55,7 +55,7 @@ def list_namespaces(
 @app.command("read-only")
 def read_only(
     name: NameArgument,
-    reason: Annotated[str, typer.Option("--reason", help="Shown to others.")] = "",
+    reason: Annotated[str, typer.Option("--reason", help="Reason, shown to other users.")] = "",
     base_url: BaseUrlOption = None,
     key: KeyOption = None,
 ) -> None:
@@ -81,7 +81,7 @@ async def _list(target: Target, *, form: Output) -> int:
                 break
             path = f"{_PATH}?after={quote(page.next, safe='')}"
         else:
-            raise AnswerMalformed(f"the list of namespaces has no end after {PAGES_MAX} pages")
+            raise AnswerMalformed(f"the list of namespaces did not end after {PAGES_MAX} pages")
     if prints(form, found):
         return 0
     table = Table("namespace", "created", "read-only since", "by", "reason")

@@ -15,7 +15,7 @@ from mqservice.cli.tables import Table
 
 app = typer.Typer(no_args_is_help=True, help="List, choose and remove saved profiles.")
 
-NameArgument = Annotated[str, typer.Argument(help="A name that `profile list` shows.")]
+NameArgument = Annotated[str, typer.Argument(help="Name, as shown by `profile list`.")]
 
 
 class _Row(msgspec.Struct):
@@ -56,7 +56,7 @@ def use(name: NameArgument) -> None:
         save_profiles(saved)
     except ClientError as exc:
         screen.fail(exc)
-    screen.notice(f"profile {name} is in use: {chosen.base_url}")
+    screen.notice(f"profile {name} is now in use: {chosen.base_url}")
 
 
 @app.command("remove")
@@ -71,4 +71,4 @@ def remove(name: NameArgument) -> None:
         save_profiles(saved)
     except ClientError as exc:
         screen.fail(exc)
-    screen.notice(f"profile {name} is removed")
+    screen.notice(f"profile {name} was removed")

@@ -31,7 +31,7 @@ def show(
 def set_limits(
     limits: Annotated[
         list[str],
-        typer.Argument(metavar="NAME=NUMBER...", help="As shown; NAME=- takes a limit back."),
+        typer.Argument(metavar="NAME=NUMBER...", help="As shown; NAME=- removes a limit."),
     ],
     base_url: BaseUrlOption = None,
     key: KeyOption = None,
@@ -47,7 +47,7 @@ def _parsed(text: str) -> tuple[str, int | None]:
     if number == "-":
         return name, None
     if not (number.isascii() and number.isdecimal()):
-        raise typer.BadParameter(f"{text} is not of the form NAME=NUMBER, or NAME=-")
+        raise typer.BadParameter(f"{text} must have the form NAME=NUMBER, or NAME=-")
     return name, int(number)
 
 

@@ -27,7 +27,7 @@ class Kind(StrEnum):
 
 
 def restart(
-    kind: Annotated[Kind, typer.Argument(help="Which processes of `mqservice up`.")],
+    kind: Annotated[Kind, typer.Argument(help="Which processes of `mqservice up` to restart.")],
     data_dir: DataDirOption = None,
 ) -> None:
     """Replace processes of the running service, each once the one before it is ready.

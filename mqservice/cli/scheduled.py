@@ -19,16 +19,15 @@ from mqservice.cli.errors import ClientError
 from mqservice.cli.outputs import Documents, FormOption, Output
 from mqservice.cli.target import BaseUrlOption, KeyOption, NamespaceOption, Target, find_target
 
-app = typer.Typer(
-    no_args_is_help=True, help="Look at scheduled messages, cancel, send or move them."
-)
+app = typer.Typer(no_args_is_help=True, help="Scheduled messages: list, cancel, send, reschedule.")
 
 LIMIT_DEFAULT: Final = 32
 PAGE_MESSAGES_MAX: Final = 256
 BODY_CHARS_MAX: Final = 80
 
 HandlesArgument = Annotated[
-    list[str], typer.Argument(metavar="HANDLE...", help="Recall handles, as produce and list tell.")
+    list[str],
+    typer.Argument(metavar="HANDLE...", help="Recall handles, as printed by produce and list."),
 ]
 
 
@@ -62,10 +61,10 @@ class _Done(msgspec.Struct):
 @app.command("list")
 def list_scheduled(
     topic: Annotated[
-        str | None, typer.Argument(help="Topic that they go to; all of them by default.")
+        str | None, typer.Argument(help="Topic of the messages; by default all topics.")
     ] = None,
     limit: Annotated[
-        int, typer.Option("--limit", "-c", min=1, help="Stop after so many messages.")
+        int, typer.Option("--limit", "-c", min=1, help="Stop after this many messages.")
     ] = LIMIT_DEFAULT,
     form: FormOption = Output.TABLE,
     base_url: BaseUrlOption = None,
@@ -101,9 +100,9 @@ def send(
 @app.command("move")
 def move(
     handles: HandlesArgument,
-    delay: Annotated[str | None, typer.Option("--delay", help="From now, such as 2h.")] = None,
+    delay: Annotated[str | None, typer.Option("--delay", help="Time from now, such as 2h.")] = None,
     deliver_at: Annotated[
-        str | None, typer.Option("--deliver-at", metavar="TIME", help="When, in RFC 3339.")
+        str | None, typer.Option("--deliver-at", metavar="TIME", help="Time, in RFC 3339.")
     ] = None,
     base_url: BaseUrlOption = None,
     key: KeyOption = None,
@@ -139,7 +138,7 @@ async def _list(target: Target, topic: str | None, limit: int, *, form: Output) 
                     break
                 if left <= 0:
                     screen.notice(
-                        f"there may be more than these {limit:,}; --limit shows more of them"
+                        f"there may be more than these {limit:,}; raise --limit to see more"
                     )
                     return 0
                 query = {"cursor": page.next_cursor}

@@ -61,12 +61,12 @@ class Report(msgspec.Struct, frozen=True):
 def verify(
     store: Annotated[
         Path | None,
-        typer.Argument(help="The store; without it that of MQ_DATA_DIR, else of ./var."),
+        typer.Argument(help="Directory of the store; by default that of MQ_DATA_DIR, or of ./var."),
     ] = None,
     form: FormOption = Output.TABLE,
     index_slots: Annotated[
         int | None,
-        typer.Option(min=1, help="Slots of an index file, where its size does not say it."),
+        typer.Option(min=1, help="Slots of an index file, where its size does not tell."),
     ] = None,
 ) -> None:
     """Check every record, queue, index entry and offset of a store. It is only read.

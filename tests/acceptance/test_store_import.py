@@ -83,7 +83,7 @@ def test_an_imported_namespace_goes_on_where_the_broker_stopped(tmp_path: Path) 
     arguments = (str(source), f"--namespace={NAMESPACE}")
     shown = import_store(data_dir, *arguments)
     assert (shown.returncode, data_dir.exists()) == (0, False), shown.stderr
-    assert "nothing was imported: give --yes to do it" in shown.stderr
+    assert "nothing was imported: add --yes to import it" in shown.stderr
     kill_while_it_imports(data_dir, *arguments, "--yes")
     refused = run_up(data_dir)
     assert (refused.returncode, "run it again" in refused.stderr) == (2, True), refused.stderr

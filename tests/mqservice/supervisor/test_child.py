@@ -190,7 +190,7 @@ async def test_child_that_ignores_the_signal_is_killed_at_its_limit(
     await watched.child.stop()
 
     assert not Path(f"/proc/{pid}").exists()  # noqa: ASYNC240
-    assert "did not stop in 200 ms" in (tmp_path / "supervisor.log").read_text()
+    assert "did not stop within 200 ms" in (tmp_path / "supervisor.log").read_text()
 
 
 async def test_processes_a_child_leaves_behind_end_with_it(output: Output, tmp_path: Path) -> None:

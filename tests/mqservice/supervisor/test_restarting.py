@@ -83,7 +83,7 @@ async def test_one_that_does_not_end_by_itself_is_killed(
         await restart(DataDir(tmp_path), "beat", told=said.append)
         watching.join(60)
         assert old.returncode == -9
-        assert said[0].startswith(f"beat is process {new.pid}")
+        assert said[0].startswith(f"beat is ready again as process {new.pid}")
     finally:
         for process in (old, new):
             process.communicate(b"\n")
