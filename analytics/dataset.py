@@ -133,7 +133,9 @@ class Dataset:
         finally:
             stream.close()
         if not self._files.rename(aside, target):
-            raise FileExistsError(f"{target.toString()} is there: another job writes this table")
+            raise FileExistsError(
+                f"{target.toString()} already exists: another job is writing this table"
+            )
 
     def _clean(self, date: dt.date, numbers: list[int]) -> None:
         """Delete what is neither the day as it is nor about to be: old versions, and what jobs that

@@ -135,7 +135,7 @@ def refuse_path(request: HttpRequest, exc: Http404) -> HttpResponse:
 
 @api.exception_handler(RequestDataTooBig)
 def refuse_length(request: HttpRequest, exc: Exception) -> HttpResponse:
-    detail = f"a body has at most {settings.DATA_UPLOAD_MAX_MEMORY_SIZE} bytes here"
+    detail = f"the body must have at most {settings.DATA_UPLOAD_MAX_MEMORY_SIZE} bytes"
     return problem_response(request, Problem.of("BODY_TOO_LARGE", detail))
 
 
@@ -146,7 +146,7 @@ def refuse_unstorable(request: HttpRequest, exc: Exception) -> HttpResponse:
         "PostgreSQL rejected a value in a request",
         extra={"action": "value_refused", "error": str(exc)},
     )
-    detail = "a text or number of the request is none that can be stored"
+    detail = "a string or number in the request cannot be stored"
     return problem_response(request, Problem.of("BAD_REQUEST", detail))
 
 
@@ -167,7 +167,7 @@ def refuse_by_fault(request: HttpRequest, exc: Exception) -> HttpResponse:
         extra={"action": "request_failed", "path": request.path},
         exc_info=exc,
     )
-    detail = "the service failed; the request id finds it in the log"
+    detail = "the service failed; the request id identifies the failure in the log"
     return problem_response(request, Problem.of("INTERNAL", detail))
 
 

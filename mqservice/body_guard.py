@@ -74,4 +74,6 @@ class BodyGuard:
         return None
 
     def _too_large(self, what: str) -> Problem:
-        return Problem.of("BODY_TOO_LARGE", f"{what} more than the {self._bytes_max} allowed here")
+        return Problem.of(
+            "BODY_TOO_LARGE", f"{what} more than the {self._bytes_max} bytes allowed here"
+        )

@@ -188,7 +188,9 @@ async def _read(receive: Receive) -> bytes | None:
 
 async def _refuse(scope: Scope, send: Send) -> None:
     problem = Problem.of(
-        "METADATA_UNAVAILABLE", "too many requests wait for the control plane", retry_after_ms=1_000
+        "METADATA_UNAVAILABLE",
+        "too many requests are waiting for the control plane; try again later",
+        retry_after_ms=1_000,
     )
     await send_problem(send, problem, path=scope["path"], request_id=scope["mq.request_id"])
 

@@ -81,7 +81,7 @@ def envorigin(name: str, text: str) -> str:
         )
     if text != text.lower() or "@" in parts.netloc or "*" in parts.netloc or not parts.hostname:
         raise ImproperlyConfigured(
-            f"{name}: an origin has a host in lower case and no user or *, found {text!r}"
+            f"{name}: an origin must have a host in lower case and no user or *, found {text!r}"
         )
     return text
 
@@ -127,7 +127,7 @@ def envsecret(name: str, *, chars_min: int, default: str | None = None) -> str:
         try:
             secret = Path(path).read_text(encoding="utf-8").strip()
         except OSError as exc:
-            raise ImproperlyConfigured(f"{name}_FILE cannot be read: {exc}") from exc
+            raise ImproperlyConfigured(f"cannot read {name}_FILE: {exc}") from exc
     else:
         secret = envtext(name, default)
     if len(secret) < chars_min:
@@ -143,7 +143,7 @@ def envurl(name: str, *schemes: str, default: str | None = None) -> SplitResult:
     except ValueError as exc:
         raise ImproperlyConfigured(f"{name} is not a URL") from exc
     if url.scheme not in schemes:
-        raise ImproperlyConfigured(f"{name} must begin with {' or '.join(schemes)}://")
+        raise ImproperlyConfigured(f"{name} must start with {' or '.join(schemes)}://")
     if not url.hostname and not url.query:
-        raise ImproperlyConfigured(f"{name} names no host")
+        raise ImproperlyConfigured(f"{name} has no host")
     return url

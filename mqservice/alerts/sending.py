@@ -176,7 +176,7 @@ def _try(notification: Notification, now_ms: int) -> tuple[str | None, bool]:
         return str(exc), False
     except (smtplib.SMTPException, OSError) as exc:
         # The server's words may tell of our own network.
-        return f"the mail server did not take it: {type(exc).__name__}", False
+        return f"the mail server did not accept it: {type(exc).__name__}", False
     return None, False
 
 

@@ -92,5 +92,5 @@ def create(
             )
             write_manifest(partial, manifest)
     except OSError as error:
-        raise BackupError(f"the backup could not be written: {error}") from error
+        raise BackupError(f"cannot write the backup: {error}") from error
     return manifest

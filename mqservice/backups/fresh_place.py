@@ -44,7 +44,7 @@ def held_place(place: DataDir, store: Path, *, command: str) -> Iterator[Path]:
     marker = place.restoring
     aside = store.with_name(store.name + _ASIDE_SUFFIX)
     if not marker.exists() and _contents(place):
-        raise BackupRefused(f"{place.path} is not empty; name an empty or a new directory")
+        raise BackupRefused(f"{place.path} is not empty; name an empty or new directory")
     # One that was killed at its very end has left the store under its name.
     is_left = marker.exists() and store.is_relative_to(place.path)
     if not is_left and store.exists() and any(store.iterdir()):

@@ -50,10 +50,10 @@ from mqservice.topics.services import config_of as config_of_topic
 
 log = logging.getLogger(__name__)
 
-_UNDONE: Final = "nothing of the document was taken over"
+_UNDONE: Final = "nothing was imported"
 _IN_DOUBT: Final = (
-    "the settings of the service are as before, but the storage engine may have new ones until the "
-    "same document is imported again"
+    "the settings of the service are unchanged, but the storage engine may have new "
+    "ones until the same document is imported again"
 )
 Config = TopicConfig | GroupConfig
 RowT = TypeVar("RowT", Topic, ConsumerGroup)
@@ -138,7 +138,11 @@ def import_definitions(
     lock_namespace(namespace, with_tenant=True)
     plan = preview_import(namespace, document, by=by)
     if digest is not None and plan.digest != digest:
-        raise Problem.of("CONFLICT", "this import would do something else by now")
+        raise Problem.of(
+            "CONFLICT",
+            "the topics and groups have changed since the preview, so the import would "
+            "do something else",
+        )
     planned = [step.planned for step in plan.steps]
     write_topics((each for each in planned if isinstance(each, PlannedTopic)), by=by)
     write_groups((each for each in planned if isinstance(each, PlannedGroup)), by=by)
@@ -233,7 +237,7 @@ def _no_room(
     if count + wanted <= limit:
         return []
     what = limit_name.removesuffix("_count_max")
-    detail = f"{wanted} {what}s would be new; the tenant has {count} and may have {limit}"
+    detail = f"{wanted} new {what}s would be created; the tenant has {count} and may have {limit}"
     return [ProblemItem(pointer, "QUOTA_EXCEEDED", detail)]
 
 

@@ -62,7 +62,7 @@ def _read_queues(assignment: Fields, name: str) -> QueueIds:
         return {}
     if len(value) > ASSIGNMENT_NAMES_MAX:
         assignment.out_of_range(
-            name, f"has at most {ASSIGNMENT_NAMES_MAX} names, found {len(value)}"
+            name, f"must have at most {ASSIGNMENT_NAMES_MAX} names, found {len(value)}"
         )
         return {}
     found: QueueIds = {}

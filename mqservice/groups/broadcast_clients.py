@@ -30,10 +30,10 @@ def client_id_of(group: ConsumerGroup, given: str | None, *, is_needed: bool = F
     is_broadcast = group.dispatch == Dispatch.BROADCAST
     if given is None:
         if is_needed and is_broadcast:
-            raise _fault("the group has dispatch: broadcast, so it must say which client")
+            raise _fault("the group has dispatch: broadcast, so the request must name the client")
         return ""
     if not is_broadcast:
-        raise _fault("is for groups with dispatch: broadcast only")
+        raise _fault("is only for groups with dispatch: broadcast")
     if fault := client_id_fault(given):
         raise _fault(fault)
     return given

@@ -68,12 +68,12 @@ class TopicMask:
         if contains and self.hides_bodies:
             raise Problem.of(
                 "FORBIDDEN",
-                "parts of bodies are hidden from your role here, so they cannot be searched",
+                "parts of bodies are hidden from your role, so bodies cannot be searched",
             )
         if self.is_asked_by(wanted):
             raise Problem.of(
                 "FORBIDDEN",
-                "the filter names a property that is hidden from your role here",
+                "the filter names a property that is hidden from your role",
             )
 
 

@@ -40,7 +40,9 @@ def join(request: HttpRequest) -> HttpResponse:
     """What one is invited to; POST takes it up."""
     row, detail, status = None, "", 200
     try:
-        ACCEPTS.spend(network_of(client_address_var.get()), "invitations were tried from here")
+        ACCEPTS.spend(
+            network_of(client_address_var.get()), "attempts to use an invitation from this address"
+        )
         row = invitation_links.find_stashed(request)
         if request.method == "POST" and row is not None:
             if not isinstance(request.user, User):

@@ -119,7 +119,7 @@ def _snapshot() -> Iterator[int]:
         with blocking_client() as client:
             taken = client.snapshot(SnapshotRequest(lease_ms=lease_ms))
     except StoreError as exc:
-        raise RunFailed(Failure.ENGINE_AWAY, f"the engine gave no snapshot: {exc}") from exc
+        raise RunFailed(Failure.ENGINE_AWAY, f"the storage engine gave no snapshot: {exc}") from exc
     was_held = False
     try:
         yield taken.end_offset
@@ -129,7 +129,7 @@ def _snapshot() -> Iterator[int]:
             release = SnapshotRelease(snapshot_id=taken.snapshot_id)
             was_held = client.snapshot_release(release).was_held
     if not was_held:
-        raise RunFailed(Failure.SNAPSHOT_LOST, "the log was not kept while it was read")
+        raise RunFailed(Failure.SNAPSHOT_LOST, "the log was deleted while it was being read")
 
 
 class _Heart:

@@ -158,7 +158,7 @@ def _follow(
         failure = _BY_EXIT_CODE[code]
         shown = said.splitlines()[-1] if said and failure is Failure.NO_SPARK else failure.value
         raise RunFailed(failure, shown, said)
-    raise RunFailed(Failure.KILLED, f"the process ended with {code}", said)
+    raise RunFailed(Failure.KILLED, f"the process exited with {code}", said)
 
 
 def _heard(line: bytes, tell: Callable[[Progress], None]) -> Outcome | None:

@@ -222,7 +222,10 @@ def _is_stored(client: StoreClient, route: TopicRoute, message_id: str) -> bool:
         if any(record.message_id == message_id for record in found):
             return True
         if not head.is_complete:
-            raise StoreBusy("the key index lacks the newest messages: not found means nothing")
+            raise StoreBusy(
+                "the key index does not have the newest messages yet, so it is unknown "
+                "whether the message was stored"
+            )
         cursor = head.cursor
         if not cursor:
             break

@@ -38,8 +38,10 @@ class FilterIn(Schema):
     to: str | None = None
     reason: str | None = Field(
         default=None,
-        description="A reason, or the cause of an issue: what was given up for the same cause "
-        f"fits. `{NO_REASON}`: what has no reason.",
+        description=(
+            "A reason, or the cause of an issue; it matches dead letters with the same "
+            f"cause. `{NO_REASON}` matches those without a reason."
+        ),
     )
 
     def selection(self) -> Selection:
@@ -59,7 +61,9 @@ class FilterIn(Schema):
         cause = None if self.reason is None else cause_asked(self.reason)
         found = Selection(key=self.key, tags=tags, from_ms=from_ms, to_ms=to_ms, cause=cause)
         if found.is_all:
-            raise refused("/filter", 'it has no condition; write "all": true if that is meant')
+            raise refused(
+                "/filter", 'there is no condition; write "all": true if you mean all of them'
+            )
         return found
 
 
@@ -79,7 +83,7 @@ class PurgeIn(Schema):
         given = [name for name in ("ids", "filter", "all") if getattr(self, name) is not None]
         if len(given) != 1:
             found = " and ".join(given) or "none of them"
-            raise refused("", f"give exactly one of ids, filter, all; found {found}")
+            raise refused("", f"give exactly one of ids, filter and all; found {found}")
         if self.filter is not None:
             return self.filter.selection()
         return Selection(ids=list(dict.fromkeys(self.ids or [])))
@@ -134,7 +138,9 @@ class FilterOut(Schema):
     tags: list[str]
     from_time: str | None = Field(serialization_alias="from")
     to: str | None
-    reason: str | None = Field(description=f"The cause that fits; `{NO_REASON}`: none was told.")
+    reason: str | None = Field(
+        description=f"The matching cause; `{NO_REASON}` if there was no reason."
+    )
 
 
 class TaskOut(Schema):

@@ -165,7 +165,10 @@ class Walk:
                 )
             )
             if not head.is_complete:
-                raise StoreBusy("the key index lacks the newest messages: not found means nothing")
+                raise StoreBusy(
+                    "the key index does not have the newest messages yet, so a message "
+                    "that was not found may exist"
+                )
             for record in found:
                 if record.message_id == message_id and self._is_inside(record):
                     return record

@@ -71,9 +71,9 @@ def road_of(
     is_complete = is_complete and not after
     if not hops:
         where = namespace.name if topic is None else topic.name
-        detail = f"{where} has no message of this id, or has it no more"
+        detail = f"{where} has no message with this ID; it never existed or has expired"
         if not is_complete:
-            detail = "no message of this id was found, and not all could be looked through"
+            detail = "no message with this ID was found, but not all messages could be searched"
         raise Problem.of("MESSAGE_NOT_FOUND", detail, retryable=not is_complete)
     return Road(hops=list(hops.values()), groups=groups, is_complete=is_complete)
 

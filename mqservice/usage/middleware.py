@@ -64,8 +64,8 @@ class ControlPlaneMiddleware:
             request,
             Problem.of(
                 "RATE_LIMITED",
-                "the tenant's limit of requests to the control plane is used up: "
-                f"{taken.limit} a second",
+                "the tenant's limit of control plane requests is used up: "
+                f"{taken.limit} per second",
                 retry_after_ms=taken.retry_ms,
             ),
         )

@@ -110,7 +110,7 @@ OUR_DAMAGES: dict[str, tuple[Damage, str]] = {
     "alien file in the log": (write("commitlog/notes.txt", b"x"), "move it out of the store"),
     "no configuration": (
         lambda path: shutil.rmtree(path / "config"),
-        "copy the store.s config directory",
+        "copy the store's config directory",
     ),
     **{
         f"unreadable {name}": (unreadable(name), f"{name}.* cannot be read")
@@ -162,7 +162,7 @@ THEIR_DAMAGES: dict[str, tuple[Damage, str]] = {
     "alien file in the log": (write("commitlog/index.db", b"x"), "move it out of the store"),
     "no configuration": (
         lambda path: shutil.rmtree(path / "config"),
-        "copy the store.s config directory",
+        "copy the store's config directory",
     ),
     "light message queues": (
         lambda path: (path / "consumequeue/%LMQ%a/0").mkdir(parents=True),

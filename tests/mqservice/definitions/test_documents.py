@@ -209,7 +209,7 @@ def test_faults_are_told_with_their_places(
         ('{"version": 1, "topics": [{"name": "a"}], "topics": []}', '"topics" is there twice'),
         (
             '{"version": 1, "groups": [{"name": "g", "lease": "1m", "lease": "2m"}]}',
-            '"lease" is there twice, in "g"',
+            '"lease" is given twice, in "g"',
         ),
         ('{"version": 1, "version": 1, "topics": [1%s]}' % ("0" * 400), '"version" is there'),
     ],
