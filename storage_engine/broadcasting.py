@@ -1,4 +1,4 @@
-"""Broadcast groups: each client reads every message, with progress of its own.
+"""Broadcast groups: each client reads every message and has its own progress.
 
     consumption ── group, client id ──▶ [Broadcasting.reader] ──▶ the client as a group ──▶ delivery
     delivery ── Failure ──▶ [Broadcasting.drop] ── settled, counted ──▶ consumer_offsets

@@ -1,4 +1,4 @@
-"""Which topics and groups there are; creates, changes and removes them.
+"""Which topics and groups exist; creates, changes and deletes them.
 
     store ── put, remove ──▶ [Catalog] ──▶ config_table (files), consume_queues, put routes
 

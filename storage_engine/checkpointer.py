@@ -1,4 +1,4 @@
-"""Makes derived files durable and writes down how far, so that the next start has little to do.
+"""Makes derived files durable and records how far, so that the next start reads little of the log.
 
     log durable ─▶ consume queues synced ─▶ consumerOffset.json ─▶ new journal, keys ─▶ checkpoint
 

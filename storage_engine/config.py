@@ -1,5 +1,4 @@
-"""Every limit of the engine, with its unit, its default and why it is that; read from the
-environment.
+"""Every setting of the engine, with its unit, default and reason; read from the environment.
 
 ``MQ_ENGINE_<NAME>`` sets the field of that name, upper case, for example
 ``MQ_ENGINE_SEGMENT_BYTES=67108864``.

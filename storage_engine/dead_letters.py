@@ -1,4 +1,4 @@
-"""Takes messages out of a group's dead letters: sent on their way again, or dropped; counts them.
+"""Redrives, drops and counts the dead letters of a group.
 
     server ── redrive(offsets) ──▶ [DeadLetters] ── moves ──▶ the topic they came from, or another
     server ── purge(offsets) ────▶      └── settled by an internal group ──▶ pull, look-up: gone

@@ -1,4 +1,4 @@
-"""Keys of requests on disk, so that a start need not read the log back over the whole window.
+"""Request keys on disk, so that a start need not read the log over the whole window.
 
     checkpoint ── keys of durable records ──▶ dedup/00000001, 00000002, … ──▶ start
 

@@ -1,4 +1,4 @@
-"""Which requests have stored their message already, and where; for as long as the window says.
+"""Which requests have already stored their message, and where; within the configured window.
 
     once_puts ── add, find ──▶ [DedupIndex] ◀── recovery, dedup_files
 

@@ -1,4 +1,4 @@
-"""What time it is for messages that wait: clocks that no jump of the wall clock moves.
+"""The time that delays are counted by: it does not follow jumps of the wall clock.
 
     wall, monotonic ──▶ [DelayClock] ── delay_ms() ──▶ delays: put_path, retries, schedule
                                      └─ time_ms() ──▶ times: schedule

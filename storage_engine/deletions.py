@@ -1,4 +1,4 @@
-"""Deletes topics and groups with all that belongs to them, also while they are in use.
+"""Deletes topics and groups with everything that belongs to them, even while they are in use.
 
     server ── topic_delete, group_delete ──▶ [Deletions] ──┬─▶ min_offsets: queues emptied
                                                            ├─▶ delivery, retries: no lease

@@ -1,4 +1,4 @@
-"""What becomes of scheduled messages when they are due: the records that take their place.
+"""The records that replace scheduled messages when these are due.
 
     schedule ── records, where they stand ──▶ [DueMoves] ──▶ DueBatch: records for one append;
                                                              of others, why they go nowhere

@@ -1,4 +1,4 @@
-"""``python -m storage_engine.dump PATH``: what stands in a file of the store, for people.
+"""``python -m storage_engine.dump PATH``: prints the contents of store files for people.
 
     commitlog segment      one line a record: place, topic, queue, times, tag, keys, body
     consume queue file     one line a unit

@@ -1,4 +1,4 @@
-"""What the engine tells Prometheus, read from its parts at the moment it is asked.
+"""The engine's Prometheus metrics, read from its parts at the time of the scrape.
 
     Store.stats, Store.watched, the disk ──▶ [collect] ──▶ families ──▶ metrics.render
 

@@ -1,4 +1,4 @@
-"""Keeps scheduled messages alive when retention deletes the segment they stand in.
+"""Copies scheduled messages forward when retention deletes the segment they are in.
 
     retention ── forward(below_offset) ──▶ [Forwarder] ── same records again ──▶ moves
 

@@ -1,4 +1,4 @@
-"""Sessions of consumers between two connections: their bytes, and the leases that wait for them.
+"""Consumer sessions saved between two connections: their bytes, and the leases they hold.
 
     keep ──▶ [KeptSessions] ── take ──▶ the process to which the consumer has come back
                    └─ its time is over ──▶ leases given back

@@ -1,4 +1,5 @@
-"""One connection as a listener: the notices it gets, the sessions it keeps, takes or lacks.
+"""One connection as a listener: the notices it gets, and the sessions it saves, takes over or
+misses.
 
     Notices ── hear ──▶ [Listening] ── NOTICE frames ──▶ client; dropped when too many are unread
     client ── keep, take, absent ──▶ [Listening] ──▶ KeptSessions

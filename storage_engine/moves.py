@@ -1,4 +1,4 @@
-"""Puts messages in another place, each exactly once: the record there says what it settles.
+"""Moves messages to another place, each exactly once: the new record says which message it settles.
 
     retry, dead letters, schedule ── Move ──▶ [Mover] ──▶ engine_puts ── durable ──▶ source settled
 

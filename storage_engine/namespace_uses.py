@@ -1,4 +1,4 @@
-"""How much each namespace holds, for those who keep tenants within limits.
+"""How much each namespace stores, for enforcing quotas.
 
     service ── USE ──▶ [NamespaceUses] ── bytes of topics and of the schedule, leases ──▶ reply
 

@@ -1,4 +1,4 @@
-"""Sets where groups go on, at the word of a client: commits and resets.
+"""Changes consumer offsets on request: commits and resets.
 
     server ── commit ──▶ [OffsetChanges] ── settled up to there ──▶ consumer_offsets (journal)
     server ── reset ───▶ [OffsetChanges] ── from → to, durable ──▶ consumer_offsets

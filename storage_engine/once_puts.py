@@ -1,4 +1,4 @@
-"""Puts that may come again: a record whose request is known stores nothing and gets its answer.
+"""Idempotent puts: a record whose request is known stores nothing and gets the first reply again.
 
     PUT_ONCE ──▶ [OncePuts] ── key unknown ──▶ Store.put ──▶ remembered, answered when durable
                      ├── key known, same content ──▶ the first one's place, when that is durable

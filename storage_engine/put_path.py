@@ -1,4 +1,4 @@
-"""The way of a PUT frame into the log: check each record, append all good ones together.
+"""The path of a PUT frame into the log: check each record, append all valid ones together.
 
     payload ──▶ [PutPath.put] ── entries ──▶ commit_log.append ── keys ──▶ dispatcher.follow
                      └─ a record that breaks a rule: its code in the reply, the others go on

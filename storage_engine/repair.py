@@ -1,4 +1,4 @@
-"""``python -m storage_engine.repair STORE --cut-at OFFSET``: lets a log end earlier than it does.
+"""``python -m storage_engine.repair STORE --cut-at OFFSET``: cuts off the end of a log.
 
     log behind OFFSET ── copied, synced ──▶ STORE.cut-OFFSET/ beside the store
                       └─ then overwritten with zeros, newest segment first

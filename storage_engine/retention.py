@@ -1,4 +1,4 @@
-"""Lets messages go when their time is over or the disk needs it, oldest first.
+"""Deletes messages that have expired, or whose space the disk needs, oldest first.
 
     every pass ──▶ [Retention] ── raise_min ──▶ consume queues ── forget ──▶ delivery
                         └── min offsets written down, then segments, units, index files deleted

@@ -1,4 +1,4 @@
-"""The time by which messages grow old: the wall clock's, but never further than is believable.
+"""The clock used for retention: the wall clock, but never further ahead than is plausible.
 
     wall clock ──┐
     steady clock ┼──▶ [RetentionClock] ── now_ms ──▶ retention        config/retentionClock.json

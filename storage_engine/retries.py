@@ -1,4 +1,4 @@
-"""What becomes of a message whose delivery has failed: delivered again later, or a dead letter.
+"""What happens to a message whose delivery failed: redelivered later, or dead-lettered.
 
     delivery ── Failure ──▶ [Retries] ── moves ──┬─▶ SCHEDULE_TOPIC_XXXX, later %RETRY%group
                                                  ├─▶ %RETRY%group, at once

@@ -1,4 +1,4 @@
-"""The engine's socket: decode a frame, call the store, encode the answer; decides nothing.
+"""The engine's socket: decodes a frame, calls the store, encodes the reply; decides nothing.
 
     connection ── frames ──▶ [Server] ── call ──▶ Store
     connection ◀── frames ── [Server] ◀── answer, at once or when the disk has it

@@ -1,4 +1,4 @@
-"""Group commit of a table's file: changes that come while it is written share the next write.
+"""Group commit of a table's file: changes that arrive during a write share the next one.
 
     server ── put(config, answer) ──▶ [SharedWrites] ── all that wait, one file ──▶ thread ──▶ disk
     server ◀── answer, once its change is durable ── memory as the disk ◀── done ─────┘

@@ -1,4 +1,4 @@
-"""Keeps the log's files for those who read them beside the engine, for a while.
+"""Keeps files of the log from being deleted while other processes read them, for a limited time.
 
     reader ── take(lease_ms) ──▶ [Snapshots] ── held_from ──▶ retention deletes nothing at or above
     reader ── release(id) ─────▶     │

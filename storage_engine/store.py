@@ -1,4 +1,4 @@
-"""The one facade of the engine: wires log, queues, offsets and delivery; decides when to answer.
+"""The facade of the engine: wires log, queues, offsets and delivery; decides when to reply.
 
     server ── put, receive, settle, pull, … ──▶ [Store] ──▶ put_path, delivery, commit_log
     flusher ── flushed(to) ──▶ [Store] ── dispatch, then answer all who waited ──▶ server

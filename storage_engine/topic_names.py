@@ -1,5 +1,5 @@
-"""What the engine accepts as the name of a topic or group: RocketMQ's rule, and safe as a
-directory; and the names of the two topics that belong to a group.
+"""Which names of topics and groups the engine accepts: RocketMQ's rule, and safe as a directory;
+and the names of the two topics that belong to a group.
 
     group acme%billing    retry topic %RETRY%acme%billing    dead letters in %DLQ%acme%billing
 

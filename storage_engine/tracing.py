@@ -1,4 +1,4 @@
-"""The road of one message, from what its records and its groups say of it; changes nothing.
+"""The trace of one message, from its records and its groups; changes nothing.
 
     id ──▶ [Tracing] ──▶ key index: topic, SCHEDULE_TOPIC_XXXX, %RETRY%group, %DLQ%group ──▶ hops
                 └──────▶ process queue of each group that reads its topic ──────────▶ states

@@ -1,4 +1,4 @@
-"""Copies files piece by piece: bounded in memory, no faster than asked, with the SHA-256 of each.
+"""Copies files in chunks: bounded memory, limited rate, and the SHA-256 of each file.
 
 source ── 1 MiB ──▶ hash ──▶ target ──▶ fsync; what was read and written leaves the page cache
 """

@@ -1,4 +1,4 @@
-"""Copies all files of a store but the log as they were at one moment, beside a running engine.
+"""Copies every file of a running store except the log, all as of one moment.
 
     what stands there ──▶ copy ──▶ does the same still stand there? ──▶ yes: one moment's
                             ▲────────────── no, begin again ◀──┘

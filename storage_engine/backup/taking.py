@@ -1,4 +1,4 @@
-"""A copy of the store of a running engine, from which nothing is missing that was acknowledged.
+"""Copies the store of a running engine, with every acknowledged message in it.
 
     lease ─▶ checkpoint ─▶ Ready … Go ─▶ small files, one moment's ─▶ checkpoint, lease: the end
                                                                             └─▶ segments up to it

@@ -1,4 +1,4 @@
-"""Leases that last while their member is heard of, for members without a connection.
+"""Extends leases while their member is alive, for members without a connection.
 
     receive, settle ── hear(member) ──▶ [AutoExtends]
     lease at its end ──▶ AutoExtend.end_ms ──▶ later: goes on    now: over

@@ -1,4 +1,4 @@
-"""Which clients each broadcast group has, and when each was last there.
+"""Which clients each broadcast group has, and when each was last seen.
 
     receive ── admit, seen ──▶ [BroadcastClients] ── silent for 7 days ──▶ broadcasting: forgotten
     consumer_offsets ── whose progress there is, when seen ──▶ restore

@@ -1,4 +1,4 @@
-"""Takes back progress beyond the end of a queue.
+"""Moves consumer offsets that are past the end of their queue back to the end.
 
 A power cut may leave settles durable whose messages of an async topic were not; new messages at
 those offsets must be delivered.

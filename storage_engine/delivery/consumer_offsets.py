@@ -1,4 +1,4 @@
-"""How far each group is on each queue, and which messages above that it has settled already.
+"""The consumer offset of each group on each queue, and which messages above it are settled.
 
     delivery ── settle(progress, offsets) ──▶ [ConsumerOffsets] ── one entry ──▶ offset_journal
     checkpoint ── snapshot, write, finish ──▶ config/consumerOffset.json; the journal starts anew

@@ -1,4 +1,4 @@
-"""Gives messages to the members of groups and takes their settles.
+"""Delivers messages to the members of groups and records their settles.
 
     receive ──▶ [Delivery] ── take ──▶ ProcessQueue of each queue ── records ──▶ reply
        └─ nothing ready: parked ── new message, nack delay, lease end ──▶ served in order of arrival

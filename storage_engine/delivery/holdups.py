@@ -1,4 +1,4 @@
-"""Tells who waits although there are messages: as many are in flight as may be.
+"""Reports consumers that wait although there are messages, because too many are in flight.
 
     receives that wait, queues that are full ──▶ [Holdups] ── every second ──▶ HELD_UP notices
 

@@ -1,4 +1,4 @@
-"""What one receive has given out to its member, for a time; whether its word about one counts.
+"""What one receive leased to its member, until when, and whether a settle for it still counts.
 
     Leasing ── Lease ──▶ inflight of each process queue ── settled, given back, ended ──▶ count 0
 

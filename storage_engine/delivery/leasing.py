@@ -1,4 +1,4 @@
-"""Takes messages for one receive, from all queues that its member may read, under one lease.
+"""Leases messages for one receive, from all queues that its member may read.
 
     receive, serve ──▶ [Leasing] ── take ──▶ ProcessQueue of each queue ──▶ records and attempts
                            └── damaged ones ──▶ settled: nobody can ever read them

@@ -1,4 +1,4 @@
-"""Looks for messages that a filter wants, a little at a time, so that the loop is never held up.
+"""Searches queues for messages that match a filter, in small steps that do not block the loop.
 
     take ──▶ [Look] ── tag hash of a unit, then properties in the log ──▶ wanted, or skipped
                │ spent, nothing found, somebody waits

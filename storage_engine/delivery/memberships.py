@@ -1,4 +1,4 @@
-"""Who of the exclusive groups is there and who is gone; serves those for whom it matters.
+"""Members of exclusive groups that join or leave, and the receives this affects.
 
 receive ── heard ──▶ [Memberships] ──▶ members, readers of the subscription
 leave, 120 s of silence ──▶ [Memberships] ── others read its queues now ──▶ serve

@@ -1,4 +1,4 @@
-"""Which messages of one queue must wait for others of their message group, and which may go.
+"""Which messages of one queue must wait for others of their message group.
 
     new, its group idle ──▶ held ──── settled ──▶ forgotten; the group's next one is ready
                              │  ▲

@@ -1,4 +1,4 @@
-"""Who reads a topic for a group, in any mode of dispatch, as far as receives tell.
+"""Who reads a topic for a group, in any mode of dispatch, as known from receives.
 
 receive ── hear(member) ──▶ [Readers] ── others_ms(member)? ──▶ may it bring another filter?
 

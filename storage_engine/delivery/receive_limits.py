@@ -1,4 +1,4 @@
-"""Whether what a receive asks for is within the store's limits; pure.
+"""Checks that a receive is within the store's limits; pure.
 
 server ── ReceiveRequest ──▶ [check_limits] ──▶ delivery
 """

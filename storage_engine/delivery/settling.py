@@ -1,4 +1,4 @@
-"""Takes what members say of the messages they have: acks, nacks, extends, each on its own.
+"""Applies the settles of members: acks, nacks and extensions, each on its own.
 
     server ── SettleRequest ──▶ [Settling] ──┬─ acks ──▶ consumer_offsets (journal)
                                              ├─ nacks ──▶ retries

@@ -1,4 +1,4 @@
-"""Takes messages of ordered groups: of a queue as one, or of each message group in it for itself.
+"""Takes messages for ordered groups: one batch per queue, or one per message group.
 
     exclusive dispatch ──▶ [take_in_order]          one batch of the queue at a time
     shared dispatch ─────▶ [take_by_message_group]  one batch of each message group at a time

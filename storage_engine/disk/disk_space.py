@@ -1,4 +1,4 @@
-"""How full the disk is, what that means for puts and retention, and a reserve for everything else.
+"""How full the disk is, what that means for puts and retention, and the space reserved for settles.
 
     retention ── look() ──▶ [DiskSpace] ──▶ state: fine, clean (75 %), force (85 %), full (90 %)
     Files, when there is no room ── release ──▶ the reserve's bytes

@@ -1,4 +1,4 @@
-"""One engine a directory, and a number that tells its runs apart."""
+"""The lock that allows one engine per directory, and the epoch that tells its runs apart."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The ``abort`` file: there while an engine runs, so left behind by one that did not stop in order.
+"""The ``abort`` file: it exists while an engine runs, so one that is left means an unclean stop.
 
     start ── set ──▶ abort: process id, boot and mount ──▶ next start: was_power_cut?
 

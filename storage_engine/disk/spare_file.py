@@ -1,4 +1,4 @@
-"""A file whose room on the disk is kept, to be overwritten where there is none for a new one.
+"""A file that reserves disk space, to be overwritten when there is none for a new file.
 
     retention, when the disk has room ── keep ──▶ [SpareFile]
     retention, when it has none ── replace(path, content) ──▶ overwritten, cut, renamed to path

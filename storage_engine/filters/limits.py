@@ -1,4 +1,4 @@
-"""How large a filter may be, and what no filter's text may contain."""
+"""How large a filter may be, and which characters it must not contain."""
 
 from __future__ import annotations
 

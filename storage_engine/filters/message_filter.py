@@ -1,4 +1,4 @@
-"""A filter's text, compiled once, asked for every message; pure functions.
+"""A filter's text, compiled once and evaluated for every message; pure functions.
 
     text, kind ──▶ [compile_filter] ──▶ Filter ◀── tag hash of a unit     matches_unit: no, or maybe
                                           ▲

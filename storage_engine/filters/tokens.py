@@ -1,4 +1,4 @@
-"""The words of an SQL92 filter; one pass over the text, which never goes back.
+"""Splits an SQL92 filter into tokens, in one pass without backtracking.
 
     "a >= 5 -- why" ──▶ [tokenize] ──▶ NAME a, SIGN >=, NUMBER 5, END
 

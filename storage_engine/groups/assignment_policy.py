@@ -1,4 +1,4 @@
-"""What a group says about the assignment of queues beside the name of a strategy; pure.
+"""A group's settings for assigning queues, besides the strategy itself; pure.
 
     policy, queues and members that are there ──▶ [queue_ids_of] ──▶ {member: its queue ids}
 

@@ -1,4 +1,4 @@
-"""Clients of broadcast groups: their ids, and the name under which one is a reader of its own.
+"""Clients of broadcast groups: their ids, and the reader name that each one has.
 
     group acme%news, client 10.0.0.7@4711 ── [reader_name] ──▶ acme%news@10.0.0.7@4711
 

@@ -1,4 +1,4 @@
-"""Who waits for the disk, and what happens when it refuses.
+"""Who waits for the disk, and what happens when a sync fails.
 
     store ── wait(end_offset, done) ──▶ [Durability] ── request ──▶ Flusher ── flushed(to) ──┐
     store ◀── publish(to), then done(None) of all who are covered ── [Durability] ◀──────────┘

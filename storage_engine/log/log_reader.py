@@ -1,4 +1,4 @@
-"""Reads records of the log by their places, and finds out which of them are not as written.
+"""Reads records of the log by offset, and detects those that are damaged.
 
 dispatcher, deliveries, lookups ── (physical_offset, record_bytes) ──▶ [LogReader] ──▶ bytes
 """

@@ -1,4 +1,4 @@
-"""Reading the commit log record by record when nothing else says where they stand; pure reading.
+"""Reads the commit log record by record when nothing else says where the records are; pure reading.
 
     segments ──▶ [scan] ──▶ Scan: where the log ends, what is damaged before that
     segments ──▶ [walk] ──▶ (physical_offset, segment's bytes, position there) of each record

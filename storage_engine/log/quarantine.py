@@ -1,4 +1,4 @@
-"""What is known to be damaged in the log, kept in ``config/quarantine.json`` until somebody acts.
+"""Known damage in the log, listed in ``config/quarantine.json`` until an operator acts.
 
     recovery, readers ── add(damage) ──▶ [Quarantine] ──▶ the file, the log, a metric
 

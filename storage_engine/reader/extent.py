@@ -1,4 +1,4 @@
-"""Which segments a log has and how far it can be believed; only reads.
+"""Which segments a log has and up to where it can be trusted; only reads.
 
     commitlog/, checkpoint ──▶ [find_extent] ──▶ Extent
                  └── behind the checkpoint: as far as whole records follow each other

@@ -1,4 +1,4 @@
-"""Whether a record, or a BLANK, stands at a place of a segment; pure functions.
+"""Checks whether there is a record, or a BLANK, at an offset of a segment; pure functions.
 
 readers, recovery, tools ── segment's bytes, position ──▶ [is_whole, whole_run, …]
 """

@@ -1,4 +1,4 @@
-"""A record in the log as the beginning of another one: the same message in another place.
+"""A stored record as the draft of another one: the same message in another place.
 
     record bytes ── read_draft ──▶ [RecordDraft] ── topic, queue, properties changed ──▶ encode ──▶
                                                                      record bytes with holes

@@ -1,4 +1,4 @@
-"""Many records that stand back to back, as the engine hands them out, into messages.
+"""Decodes consecutive records, as the engine sends them, into messages.
 
 engine's reply ── bytes ──▶ [decode_records] ── Record, Record, … ──▶ consumers
 """

@@ -1,4 +1,4 @@
-"""A producer's message that is to come: the same message, for the schedule topic; pure functions.
+"""A producer's scheduled message: the same message, for the schedule topic; pure functions.
 
     StoreMessage for orders ── [scheduled] ──▶ StoreMessage for SCHEDULE_TOPIC_XXXX
                                                REAL_TOPIC = orders, REAL_QID, TIMER_DELIVER_MS, …

@@ -1,4 +1,4 @@
-"""What was certainly durable when the store last said so: where recovery starts, and how to judge.
+"""What was durable at the last checkpoint: where recovery starts, and how it judges damage.
 
     offset  width  field                     notes
          0      8  physicMsgTimestamp        RocketMQ's: store time of the last flushed record, ms

@@ -1,5 +1,4 @@
-"""From whatever files a stop left behind to a log with a clean end and the queues that belong to
-it.
+"""Turns the files that any stop left behind into a log with a clean end and matching queues.
 
     checkpoint, commit log ──▶ [read_log] ──▶ LogFound, or a refusal; no byte has changed
     LogFound, consume queues ──▶ [recover] ──▶ append_offset, flushed_offset, queues

@@ -1,5 +1,5 @@
-"""Puts the records of a log that was scanned into their consume queues again, and tells what else
-is in them, all in one reading.
+"""Fills consume queues from a scanned log again, and collects everything else that one reading of
+it can tell.
 
     records ──▶ [redispatch] ──▶ units, many of a queue at once ──▶ ConsumeQueue
                     ├── keys of each, many at once ──▶ keys (the indexer)

@@ -1,4 +1,4 @@
-"""Stores that must not be opened although their log can be read; looks at files and changes none.
+"""Stores that must not be opened although their log can be read; only reads files.
 
     names in the directory ──▶ [refuse_strangers]      consume queues' units ──▶ [refuse_gaps]
 

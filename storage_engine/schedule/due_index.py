@@ -1,4 +1,4 @@
-"""Which messages are due next: a part of them in memory, all of them in the consume queues.
+"""Which messages are due next: the soonest in memory, all of them in the consume queues.
 
     units (due time of each), as they came ──▶ [DueIndex] ── peek, take ─▶ in order of due time
 

@@ -1,5 +1,4 @@
-"""Scheduled messages, one by one: which there are for a topic, never one of them, one at once, or
-one at another time.
+"""Single scheduled messages: list those of a topic, cancel, send now, or reschedule.
 
     page ◀── units and records of SCHEDULE_TOPIC_XXXX
     cancel ──▶ settled, and durable before the answer         both win only while it is to come;

@@ -1,5 +1,5 @@
-"""How many retries of each group wait in the schedule, and how old the oldest is; exact at any
-number of scheduled messages.
+"""How many retries of each group are scheduled, and the age of the oldest; exact at any number of
+scheduled messages.
 
     units of SCHEDULE_TOPIC_XXXX ── each read once, a slice a turn ──▶ [ScheduledRetries]
     Progress of the schedule ── settled: delivered, cancelled, moved ──────▶ │

@@ -1,4 +1,4 @@
-"""Which record of this engine a record of a RocketMQ store becomes, and what stays behind.
+"""Converts records of a RocketMQ store to records of this engine, and reports what is left behind.
 
     orders, queue 2, offset 17            ─▶ ns%orders, queue 2, offset 17
     %RETRY%g, not consumed yet            ─▶ %RETRY%ns%g, the queue of its topic, next offset

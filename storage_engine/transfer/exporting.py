@@ -1,4 +1,4 @@
-"""Messages of this engine's store as a RocketMQ store, in a directory that is not there yet.
+"""Exports messages of this engine's store to a new RocketMQ store.
 
     own store ── settle_moved, Export.take ──▶ log, config ──▶ Store.open: queues, index, compared
                                               files of ours go, JSON as RocketMQ has it ◀─┘

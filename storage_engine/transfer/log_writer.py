@@ -1,4 +1,4 @@
-"""Writes the segments of a log that nobody has open yet, front to back.
+"""Writes the segments of a new log that no process has open, front to back.
 
     record with holes, queue offset, store time ──▶ [LogWriter] ── fallocate, write ──▶ commitlog/*
 

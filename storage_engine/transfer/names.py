@@ -1,4 +1,4 @@
-"""What a topic of a RocketMQ store is, told from its name; pure functions.
+"""The role of a topic in a RocketMQ store, recognized by its name; pure functions.
 
 orders ▶ a topic         %RETRY%g, %RETRY%g_orders, %RETRY%g+orders ▶ retries of group g
 %DLQ%g ▶ dead letters    SCHEDULE_TOPIC_XXXX, rmq_sys_wheel_timer ▶ delayed messages

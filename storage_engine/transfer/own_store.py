@@ -1,4 +1,4 @@
-"""A store of this engine, opened to be exported: read as a start reads it, and not changed.
+"""A store of this engine opened for export: read as a start reads it, and not changed.
 
 config/*.json, offsets.journal, log ──▶ [OwnStore] ──▶ topics, groups, progress, records()
 """

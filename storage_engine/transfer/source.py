@@ -1,4 +1,4 @@
-"""A store, of RocketMQ's or of this engine, opened to be read and nothing else.
+"""A store of RocketMQ or of this engine, opened only for reading.
 
     directory ── locks, segments ──▶ [StoreFiles] ── records() ──▶ SourceRecord …
     config/*.json ──▶ [RocketmqStore]

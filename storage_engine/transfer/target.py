@@ -1,4 +1,4 @@
-"""A store that is made of another one: its log written here, the rest by the engine itself.
+"""A store made from another one: its log is written here, the rest by the engine itself.
 
 drafts ──▶ [NewStore] ── LogWriter ──▶ log ── Store.open ──▶ consume queues, key index
               └── number and hash of each queue's messages ── read back: the same?

@@ -1,4 +1,4 @@
-"""Looks at the small files of a store, and at what no engine put there.
+"""Checks the small files of a store, and files that no engine put there.
 
     checkpoint, offsets.journal, config/*.json, names of all files ──▶ [verify_files] ──▶ Report
 

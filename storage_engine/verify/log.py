@@ -1,4 +1,4 @@
-"""Reads every record of the commit log, checks it, and says what queues and index must hold.
+"""Reads and checks every record of the commit log, and says what queues and index must contain.
 
     segments ──▶ [LogCheck.batches] ──▶ LogBatch: units and keys of some thousand whole records
                           └─ damage, missing segments ──▶ Report, and ``damaged`` ranges

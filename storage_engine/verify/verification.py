@@ -1,4 +1,4 @@
-"""``python -m storage_engine.verify STORE``: checks a whole store and changes no byte of it.
+"""``python -m storage_engine.verify STORE``: checks a whole store and changes nothing in it.
 
     small files ──▶ verify_files ─┐
     commit log ──▶ LogCheck ── batches ──▶ QueueCheck, IndexCheck, RequestCheck ──▶ Report

@@ -1,4 +1,4 @@
-"""Asyncio door to an engine: one connection, many requests in flight, reconnects by itself.
+"""Asyncio client of the engine: one connection, many requests in flight, automatic reconnects.
 
     put, put, put ──▶ [put_coalescer] ── one PUT frame ──▶ engine
     receive, settle, … ──▶ one frame each ───────────────▶ engine

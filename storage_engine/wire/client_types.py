@@ -1,4 +1,4 @@
-"""What both clients of the engine take and give, beside the structs of ``protocol``."""
+"""Types that both clients of the engine accept and return, besides the structs of ``protocol``."""
 
 from __future__ import annotations
 

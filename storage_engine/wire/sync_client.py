@@ -1,4 +1,4 @@
-"""Blocking door to an engine, for code without an event loop: Django views, Celery tasks, tools.
+"""Blocking client of the engine, for code without an event loop: Django views, Celery tasks, tools.
 
 One request at a time on one connection, opened when first needed and again after a failure. Frames
 and errors are those of ``async_client``. Thread-safe: a lock serialises the calls.

@@ -1,4 +1,4 @@
-"""Settles and receives whose caller is told by a call: no future and no task has to wait for them.
+"""Settles and receives that complete by a callback, so that no future or task has to wait for them.
 
     caller ── settle_for, receive_for ──▶ AsyncStoreClient ── one frame each ──▶ engine
     caller ◀── settled, received ──────── [here] ◀── reply, or what became of the connection
