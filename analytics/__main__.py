@@ -1,4 +1,4 @@
-"""``python -m analytics run``: a range of dates into the lake and into every report.
+"""``python -m analytics run``: ingests a range of dates into the lake and writes every report.
 
 Exit codes: 0 done, 1 a job failed, 2 arguments that make no sense, 3 the store cannot be read,
 4 no Java or no PySpark here. The last line of standard output is JSON and says what was done; with

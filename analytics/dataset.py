@@ -1,4 +1,5 @@
-"""A table in Parquet whose days are replaced whole or not at all; local, HDFS or an object store.
+"""A table in Parquet whose days are replaced as a whole or not at all; local, HDFS or an object
+store.
 
     root/_manifests/<date>/<number>.json        the highest number is the day as it is
     root/date=<date>/version=<number>-<random>/…parquet

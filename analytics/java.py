@@ -1,4 +1,4 @@
-"""Java for Spark: finds it, says why it will not do, and installs it where that is allowed.
+"""Java for Spark: finds it, says why it cannot be used, and installs it where that is allowed.
 
     [why_no_java] ──▶ "" or what is missing        python -m analytics.java ──▶ apt-get, when root
 

@@ -1,4 +1,5 @@
-"""One run: the days into the lake, then every report of them; also for any range by hand.
+"""One run: ingests the days into the lake, then writes every report of them; also for any requested
+range.
 
     store ── ingest ──▶ lake ──▶ frames ── jobs ──▶ out/<job>, a Parquet table by date
 

@@ -1,4 +1,4 @@
-"""One segment of the log as Arrow batches: what a task of Spark does; knows nothing of Spark.
+"""One segment of the log as Arrow batches: the work of one Spark task, without Spark itself.
 
     Scan (columns, filters), Part (a segment's range) ──▶ [scan_part] ──▶ RecordBatch …
 

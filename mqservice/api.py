@@ -1,4 +1,4 @@
-"""The control plane's REST door: routers of the apps, one way to say who asks, one way to refuse.
+"""The control plane's REST API: routers of the apps, one way to authenticate, one form of errors.
 
 /v1/ns/{ns}/topics...   topics.api          everything raised ──▶ Problem ──▶ problem+json
 /v1/ns/{ns}/groups...   groups.api, groups.offset_api, groups.clients

@@ -1,4 +1,4 @@
-"""The service as one ASGI callable: the fast roads first, Django for all the rest.
+"""The service as one ASGI application: the data plane first, Django for everything else.
 
     http /v1/.../messages…, :receive, :settle ─▶ delivery.plane     no Django on this road
     websocket /v1/ws ─────────────────────────▶ delivery.consumer  (Channels)

@@ -1,4 +1,4 @@
-"""A body on its way to Django, which would take any: held to a size, a time, and no encoding.
+"""Limits the size, duration and encoding of a request body before Django reads it.
 
     server ── receive ──▶ [BodyGuard] ──▶ Django
                               └─ too large, too slow, encoded ──▶ Django hears that the client is

@@ -1,4 +1,4 @@
-"""What the hot path knows without asking PostgreSQL: keys, topics and groups, in one object.
+"""What the hot path knows without a query to PostgreSQL: keys, topics and groups, in one object.
 
     row changes ──trigger──▶ NOTIFY mq_invalidate ──▶ listen() ──▶ caches.drop(...)
     request ──▶ caches.keys / caches.routes ──hit──▶ one dict hit

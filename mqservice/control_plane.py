@@ -1,4 +1,4 @@
-"""Django for programs: requests of the control plane that bring a key, each in one hop to a thread.
+"""Django for programs: control plane requests with a key, each handled in one hop to a thread.
 
     asgi ── /v1/…, Authorization, no cookie ──▶ [ControlPlane] ── FairTurns ──▶ a thread that stays:
                           answer ◀───────────────────────────────── MQ_API_MIDDLEWARE, view

@@ -1,4 +1,5 @@
-"""Settings from the environment, typed; a bad value ends the start with a sentence that names it.
+"""Typed settings from the environment; an invalid value stops the start with a message that names
+it.
 
 envtext("MQ_HOST")         required, unless a default is given
 envsecret("MQ_SECRET_KEY") the same, or the content of the file named by MQ_SECRET_KEY_FILE

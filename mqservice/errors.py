@@ -1,4 +1,4 @@
-"""What a failure of the engine means to a client of the API: one table for all faces.
+"""What a failure of the engine means to a client of the API: one table for REST, sockets and pages.
 
     StoreError ──▶ problem_from_store ──▶ Problem ──▶ problem+json or err frame
 

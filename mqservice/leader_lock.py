@@ -1,4 +1,4 @@
-"""A session advisory lock in PostgreSQL that its holder cannot keep without showing life.
+"""A session advisory lock in PostgreSQL whose holder must prove that it is alive.
 
     holder ── a question every half second ──▶ session ── silent for 1.5 s, host gone ──▶ free
 

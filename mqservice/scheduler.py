@@ -1,4 +1,4 @@
-"""Beat that may run several times and sends once: the leader is who holds a lock in PostgreSQL.
+"""A Celery scheduler of which several may run: the one that holds a lock in PostgreSQL sends.
 
     beat A ─┐                              ┌─ holds the lock: sends what is due
     beat B ─┴─ pg_try_advisory_lock(key) ──┴─ does not: asks again every half second

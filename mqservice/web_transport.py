@@ -1,4 +1,4 @@
-"""uvicorn's HTTP with limits for heads, and a short way for requests that are whole at once.
+"""uvicorn's HTTP with limits for heads, and a fast path for requests that arrive whole.
 
 bytes ──▶ [CorkedHttpProtocol] ── head too large, too slow, ambiguous ──▶ refused, closed
                │ whole at the end of one read ──▶ application.take_whole ──▶ answered, no task

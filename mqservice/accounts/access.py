@@ -1,4 +1,4 @@
-"""From a credential to what it may do, or a refusal. The only place that compares keys.
+"""Turns a credential into what it may do, or an error. The only place that compares keys.
 
     Authorization header ──▶ KeyCache.cached ──hit──▶ Principal        one dict hit
                                   │ miss

@@ -1,4 +1,4 @@
-"""The audit: one row for each thing done that somebody may ask about later.
+"""The audit log: one row for each change that someone may ask about later.
 
 service of any app ── who, what, to which thing, before, after ──▶ [record] ──▶ accounts_auditentry
 

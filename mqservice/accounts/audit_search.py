@@ -1,4 +1,4 @@
-"""Finding audit entries: a page of what fits a question, the newest first.
+"""Searches audit entries: one page of matching entries, newest first.
 
     question, cursor ──▶ [audit_page] ──▶ entries, cursor of the following page
 

@@ -1,4 +1,6 @@
-"""The beginning of a tenant: itself, a first namespace of its name, and an owner. Audited."""
+"""Creates a tenant: the tenant itself, a first namespace of the same name, and an owner.
+Audited.
+"""
 
 from __future__ import annotations
 

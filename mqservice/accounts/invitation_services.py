@@ -1,4 +1,4 @@
-"""Verbs on invitations: a place in a tenant for whoever brings the token.
+"""Creates, accepts and withdraws invitations: a membership for whoever has the token.
 
     invite ──▶ row with a MAC, token shown once ──▶ accept_invitation ──▶ Member
                     └─ revoke_invitation, expires_at, ATTEMPTS_MAX: good for nothing

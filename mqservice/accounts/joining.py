@@ -1,4 +1,4 @@
-"""How a person without a session takes an invitation up: token, user name, password.
+"""Accepts an invitation for a user without a session: token, user name, password.
 
     token ──▶ open invitation? ──▶ user there: password right?   ──▶ member
                                    user new:   name, password ok? ──▶ user, member

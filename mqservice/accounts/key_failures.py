@@ -1,4 +1,4 @@
-"""Wrong keys are counted by address; after many of them the next are told to wait.
+"""Counts invalid keys by address; after many of them, further attempts are rate limited.
 
     wrong key ── check(address) ──▶ 429 while the address has to wait
               └─ note(address) ──▶ count in Valkey ── too many ──▶ [KeyFailures] knows until when

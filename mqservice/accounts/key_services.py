@@ -1,4 +1,4 @@
-"""Verbs on API keys, as somebody asks for them; the only writers of their rows with ``services``.
+"""Creates and changes API keys on request; the only writers of their rows with ``services``.
 
     make_key ──▶ row + text, which exists nowhere afterwards
     change_key, rotate_key, end_key ── row (locked) ──▶ commit ──▶ NOTIFY: web processes forget it

@@ -1,4 +1,4 @@
-"""When keys were used last: gathered in memory, written in batches, off the road of requests.
+"""When keys were last used: collected in memory, written in batches, outside of requests.
 
     look-up of a key ── note ──▶ [KeyUses] ── write_uses, each WRITE_MS ──▶ one UPDATE
 

@@ -1,4 +1,4 @@
-"""Verbs on the members of a tenant. One transaction each, audited.
+"""Changes the members of a tenant. One transaction each, audited.
 
 Only who may manage owners makes somebody one, or takes that away; a tenant always has an owner,
 whoever asks for what at the same time.

@@ -1,4 +1,4 @@
-"""Verbs on namespaces, as somebody asks for them. One transaction each, audited.
+"""Creates, changes and deletes namespaces. One transaction each, audited.
 
 A namespace's name is the prefix of the engine's names and hence one in the whole service: that
 somebody has a name shows when it is asked for, as with user names, and in nothing else.

@@ -1,4 +1,4 @@
-"""A namespace that nobody changes for a time: through the console, or with a key.
+"""Namespaces in read-only mode: nobody can change them, in the console or with a key.
 
     admin ── PATCH /v1/namespaces/{name}, console ──▶ [set_read_only] ──▶ row, audit
     request of the control plane that changes something ──▶ [refuse_change] ──▶ 409

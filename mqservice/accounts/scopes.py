@@ -1,4 +1,4 @@
-"""What a key may do to which topics and groups: scopes, written as texts.
+"""What a key may do with which topics and groups: scopes, written as strings.
 
     produce                 everything of its kind
     produce:orders*         topics and groups with this name, or with names that begin so

@@ -1,4 +1,4 @@
-"""Verbs that change identity; the only writers of its rows. One transaction each."""
+"""Changes identity; the only writers of its rows. One transaction each."""
 
 from __future__ import annotations
 

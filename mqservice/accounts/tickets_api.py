@@ -1,4 +1,4 @@
-"""``POST /v1/ws-tickets``: a ticket for one socket, by a key or by the session of a person.
+"""``POST /v1/ws-tickets``: a ticket for one socket, for a key or a user's session.
 
 key ──────────────────────────▶ ┐
 session, token against forgery ▶┴ may it be narrowed so? ──▶ ticket, LIFE_MS

@@ -1,4 +1,4 @@
-"""Where a webhook may lead: decided by the address that is connected to, never by the name.
+"""Which addresses a webhook may connect to: decided by the IP address, never by the name.
 
     URL ── parse_target ──▶ Target ── resolve, once ──▶ addresses ── all allowed? ──▶ [Address]
 

@@ -1,4 +1,4 @@
-"""Looks at all rules and writes down whose state has changed, with who is to be told.
+"""Evaluates all rules, and records state changes and the notifications to send.
 
     rules (locked) ── values ──▶ next_standing ──▶ rule, event, notifications: one transaction
 

@@ -1,4 +1,4 @@
-"""Tells people and machines of events: claimed, sent, and tried again later when that failed.
+"""Sends notifications by email and webhook: claimed, sent, and retried later after a failure.
 
     sweep ── due, now claimed ──▶ send(notification id) ──▶ e-mail, webhook ──▶ sent
                  ▲                                               └─ failed: later, at most 8 times

@@ -1,4 +1,4 @@
-"""Verbs that change alert rules; the only writers of their settings. One transaction each."""
+"""Changes alert rules; the only writers of their settings. One transaction each."""
 
 from __future__ import annotations
 

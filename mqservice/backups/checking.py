@@ -1,4 +1,4 @@
-"""Checks a backup without bringing it back: every byte, every record, the dump's list.
+"""Checks a backup without restoring it: every byte, every record, the dump's contents.
 
 manifest ─▶ sizes, SHA-256 ─▶ nothing else there ─▶ storage_engine.verify ─▶ pg_restore --list
 """

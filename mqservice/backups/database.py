@@ -1,4 +1,4 @@
-"""PostgreSQL's part: one moment of it held, dumped, brought back in one transaction.
+"""PostgreSQL's part of a backup: one snapshot, dumped, and restored in one transaction.
 
     [held_database] ── topics and groups locked ──▶ the moment, by a snapshot's name ──▶ pg_dump
     pg_restore ──▶ BEGIN … stamp COMMIT ──▶ psql ──▶ an empty database

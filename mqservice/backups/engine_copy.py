@@ -1,4 +1,4 @@
-"""The engine's part, made by a process of its own: ``python -m storage_engine.backup``.
+"""The engine's part of a backup, made by its own process: ``python -m storage_engine.backup``.
 
     [EngineCopy] ◀── ready ──   take ──▶ TARGET
          └────────── go ─────▶

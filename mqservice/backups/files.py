@@ -1,4 +1,4 @@
-"""Reads and copies files of a backup, each compared with what its manifest says.
+"""Reads and copies files of a backup, and compares each with its manifest.
 
 manifest ──▶ [check_file] ──▶ what is wrong      manifest ──▶ [copy_checked] ──▶ the same file
 """

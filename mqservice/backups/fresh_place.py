@@ -1,4 +1,4 @@
-"""A data directory that gets its content at once: from a backup, or from another system's store.
+"""A data directory that is filled in one step: from a backup, or from another system's store.
 
     marker ─▶ store, aside ─▶ all else ─▶ store's name ─▶ no marker
 

@@ -1,4 +1,4 @@
-"""What a backup consists of. A directory without a manifest is no backup.
+"""The contents of a backup. A directory without a manifest is not a backup.
 
 files ──▶ manifest.json.sha256 ──▶ manifest.json (by rename, last) ──▶ [read_manifest]
 """

@@ -1,4 +1,4 @@
-"""A directory that appears under its name only when it is whole.
+"""A directory that gets its final name only when it is complete.
 
 [new_directory] ──▶ NAME.partial, locked ──▶ filled ──▶ NAME
                           └── failed: removed; killed: removed by the next one

@@ -1,4 +1,4 @@
-"""Brings a backup back: into an empty data directory, and an empty database.
+"""Restores a backup into an empty data directory and an empty database.
 
     marker ─▶ store, aside ─▶ secrets ─▶ database, in one transaction ─▶ store's name ─▶ no marker
 

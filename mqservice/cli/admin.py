@@ -1,4 +1,4 @@
-"""``mqservice admin``: what the operator does on the machine itself, without a key.
+"""``mqservice admin``: what the operator does on the service's machine, without a key.
 
 create-owner ─▶ stdout: the password, where one was made; all else on stderr
 operator     ─▶ who sees the operator's page

@@ -1,4 +1,4 @@
-"""``mqservice alert``: rules that watch groups and the disk, how they stand, and what they did.
+"""``mqservice alert``: rules that watch groups and the disk, their state and their history.
 
 list, show, history   GET …/alerts… ─▶ stdout: a table, or NDJSON
 set, delete           PUT or DELETE …/alerts/{name}

@@ -1,4 +1,4 @@
-"""``mqservice audit``: who changed what, the newest first.
+"""``mqservice audit``: who changed what, newest first.
 
 search ─▶ GET /v1/audit, page by page ─▶ stdout: a table, or NDJSON
 """

@@ -1,4 +1,4 @@
-"""``mqservice backup``: make, check and bring back backups of the whole installation.
+"""``mqservice backup``: create, check and restore backups of the whole installation.
 
 create  ─▶ a directory; stdout: its path      verify ─▶ what is wrong with one, a line each
 restore ─▶ an empty data directory and database that hold what it holds

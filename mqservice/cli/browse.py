@@ -1,4 +1,4 @@
-"""``mqservice browse``: look at the messages of a topic without taking them from anybody.
+"""``mqservice browse``: show messages of a topic without affecting their delivery.
 
     service ─▶ RestClient.browse, page by page ─▶ [browse] ─▶ stdout: a line a message, or NDJSON
                                                       └─▶ stderr: whether there is more

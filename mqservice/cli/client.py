@@ -1,4 +1,4 @@
-"""REST calls of the commands: one method an operation, over HTTP.
+"""REST calls of the commands: one method per operation, over HTTP.
 
     produce, topic … ─▶ [RestClient] ─▶ HTTP ─▶ service
                     ◀─ structs, ClientError ◀─

@@ -1,4 +1,4 @@
-"""``mqservice connection``: who has a WebSocket open, and ending one.
+"""``mqservice connection``: list open WebSockets, and disconnect one.
 
 connection list ─▶ table on stdout, or NDJSON        connection end ─▶ DELETE
 """

@@ -1,4 +1,4 @@
-"""Consuming over WebSocket for as long as asked: credit, confirmed acks, reconnecting.
+"""Consuming over WebSocket: credit, confirmed acks, reconnecting.
 
     service ─▶ PushSession ─▶ [Consumer] ─▶ on_messages(list of Delivered)
                           ◀── ack ───┘          (returns before the ack leaves)

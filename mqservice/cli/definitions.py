@@ -1,4 +1,5 @@
-"""``mqservice definitions``: topics and groups of a namespace as one document, out and in.
+"""``mqservice definitions``: export and import the topics and groups of a namespace as one
+document.
 
 JSON or YAML: as --format says, else by the end of the file's name, else JSON.
 

@@ -1,4 +1,4 @@
-"""``mqservice dlq``: look at the dead letters of a group, send them on their way again, drop them.
+"""``mqservice dlq``: list the dead letters of a group, redrive them, purge them.
 
 list            GET dlq, page by page ─▶ stdout: a line a message, or NDJSON
 redrive, purge  POST dlq:… ─▶ task ─▶ its id on stdout; --wait: asked for until it has ended

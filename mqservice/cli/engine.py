@@ -1,5 +1,5 @@
-"""``mqservice engine``: look into store files with the engine's own tools, and repair them, as own
-processes.
+"""``mqservice engine``: inspect and repair store files with the engine's own tools, run as
+separate processes.
 """
 
 from __future__ import annotations

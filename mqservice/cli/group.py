@@ -1,4 +1,4 @@
-"""``mqservice group``: how far a group is, and let it go on from another place.
+"""``mqservice group``: the progress of a group, and moving it to another offset.
 
 group seek ─▶ dry run ─▶ table on stderr ─▶ asked, or --yes ─▶ seek
 group lag  ─▶ table on stdout, or NDJSON

@@ -1,4 +1,6 @@
-"""``mqservice group clients``: who reads for a group now, and which queues each of them has."""
+"""``mqservice group clients``: the current consumers of a group, and which queues each of them
+has.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``mqservice group``: create, change, look at, pause and delete consumer groups."""
+"""``mqservice group``: create, change, show, pause and delete consumer groups."""
 
 from __future__ import annotations
 

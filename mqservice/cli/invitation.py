@@ -1,4 +1,4 @@
-"""``mqservice invitation``: invite people to the tenant, list and withdraw invitations.
+"""``mqservice invitation``: invite users to the tenant, list and withdraw invitations.
 
 create ─▶ stdout: the link to send, which is shown this once; all else on stderr
 list ───▶ stdout: a table, or NDJSON

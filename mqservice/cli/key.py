@@ -1,4 +1,4 @@
-"""``mqservice key``: make, list, show, change, rotate and revoke API keys.
+"""``mqservice key``: create, list, show, change, rotate and revoke API keys.
 
 create, rotate ─▶ stdout: the key's text, which is shown this once; all else on stderr
 list, show ─────▶ stdout: a table, or NDJSON

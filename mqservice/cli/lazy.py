@@ -1,4 +1,4 @@
-"""A group of commands whose modules are loaded when they are asked for.
+"""A command group whose modules are loaded when a command of it is used.
 
     Entry(module, summary) ─▶ [LazyGroup] ─▶ import ─▶ typer ─▶ the command, in plain words
 

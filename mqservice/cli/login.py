@@ -1,4 +1,5 @@
-"""``mqservice login``: save a server's address and API key under a name, once the server took it.
+"""``mqservice login``: save a server's address and API key under a name, after the server accepted
+them.
 
 prompt or stdin ─▶ the key ─▶ a request to the server ─▶ profiles.json (mode 0600)
 """

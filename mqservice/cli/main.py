@@ -1,4 +1,4 @@
-"""The program ``mqservice``: puts the commands of the neighbouring modules under one name."""
+"""The program ``mqservice``: combines the commands of the neighbouring modules."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``mqservice mask``: what the console hides of messages, and from whom.
+"""``mqservice mask``: what the console hides of messages, and from which roles.
 
 list          GET …/masking ─▶ stdout: a table, or NDJSON; the switch for bodies on stderr
 set, delete   PUT or DELETE …/masking/{name}

@@ -1,4 +1,4 @@
-"""``mqservice member``: who belongs to the tenant, with which role.
+"""``mqservice member``: the members of the tenant and their roles.
 
 list ─▶ stdout: a table, or NDJSON          set-role, remove ─▶ a line on stderr
 """

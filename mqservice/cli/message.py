@@ -1,4 +1,4 @@
-"""``mqservice message``: where one message has been, and what it is to each group now.
+"""``mqservice message``: what happened to one message, and its state for each group.
 
 message trace ID ─▶ GET messages/{id}/trace ─▶ stdout: a line an event, then a table, or JSON
 """

@@ -1,4 +1,4 @@
-"""Messages as the command line sees them, and their JSON forms; bodies are bytes, bit for bit.
+"""Messages on the command line and their JSON forms; bodies are bytes, unchanged.
 
     text, file, line, NDJSON ─▶ Outgoing ─▶ encode_outgoing ─▶ REST
     REST, WebSocket ─▶ Delivered ─▶ encode_line ─▶ NDJSON on stdout ─▶ (parse_line ─▶ Outgoing)

@@ -1,4 +1,4 @@
-"""``mqservice namespace``: list namespaces, make one read-only, let it be changed again.
+"""``mqservice namespace``: list namespaces, make one read-only or writable again.
 
 list ─▶ stdout: a table, or NDJSON          read-only, writable ─▶ a line on stderr
 """

@@ -1,4 +1,4 @@
-"""How results are written: as a table, as JSON or NDJSON; or as a file that is whole or not there.
+"""How results are written: as a table, as JSON or NDJSON; or to a file, completely or not at all.
 
 documents ─▶ prints(output, documents) ─▶ True: written as JSON   False: draw a table
 """

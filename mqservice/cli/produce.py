@@ -1,4 +1,4 @@
-"""``mqservice produce``: send texts, files, lines or NDJSON to a topic.
+"""``mqservice produce``: send strings, files, lines or NDJSON to a topic.
 
     arguments, files, stdin ─▶ inputs ─▶ [produce] ─▶ Sender ─▶ service
                                             ├─▶ stderr: progress, failures, totals

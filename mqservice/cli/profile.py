@@ -1,4 +1,4 @@
-"""``mqservice profile``: which servers are saved, which is in use, and forgetting one."""
+"""``mqservice profile``: which servers are saved, which is in use, and removing one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Saved servers: an address, an API key and a namespace under a name, one of them the current.
+"""Saved servers: an address, an API key and a namespace under a name, one of them current.
 
     mqservice login ─▶ save ─▶ $XDG_CONFIG_HOME/mqservice/profiles.json, mode 0600 ─▶ find_target
 

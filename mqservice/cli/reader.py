@@ -1,4 +1,4 @@
-"""Reading a topic without a group: from a place on, queue by queue, and what comes after.
+"""Reads a topic without a group: from a position on, queue by queue, and then new messages.
 
     GET …/topics/T ─▶ where each queue begins and ends ─▶ [Reader] ─▶ pull, pull, … ─▶ on_messages
 

@@ -1,4 +1,4 @@
-"""``mqservice report``: what reports there are, their files, and runs by hand.
+"""``mqservice report``: list reports, download their files, and request runs.
 
 run        POST reports:run ─▶ the run's id on stdout; --wait: asked for until it has ended
 list       GET reports ─▶ stdout: a table

@@ -1,4 +1,4 @@
-"""Calls on groups, and the deletion of topics, as the commands make them.
+"""REST calls of the commands on groups, and the deletion of topics.
 
 mqservice group … ─▶ [GroupCalls] ─▶ RestClient ─▶ service
 """

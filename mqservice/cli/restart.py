@@ -1,4 +1,4 @@
-"""``mqservice restart``: new processes for old ones, one after the other."""
+"""``mqservice restart``: replaces processes of a running service, one after the other."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``mqservice schedule``: messages that are sent again and again, at times of a cron expression.
+"""``mqservice schedule``: messages sent repeatedly, at times of a cron expression.
 
 list, show            GET …/schedules… ─▶ stdout: a table, or NDJSON
 next                  POST …/schedules:preview ─▶ stdout: a time a line

@@ -1,5 +1,4 @@
-"""``mqservice scheduled``: look at messages that are to come, cancel them, send them at once, or
-at another time.
+"""``mqservice scheduled``: list scheduled messages, cancel, send now or reschedule them.
 
 list                GET …/scheduled, page by page ─▶ stdout: a line a message, or NDJSON
 cancel, send, move  DELETE or POST …/scheduled/{recall handle} ─▶ whether it won

@@ -1,4 +1,4 @@
-"""``mqservice status`` and ``mqservice stop``: look at, or end, a running service."""
+"""``mqservice status`` and ``mqservice stop``: show or stop a running service."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which service a command talks to, as whom; what comes first here wins.
+"""Which service a command talks to, and with which key; listed in order of precedence.
 
     --base-url/--api-key/--namespace ─┐
     MQ_BASE_URL/MQ_API_KEY/…          ├─▶ find_target ─▶ Target ─▶ rest client, push session

@@ -1,4 +1,4 @@
-"""``mqservice import-store`` and ``export-store``: stores of RocketMQ, in and out.
+"""``mqservice import-store`` and ``export-store``: import and export stores of RocketMQ.
 
 import ─▶ a namespace of a new installation     export ─▶ a directory that a broker opens
 

@@ -1,4 +1,4 @@
-"""``mqservice up``: everything in the foreground, until Ctrl-C."""
+"""``mqservice up``: runs the whole service in the foreground, until Ctrl-C."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Values of options and arguments: from words of the command line to what commands take.
+"""Parses values of options and arguments into what commands use.
 
 Typer reads them with pydantic, which takes longer to load than a whole command runs, and whose
 complaints are about Python's types.

@@ -1,4 +1,4 @@
-"""``mqservice engine verify``: draws what the engine's own checker says, run as its own process.
+"""``mqservice engine verify``: shows the results of the engine's checker, run as its own process.
 
 storage_engine.verify STORE ── a line of JSON each ──▶ [progress bar], then [tables of a report]
 """

@@ -1,4 +1,4 @@
-"""Pages that send or show messages ask the data plane, as the person who looks at them.
+"""Calls the data plane for pages that send or show messages, with the rights of the signed-in user.
 
     page ── principal, path ──▶ [ask] ──▶ delivery.plane, on the process's loop ──▶ status, JSON
                                  └── what masking hides from the person ◀──────────────┘

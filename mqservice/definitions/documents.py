@@ -1,4 +1,4 @@
-"""A document of definitions: written out of the rows, and read with all its faults.
+"""A document of definitions: written from the rows, and parsed with all its errors.
 
     rows ──▶ [export] ──▶ DefinitionsOut
     body ──▶ [read_document] ──▶ Document: names and changes

@@ -1,4 +1,4 @@
-"""A document of definitions made true: planned as a whole, then done as a whole.
+"""Applies a document of definitions: planned as a whole, then applied as a whole.
 
     Document ──▶ scopes ──▶ plans against the rows ──▶ quotas ──▶ [Plan] ──▶ a dry run ends here
                    └── every fault of a step, with its place ──▶ Problem

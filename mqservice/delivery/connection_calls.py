@@ -1,4 +1,4 @@
-"""Asks all web processes about their open sockets, over Valkey, when somebody wants to know.
+"""Requests the open sockets of all web processes over Valkey, when a user wants to see them.
 
     page, REST ── PUBLISH mq:connections {ask, what, …} ──▶ [answer_calls] of each process
          ▲                                                        │ its sessions

@@ -1,4 +1,4 @@
-"""From bytes to structs, and from msgspec's complaints to JSON pointers.
+"""Decodes bytes into structs, and turns msgspec's errors into JSON pointers.
 
 body ──▶ msgspec decoder ──▶ struct
               │ ``Expected `str`, got `int` - at `$.keys[0]` ``

@@ -1,4 +1,4 @@
-"""The filter that a receive, a subscription or a query brings: one language for all of them.
+"""The filter of a receive, a subscription or a query: one language for all of them.
 
     "created || paid"  ──▶ tags   ─┐
     {"sql": "a > 5"}   ──▶ SQL92  ─┴─▶ [filter_of] ──▶ canonical text and kind, for the engine

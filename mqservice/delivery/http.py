@@ -1,4 +1,4 @@
-"""HTTP without a framework: one request, its body under a limit, and its one answer.
+"""HTTP without a framework: one request, its body under a limit, and its one response.
 
     ASGI scope ──▶ Request ──▶ handler ──▶ answer(status, headers, body)
 

@@ -1,4 +1,4 @@
-"""What the lanes share: they answer requests without a task, unless the client reads slowly.
+"""Shared by the fast handlers: they respond without a task, unless the client reads slowly.
 
     web_transport ── a request that is whole ──▶ [take] ──▶ store ── told ──▶ answered at once
                       False: the data plane does it

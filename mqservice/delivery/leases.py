@@ -1,4 +1,4 @@
-"""How long a lease is, as a request says it."""
+"""The lease time that a request gives."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Messages as users offer them, checked and turned into records.
+"""Messages as producers send them, checked and turned into records.
 
     ProduceMessage (JSON) ─┐
     raw body + mq-* headers ┼▶ Offer ──▶ check_offer ──▶ encode_offer ──▶ bytes for ``Store.put``

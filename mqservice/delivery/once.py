@@ -1,4 +1,4 @@
-"""Requests that may come again: their keys, what is compared of their messages, and their answers.
+"""Idempotent requests: their keys, how their messages are compared, and their results.
 
     Idempotency-Key: K        the request's key; message i of a batch has ``K`` and i
     dedup_id of a message     its own key, which wins over the request's

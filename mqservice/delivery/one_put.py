@@ -1,4 +1,4 @@
-"""One offer without a key on its way into the store: what most requests are.
+"""One message without a key on its way into the store: the most common request.
 
 produce_one, ProduceLane ── checked offer ──▶ [OnePut] ── record ──▶ store.put
                     the answer's body ◀── told ──┘ ◀── its result ────┘

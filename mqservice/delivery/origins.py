@@ -1,4 +1,4 @@
-"""Which web pages may open a socket: a browser says of which origin a page is, and cannot lie.
+"""Which web pages may open a socket: browsers always send the page's true origin.
 
     Origin: none ──────────────────────▶ a program: may
     Origin: one of ours, or configured ▶ may

@@ -1,4 +1,4 @@
-"""Offers that were checked, on their way into the store, whoever offered them.
+"""Checked messages on their way into the store, for every kind of producer.
 
 produce, socket ── offers of one request ──▶ [PendingPut] ── one put ──▶ store
                           results, in order ◀──┘

@@ -1,4 +1,4 @@
-"""The data plane: a plain ASGI application for all that touches messages. No Django on this road.
+"""The data plane: a plain ASGI application for everything that handles messages, without Django.
 
     scope ──▶ match (dict hit) ──▶ key (dict hit) ──▶ handler of the method ──▶ answer
                                                          └─ Problem ──▶ problem+json

@@ -1,4 +1,4 @@
-"""A produce of one message that needs nothing but what this process knows, without a task.
+"""Produces one message without a task, if this process already knows all it needs.
 
     web_transport ── a request that is whole ──▶ [ProduceLane.take] ── record ──▶ store
                       False: the data plane does it           answer ◀── done ─────┘

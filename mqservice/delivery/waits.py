@@ -1,4 +1,4 @@
-"""When a message is to be delivered, as users say it: one of four fields, or none.
+"""When a message is to be delivered, as producers give it: one of four fields, or none.
 
     delay_level 1 … 18 (more counts as 18)   delay "30s", delay_ms   deliver_at, RFC 3339
         └──────────────┴────────────────────────┴──▶ [wait_of] ──▶ Wait, or None: at once

@@ -1,5 +1,5 @@
-"""What a group's strategy of assignment needs more, as the API writes it and as row and engine
-have it.
+"""Further settings of a group's assignment strategy, in the forms of the API, the row and the
+engine.
 
     {"rooms": {"east": [0, 1]}, "read": ["east"]} ──▶ [assignment] ──▶ AssignmentPolicy ──▶ row,
                                                   ◀── shown ◀──                            engine

@@ -1,4 +1,5 @@
-"""Clients of broadcast groups over REST: whom a request means, and what the engine says of them.
+"""Clients of broadcast groups over REST: which one a request means, and what the engine reports of
+them.
 
 client_id of a request ──▶ [client_id_of] ──▶ the client, "" for the group, or Problem
 lag ──▶ [client_page] ── engine GROUP_CLIENTS ──▶ [ClientsOut]

@@ -1,4 +1,4 @@
-"""Where groups stand and go on: reads of their progress, commits, and seeks with their audit.
+"""Offsets of groups: reads of their progress, commits, and seeks with their audit.
 
     seek ── group row locked ──▶ engine OFFSET_RESET ── from → to ──▶ audit entry ──▶ commit
 

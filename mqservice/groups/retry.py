@@ -1,4 +1,4 @@
-"""A group's retry policy as the API writes it, and as the engine and the row have it.
+"""A group's retry policy in the forms of the API, the engine and the row.
 
     {"policy": "list", "delays": ["10s", "1m"]} ──▶ [retry] ──▶ ListDelays ──▶ row, engine
                                                 ◀── shown ◀──

@@ -1,4 +1,4 @@
-"""Verbs that change consumer groups; the only writers of their rows, and of groups in the engine.
+"""Changes consumer groups; the only writers of their rows, and of groups in the engine.
 
     put_group, pause_group ── row (locked, not committed) ──▶ engine GROUP_PUT ──▶ commit
                               plan_group, write_group         config_of

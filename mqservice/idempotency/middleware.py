@@ -1,4 +1,4 @@
-"""``Idempotency-Key`` on POSTs of a namespace: done once, answered as the first time.
+"""``Idempotency-Key`` on POSTs of a namespace: carried out once, same response every time.
 
     POST with a key ──▶ row (one transaction) ──new──▶ view ──▶ answer kept ──▶ commit
                               └─ there ──▶ same content: its answer again; another: 409

@@ -1,4 +1,4 @@
-"""Counts new dead letters of all groups, each once; goes on where it stopped.
+"""Counts new dead letters of all groups, each once; continues where it stopped.
 
     groups ── ends of their DLQs, one call ──▶ who has new ones, those that wait longest first
         └──▶ [a batch] ── place (locked) ── pull from its offset ──▶ tallies ──▶ issues, place:

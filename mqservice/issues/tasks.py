@@ -1,4 +1,4 @@
-"""What Celery runs for issues. Each may run twice, or not at all for a while.
+"""Celery tasks for issues. Each may run twice, or not at all for a while.
 
 beat ──▶ scan ── new dead letters ──▶ issues      beat ──▶ clean_up ── quiet, old ──▶ resolved, gone
 """

@@ -1,4 +1,4 @@
-"""Reads the fields of a JSON object and gathers every fault, for one answer that names them all.
+"""Reads the fields of a JSON object and collects every error, for one response that names them all.
 
     body ──▶ read_object ──▶ [Fields] ── integer, choice, … ──▶ values, None where absent
                                 └── faults, each with its pointer ──▶ refuse ──▶ Problem

@@ -1,4 +1,4 @@
-"""A bounded cache of look-ups whose truth lives in PostgreSQL, made for a hit per request.
+"""A bounded cache of lookups in PostgreSQL, for a hit per request.
 
     get(key) ──▶ fresh entry? ──yes──▶ value                          one dict hit, no await
                      │ no

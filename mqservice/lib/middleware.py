@@ -1,4 +1,4 @@
-"""What every answer of the Django part has: a request id, safe headers, refusals as problems.
+"""Common to every response of Django: a request ID, safe headers, errors as problem documents.
 
     request ─▶ RequestId ─▶ SecurityHeaders ─▶ ... ─▶ Problem ─▶ view
     answer  ◀─ x-request-id ◀─ CSP and kin ◀─ ... ◀─ problem+json under /v1/ ◀─ view

@@ -1,4 +1,4 @@
-"""Which names tenants may give, and what the engine calls the thing that bears one.
+"""Which names tenants may choose, and the name that the engine uses for the same thing.
 
     tenant sees: orders        engine sees: acme%orders
 

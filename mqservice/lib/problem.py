@@ -1,4 +1,4 @@
-"""Refusals as RFC 9457 problem documents: one exception, one table of codes, one encoder.
+"""Errors as RFC 9457 problem documents: one exception, one table of codes, one encoder.
 
     view, data plane, middleware ── raise Problem ──▶ [problem] ──▶ application/problem+json
 

@@ -1,4 +1,4 @@
-"""For which host a request is, and at which path: one check for all that is served.
+"""The host and path of a request: one check for everything that is served.
 
     HTTP version, target, Host ──▶ [RequestTargets.check] ──▶ the target in origin form
                                           └─ TargetRefused: 400, or 505 for another major version

@@ -1,4 +1,4 @@
-"""Headers that every answer of the API has, whichever road it took.
+"""Security headers of every response of the API, by data plane and Django alike.
 
 What a browser does with a page is limited in ``middleware``; an answer of the data plane is no
 page, and its headers are made once: each of them costs each message.

@@ -1,4 +1,4 @@
-"""Django's cache in Valkey, and in the process itself while Valkey is away.
+"""Django's cache in Valkey, and in the process itself while Valkey is unavailable.
 
     allauth's rate limits, used codes, throttles ──▶ [SharedCache] ──▶ Valkey
                                                           └─ away ──▶ memory of this process

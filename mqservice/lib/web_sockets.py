@@ -1,4 +1,4 @@
-"""uvicorn's WebSockets, with a short way for what nearly every frame is: a whole message.
+"""uvicorn's WebSockets, with a fast path for nearly every frame: a whole message.
 
 bytes ──▶ [SocketProtocol] ── a frame that is a message ──▶ the application's queue
               │ part of a frame ──▶ kept until the rest of it has come

@@ -1,4 +1,5 @@
-"""YAML as another way to write JSON: what both can say, and nothing that readers differ about.
+"""YAML as another way to write JSON: what both can express, and nothing that YAML parsers read
+differently.
 
     YAML ──▶ [read_yaml] ──▶ a value of JSON          JSON's value ──▶ [write_yaml] ──▶ YAML
                  └── YamlFault: what, in which line and column

@@ -1,4 +1,4 @@
-"""What is hidden from one reader: the rules of a namespace that are not clear for their role.
+"""What is hidden from one user: the rules of a namespace that apply to their role.
 
     role, namespace ──▶ masks_of ──▶ Masks ──▶ of_topic ──▶ TopicMask ── body, properties ──▶ masked
 

@@ -1,4 +1,4 @@
-"""Verbs that change masking; the only writers of its rows. One transaction each.
+"""Changes masking; the only writers of its rows. One transaction each.
 
 Nobody changes what hides something from them: a rule that is clear for owners only, and a switch
 that shows bodies to owners only, are an owner's to change.

@@ -1,4 +1,4 @@
-"""Who does background work: Celery's workers, how long its queues are, which beat leads.
+"""The state of background work: Celery's workers, the length of its queues, the leading scheduler.
 
     workers ◀── broadcast, half a second ── [find_workers]      Valkey ── LLEN ──▶ [queue_lengths]
     pg_locks ──▶ [find_leader]                                  heartbeats ──▶ [signs_of_life]

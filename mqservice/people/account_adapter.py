@@ -1,4 +1,4 @@
-"""What allauth asks about accounts: who may sign up, where to go next, how mails are made."""
+"""Our rules for allauth's accounts: who may sign up, where to go next, how emails are sent."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What people do with their accounts, in the audit of each tenant they belong to.
+"""What users do with their accounts, in the audit log of each of their tenants.
 
     signals of allauth and Django ──▶ [record_person] ──▶ a row for each membership
     a second factor's row saved, deleted ──▶ the same, in the transaction of the change

@@ -1,4 +1,4 @@
-"""Our own forms beside allauth's."""
+"""Our own forms besides allauth's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A person's first tenant: its name, a namespace of the same name, the person as its owner."""
+"""Creates a user's first tenant: its name, a namespace of the same name, the user as its owner."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pages of our own: following an invitation, founding a tenant, and the account's front page.
+"""Our own pages: following an invitation, creating a tenant, and the account's start page.
 
 A visitor who follows an invitation signs in or up first, and comes back here.
 """

@@ -1,4 +1,4 @@
-"""What tenants hold in the engine, told to the meters of this process: bytes stored, leases.
+"""Reports what tenants hold in the engine to the meters of this process: bytes stored, leases.
 
     every second ──▶ [Holdings] ── USE, all namespaces of a request ──▶ engine
                           └──▶ TenantMeter.hold(stored_bytes, inflight_count)

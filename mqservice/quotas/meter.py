@@ -1,4 +1,4 @@
-"""What one tenant uses in this process, held against its part of the tenant's limits.
+"""What one tenant uses in this process, compared with its share of the tenant's limits.
 
     produce ──▶ check_in, charge_in ───┐
     receive, push, read ─▶ check_out, charge_out ─▶ [TenantMeter] ──▶ Problem 429, or nothing

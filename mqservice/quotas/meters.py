@@ -1,4 +1,4 @@
-"""The meters of all tenants of this process, and their parts of what several processes share.
+"""The meters of all tenants in this process, and their shares of limits that processes split.
 
     request ──▶ known[tenant] ──hit──▶ TenantMeter            one dict hit, no await
                      └─ miss ──▶ load ──▶ the tenant's limits

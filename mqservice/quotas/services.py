@@ -1,4 +1,4 @@
-"""Verbs that change limits, the only writers of their rows; and the refusal of one thing too many.
+"""Changes limits, the only writers of their rows; and the error for one thing too many.
 
 put_limits ── row ──▶ commit ──▶ NOTIFY ──▶ web processes
 """

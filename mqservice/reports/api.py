@@ -1,4 +1,4 @@
-"""Reports over REST: what there is, rows, files, and runs by hand.
+"""Reports over REST: the list, rows, files, and requested runs.
 
 GET  /v1/ns/{ns}/reports                      all kinds, and what became of the last night
 GET  /v1/ns/{ns}/reports/daily.html           a day as one page that needs nothing else

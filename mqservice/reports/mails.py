@@ -1,4 +1,4 @@
-"""The summary of a night by e-mail: once for each address, and never in the way of the reports.
+"""The nightly summary by email: once per address, and never a reason to fail the reports.
 
     a night done ──▶ [note_mails] ──▶ rows ── [claim_mails] ──▶ [send_mail] ──▶ mail server
                                        ▲                            └── not taken: later

@@ -1,4 +1,4 @@
-"""Reads of reports and runs, each bounded by a namespace."""
+"""Reads of reports and runs, each limited to a namespace."""
 
 from __future__ import annotations
 

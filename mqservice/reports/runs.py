@@ -1,4 +1,4 @@
-"""The row of a run: made, found due, claimed, renewed, ended. Conditional updates only.
+"""The row of a run: created, found due, claimed, renewed, finished. Conditional updates only.
 
 make_nights, order_run ──▶ pending ── claim ──▶ running ── renew* ──▶ finish, or fail
                               ▲                    │ no sign for CLAIM_MS     │

@@ -1,4 +1,4 @@
-"""Verbs of tenants: to order a run for days of their choice, and who gets the summary of nights."""
+"""What tenants can change: request a run for chosen days, and set who gets the nightly summary."""
 
 from __future__ import annotations
 

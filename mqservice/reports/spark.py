@@ -1,4 +1,4 @@
-"""Runs Spark as a process of its own: time limit, progress, and an end that leaves nothing behind.
+"""Runs Spark as its own process: time limit, progress, and a clean end.
 
     [run_spark] ── python -m analytics run … ──▶ Java ──▶ lines of JSON ──▶ tell(step, done, total)
          └── every second: still_wanted()? no, or out of time: SIGTERM, then SIGKILL, to all of it

@@ -1,4 +1,4 @@
-"""Reads samples back as points in time, with the rates that lie between them.
+"""Reads samples as points in time, with the rates between them.
 
 from, to ──▶ the finest resolution that still has it all ──▶ rows ──▶ points, the oldest first
 """

@@ -1,4 +1,4 @@
-"""A namespace's newest samples as Prometheus reads them.
+"""A namespace's newest samples in Prometheus format.
 
     samples of the last minute ──▶ the newest of each group, topic ──▶ [namespace_metrics] ──▶ text
 

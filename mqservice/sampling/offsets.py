@@ -1,4 +1,4 @@
-"""Takes consumer offsets over from the engine into PostgreSQL, and keeps steps of their history.
+"""Copies consumer offsets from the engine to PostgreSQL, with steps of their history.
 
     engine ── what changed since ──▶ pages ──▶ [persist] ──▶ rows and ``since``, one transaction
 

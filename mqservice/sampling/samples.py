@@ -1,4 +1,4 @@
-"""Measures groups, topics and the store once, and writes what it found: the finest samples.
+"""Measures groups, topics and the store once, and saves the finest samples.
 
     rows of groups and topics ── names ──▶ engine, a call each ──▶ [take_samples] ──▶ sample rows
                                                                             └──▶ marks

@@ -1,4 +1,4 @@
-"""What Celery runs to measure and to keep. Each task may run twice, or not at all for a while."""
+"""Celery tasks for measuring and cleaning up. Each may run twice, or not at all for a while."""
 
 from __future__ import annotations
 

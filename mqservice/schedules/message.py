@@ -1,4 +1,4 @@
-"""The message of a schedule: as the API takes it, as the row keeps it, as it is sent and shown.
+"""The message of a schedule in the forms of the API, the row, the put and the page.
 
     {"body": …, "tag": …} ──▶ read_message ──▶ Offer ──▶ keep ──▶ row ──▶ offer_of ──▶ a produce
                                                                    └────▶ bodies_of ──▶ JSON

@@ -1,4 +1,4 @@
-"""Sends what is due: each planned time of each schedule once, whoever sweeps, and dies meanwhile.
+"""Sends what is due: each planned time of each schedule once, even if workers overlap or die.
 
     rows that are due (locked, skipped by others) ──▶ run ──▶ route, check, charge ──▶ record
                                                                                          │

@@ -1,4 +1,4 @@
-"""Verbs that change schedules; the only writers of their settings. One transaction each."""
+"""Changes schedules; the only writers of their settings. One transaction each."""
 
 from __future__ import annotations
 

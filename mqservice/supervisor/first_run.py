@@ -1,4 +1,4 @@
-"""The command between the databases and the web: tables of this version, and the demo tenant.
+"""Runs the command between the databases and the web: migrations, and the demo tenant.
 
     Preparation ── "go" ──▶ manage.py prepare ──▶ "tables" ──▶ one JSON line ──▶ DemoFacts
 

@@ -1,4 +1,4 @@
-"""Commands of the operator on a service's data directory: Django commands in its environment.
+"""Operator commands on a service's data directory: Django commands in its environment.
 
 MQ_SECRET_KEY, DATABASE_URL, or     ──▶ [run_command] ──▶ python -m django NAME ──▶ its output
 secrets.toml, ports.json of ``up``

@@ -1,4 +1,4 @@
-"""What the user sees once everything runs."""
+"""What the user sees after everything has started."""
 
 from __future__ import annotations
 

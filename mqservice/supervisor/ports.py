@@ -1,4 +1,4 @@
-"""Which TCP ports are ours: the public one, checked and kept; the inner ones, chosen once.
+"""The TCP ports of the service: the public one, checked and reused; the internal ones, chosen once.
 
 MQ_PORT ──▶ bind alone (is it free?) ──▶ hold a bound, silent SO_REUSEPORT socket while we run
 ports.json ──▶ still free? ──▶ keep, else choose another and remember it

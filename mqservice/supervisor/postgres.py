@@ -1,4 +1,4 @@
-"""The embedded PostgreSQL: made once, run directly, found by password over the loopback address.
+"""The embedded PostgreSQL: created once, run as a child, reached by password over loopback.
 
     first start   pg.new/data ◀── initdb ── then renamed to pg/: never a half-made cluster
     every start   stale postmaster? ──▶ postgres -D /proc/self/cwd ──▶ role and database

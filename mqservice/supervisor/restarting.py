@@ -1,4 +1,4 @@
-"""Ends processes of a running service in turn, each once the one before it is back.
+"""Restarts processes of a running service one by one, each after the previous one is ready again.
 
     names ──▶ SIGTERM ──▶ it gives back what it holds, ends ──▶ the supervisor starts it anew
                 ▲──────────── ready again ◀───────────────────────────┘

@@ -1,4 +1,4 @@
-"""Secrets that the first start makes and every later start reuses; kept in one private file.
+"""Secrets that the first start creates and later starts reuse; stored in one private file.
 
 no file ──▶ random ──▶ secrets.toml (0600) ──▶ environment of the children
 """

@@ -1,4 +1,4 @@
-"""Runs the stages forward, watches, and runs them backward.
+"""Starts the stages in order, supervises them, and stops them in reverse.
 
   lock port secrets ▶ [postgres valkey engine] ▶ tables ▶ [web-*] [worker], demo ▶ ready
                                                   │

@@ -1,4 +1,4 @@
-"""Verbs that make and cancel long tasks. The worker's own writes are in ``turns``."""
+"""Creates and cancels long tasks. The worker's own writes are in ``turns``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The row of a task while a worker has it: claimed, noted, saved, let go. Conditional updates only.
+"""The row of a task while a worker has it: claimed, noted, saved, released. Conditional updates
+only.
 
     find_due ──▶ claim ──▶ ( note ──▶ engine ──▶ save )* ──▶ release
                    │                                └─ last page ──▶ done

@@ -1,4 +1,4 @@
-"""A walk through the dead letters that a task is for, page by page, in one of two ways.
+"""Reads the dead letters that a task is for, page by page, in one of two ways.
 
     ids          in their order          ── LOOK_UP each ──▶ place: index of the next id
     filter, all  the DLQ, oldest first   ── PULL ──────────▶ place: the next offset

@@ -1,4 +1,4 @@
-"""Verbs that change topics; the only writers of their rows, and of topics in the engine.
+"""Changes topics; the only writers of their rows, and of topics in the engine.
 
     put_topic ───── row (locked, not committed) ──▶ engine TOPIC_PUT ──▶ commit
                     plan_topic, write_topic         config_of

@@ -1,4 +1,4 @@
-"""The road of a message over REST: ``/v1/ns/{ns}/messages/{id}/trace``."""
+"""The trace of a message over REST: ``/v1/ns/{ns}/messages/{id}/trace``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Asks the engine for the road of a message, part by part.
+"""Requests the trace of a message from the engine, part by part.
 
 namespace, id ──▶ [road_of] ── TRACE, after which topic ──▶ engine
                       ◀── hops, groups ── as many parts as its time a call makes of it ──┘

@@ -1,4 +1,4 @@
-"""A namespace of a stopped service becomes a directory that a RocketMQ broker opens.
+"""Exports a namespace of a stopped service to a directory that a RocketMQ broker can open.
 
     data directory ── engine's program ──▶ DIRECTORY.exporting ── compared, renamed ──▶ DIRECTORY
 

@@ -1,4 +1,4 @@
-"""A RocketMQ store becomes a namespace of a new installation.
+"""Imports a RocketMQ store as a namespace of a new installation.
 
     inspect ─▶ report ── asked? ──▶ marker ─▶ database runs ─▶ rows possible?
         ─▶ store, aside, compared ─▶ rows, in one transaction ─▶ store's name ─▶ no marker

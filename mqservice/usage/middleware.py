@@ -1,4 +1,4 @@
-"""Each request of the control plane is counted, and held to the rate of its tenant.
+"""Counts each control plane request, and enforces the tenant's rate limit.
 
     request with a good key ──▶ [ControlPlaneMiddleware] ── take ──▶ view ──▶ RateLimit headers
                                               └─ nothing left ──▶ 429, Retry-After

@@ -1,4 +1,4 @@
-"""What Celery runs for usage. Each task may run twice, or not at all for a while."""
+"""Celery tasks for usage. Each may run twice, or not at all for a while."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Writes down what was counted and measured: the only writer of the rows.
+"""Saves what was counted and measured: the only writer of the rows.
 
     UsageCounts ── every 10 s, each web process ──▶ [write_counts] ──┐
     engine ── bytes of topics, every minute ──▶ [measure_storage] ───┴──▶ rows of the hour

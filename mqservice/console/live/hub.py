@@ -1,4 +1,4 @@
-"""Measures each watched namespace, once for all who look at it, while somebody does.
+"""Measures each namespace while pages watch it, once for all of them.
 
     sockets of a namespace ──▶ Watch ◀── one task: [measure] every TICK_MS, in a thread
                                  └── latest Figures; whoever was slow gets only these

@@ -1,4 +1,4 @@
-"""Browse over REST: the messages of a topic page by page, without any effect on their delivery.
+"""Browse over REST: the messages of a topic page by page, without affecting their delivery.
 
     GET .../messages?from=&to=&tag=&queue=&offset=&sql=&contains= ──▶ queue_walk  in log's order
     GET .../messages?key=&from=&to=&tag=&queue=&contains=            ──▶ key_search  newest first

@@ -1,4 +1,4 @@
-"""What a group gave up, over REST: its DLQ page by page, oldest first, or by key.
+"""The dead letters of a group over REST: page by page, oldest first, or by key.
 
     GET .../groups/{group}/dlq?key=&from=&to=&tag=&limit=&cursor= ──▶ browse of %DLQ%group
     GET .../groups/{group}/dlq?reason=&…                          ──▶ cause_walk

@@ -1,4 +1,4 @@
-"""Finding the messages of a topic by id or key, newest first, through the engine's key index.
+"""Finds the messages of a topic by ID or key, newest first, through the engine's key index.
 
     question, place ──▶ [key_search] ── LOOK_UP ──▶ engine
     page, next place ◀──────┘

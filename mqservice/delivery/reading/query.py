@@ -1,4 +1,4 @@
-"""Parameters of a request's query: each known, given once, and of the form it should have.
+"""Query parameters: each known, given once, and in the right form.
 
     ?limit=10&from=2026-11-21T09:00:00.000Z ──▶ Query ──▶ number, moment_ms, text
                                                   └─▶ Fault("?limit", ...) when one is not right

@@ -1,4 +1,4 @@
-"""Which dead letters have one cause, which a reason, or the cause itself, asks for."""
+"""Which dead letters have the same cause as a reason, or a given cause."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Scheduled messages over REST: which are to come, one of them never, at once, or at another time.
+"""Scheduled messages over REST: list, cancel, send now, reschedule.
 
     GET    .../topics/{topic}/scheduled?limit=&cursor=   in the order in which the store keeps them
     GET    .../scheduled?limit=&cursor=                  of all topics of the namespace, likewise

@@ -1,4 +1,4 @@
-"""Takes a session up where another connection left it, in this process or another one.
+"""Resumes a session from another connection, in this process or another one.
 
     hello.resume ── token is theirs? ──▶ store.session_take ──▶ KeptSession ──▶ subscriptions
                                                  welcome, lost, ``msgs`` that the client lacks ◀──┘

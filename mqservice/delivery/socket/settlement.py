@@ -1,4 +1,4 @@
-"""Settles of one subscription, gathered while the client is read, and their confirmations.
+"""Settles of one subscription, collected while the client is read, and their confirmations.
 
     ack, ack, nack ──▶ one SettleRequest, one LeaseRef per queue and delivery
     SettleReply ──▶ ok for each command that has an id, with the tags that had no effect

@@ -1,4 +1,4 @@
-"""One subscription of a session: who holds which message under which tag, and what becomes of it.
+"""One subscription of a session: which message has which tag, and how it is settled.
 
     Pusher ── fetched ──▶ outstanding[tag] ── msgs frame ──▶ client
        ▲ credit               │ ack, nack, lease end, lost

@@ -1,4 +1,4 @@
-"""The operator's first owner of a tenant: ``manage.py create_owner NAME [--email] [--tenant]``.
+"""Creates the first owner of a tenant: ``manage.py create_owner NAME [--email] [--tenant]``.
 
     MQ_OWNER_PASSWORD ──▶ user, tenant with a namespace of its name, owner ──▶ one JSON line
 

@@ -1,4 +1,4 @@
-"""Who sees the operator's page: ``manage.py operator NAME [--revoke]``.
+"""Who has access to the operator console: ``manage.py operator NAME [--revoke]``.
 
 A user ──▶ is_superuser ──▶ ``/console/-/operator``, and nothing of any tenant
 """

@@ -1,4 +1,4 @@
-"""Rows of the topics and groups that an import brings: ``define_imported [--check] REPORT``.
+"""Creates the rows of imported topics and groups: ``define_imported [--check] REPORT``.
 
     report of storage_engine.transfer ──▶ namespace, topics, groups ──▶ rows, in one transaction
 

@@ -1,4 +1,4 @@
-"""The operator's word on limits: ``manage.py quota [--tenant acme] [topic_count_max=50 ...]``.
+"""Sets limits for the operator: ``manage.py quota [--tenant acme] [topic_count_max=50 ...]``.
 
 Without a tenant it speaks of the default of all tenants; without limits it only shows. ``name=-``
 takes a word back. Prints what holds afterwards as one JSON line.
