@@ -32,7 +32,7 @@ class _Facts(msgspec.Struct):
 
 @app.callback()
 def admin() -> None:
-    """What the operator does on the service's machine."""
+    """Operator commands, run on the service's machine."""
 
 
 @app.command("create-owner")
@@ -53,7 +53,7 @@ def create_owner(
     ] = False,
     data_dir: DataDirOption = None,
 ) -> None:
-    """Make a user the owner of a tenant; prints the password, this once."""
+    """Make a user the owner of a tenant; prints the password, which is shown only once."""
     password = secrets.token_urlsafe(_PASSWORD_BYTES)
     if asks:
         password = typer.prompt("Password", hide_input=True, confirmation_prompt=True, err=True)
@@ -75,7 +75,7 @@ def operator(
     ] = False,
     data_dir: DataDirOption = None,
 ) -> None:
-    """Let a user see the operator's page of the console."""
+    """Give a user access to the operator console."""
     arguments = ["operator", *(["--revoke"] if is_revoked else []), "--", username]
     screen.notice(_run(data_dir, arguments).strip().rpartition("\n")[2])
 
@@ -91,7 +91,7 @@ def quota(
     ] = "",
     data_dir: DataDirOption = None,
 ) -> None:
-    """Show or set what a tenant, or every tenant, may use; prints what holds then."""
+    """Show or set the limits of a tenant, or of all tenants; prints the resulting limits."""
     whose = [f"--tenant={tenant}"] if tenant else []
     text = _run(data_dir, ["quota", *whose, "--", *(limits or [])])
     held = msgspec.json.decode(text.strip().rpartition("\n")[2], type=dict[str, int])

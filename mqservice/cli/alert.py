@@ -94,7 +94,7 @@ def list_alerts(
     key: KeyOption = None,
     namespace: NamespaceOption = None,
 ) -> None:
-    """List the rules and how they stand."""
+    """List the rules and their states."""
     screen.run(_list(screen.target_of(base_url, key, namespace), form=form))
 
 
@@ -132,7 +132,7 @@ def set_alert(
     key: KeyOption = None,
     namespace: NamespaceOption = None,
 ) -> None:
-    """Create a rule, or change what is given of it."""
+    """Create a rule, or change the given settings of it."""
     given: dict[str, object | None] = {
         "kind": kind, "group": group, "topic": topic, "threshold": threshold, "for": for_,
         "window": window, "emails": email, "webhook": webhook, "enabled": is_enabled,
@@ -160,7 +160,7 @@ def mute(
     key: KeyOption = None,
     namespace: NamespaceOption = None,
 ) -> None:
-    """Tell nobody of a rule for a time; it is looked at all the same."""
+    """Send no notifications for a rule for a time; it is still evaluated."""
     given = {"for": for_, "until": until, "reason": reason}
     content = msgspec.json.encode({field: value for field, value in given.items() if value})
     target = screen.target_of(base_url, key, namespace)
@@ -174,7 +174,7 @@ def unmute(
     key: KeyOption = None,
     namespace: NamespaceOption = None,
 ) -> None:
-    """End a mute; what was missed is told with the next look."""
+    """End a mute; missed changes are notified at the next evaluation."""
     screen.run(_mute(screen.target_of(base_url, key, namespace), name, "unmute", b""))
 
 
@@ -206,7 +206,7 @@ def history(
     key: KeyOption = None,
     namespace: NamespaceOption = None,
 ) -> None:
-    """Show when a rule fired and ended, the newest first, and who was told."""
+    """Show when a rule fired and recovered, newest first, and who was notified."""
     target = screen.target_of(base_url, key, namespace)
     screen.run(_history(target, name, limit, form=form))
 

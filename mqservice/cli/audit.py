@@ -79,7 +79,7 @@ def search(
     base_url: BaseUrlOption = None,
     key: KeyOption = None,
 ) -> None:
-    """Show who changed what, the newest first."""
+    """Show who changed what, newest first."""
     given = {
         "from": since, "to": until, "actor": actor, "action": action, "target": target,
         "namespace": of_namespace,

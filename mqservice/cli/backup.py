@@ -42,7 +42,7 @@ def create(
     ] = None,
     data_dir: DataDirOption = None,
 ) -> None:
-    """Make a backup of the running service. It contains secrets: keep it as you keep those."""
+    """Back up the running service. The backup contains secrets: protect it like them."""
     from mqservice.backups.creating import create as make
     from mqservice.backups.errors import BackupError
     from mqservice.backups.installation import installation_of
@@ -66,9 +66,9 @@ def create(
 
 @app.command("verify")
 def verify(directory: BackupArgument) -> None:
-    """Check every byte and every record of a backup; it is only read.
+    """Check every byte and every record of a backup, without changing it.
 
-    Exit code 0: whole; 1: something is wrong, a line each; 2: it is no backup; 3: its manifest is
+    Exit code 0: no errors; 1: errors, one line each; 2: it is not a backup; 3: its manifest is
     damaged.
     """
     from mqservice.backups.checking import check
@@ -86,9 +86,9 @@ def verify(directory: BackupArgument) -> None:
 
 @app.command("restore")
 def restore(directory: BackupArgument, data_dir: DataDirOption = None) -> None:
-    """Bring a backup back into an empty data directory, and an empty database.
+    """Restore a backup into an empty data directory and an empty database.
 
-    With DATABASE_URL into that one; else into an embedded PostgreSQL, as `mqservice up` has it.
+    Uses the database of DATABASE_URL, or else an embedded PostgreSQL as `mqservice up` does.
     """
     from mqservice.backups.restoring import restore as bring_back
 

@@ -69,7 +69,7 @@ def browse(
     key: KeyOption = None,
     namespace: NamespaceOption = None,
 ) -> None:
-    """Show messages of a topic, oldest first; what groups have yet to receive stays as it is."""
+    """Show messages of a topic, oldest first; their delivery to groups is not affected."""
     conditions = {
         "key": message_key,
         "from": from_time,

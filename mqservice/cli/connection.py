@@ -58,7 +58,7 @@ def show(
     key: KeyOption = None,
     namespace: NamespaceOption = None,
 ) -> None:
-    """Show the sockets that are open in the namespace, the latest first."""
+    """List the open sockets of the namespace, newest first."""
     screen.run(_show(screen.target_of(base_url, key, namespace), form=form))
 
 
@@ -69,7 +69,7 @@ def end(
     key: KeyOption = None,
     namespace: NamespaceOption = None,
 ) -> None:
-    """End a socket; what it holds is given back. It may come back unless its key is revoked."""
+    """Disconnect a socket; its leases are released. It may reconnect unless its key is revoked."""
     screen.run(_end(screen.target_of(base_url, key, namespace), connection))
 
 

@@ -85,7 +85,7 @@ def export(
     key: KeyOption = None,
     namespace: NamespaceOption = None,
 ) -> None:
-    """Write the settings of all topics and groups as JSON or YAML."""
+    """Export the settings of all topics and groups as JSON or YAML."""
     target = screen.target_of(base_url, key, namespace)
     screen.run(_export(target, prefix, file, document_form or _form_of(file)))
 
@@ -105,7 +105,7 @@ def import_(
     key: KeyOption = None,
     namespace: NamespaceOption = None,
 ) -> None:
-    """Create and change topics and groups as a document says; deletes nothing, all or nothing.
+    """Create and change topics and groups as a document defines them, all or none; deletes nothing.
 
     Shows what that does, and asks first.
     """

@@ -80,7 +80,7 @@ def list_dead_letters(
     key: KeyOption = None,
     namespace: NamespaceOption = None,
 ) -> None:
-    """Show what a group gave up and why, oldest first (with a key newest first)."""
+    """List the dead letters of a group with their reasons, oldest first (--key: newest first)."""
     target = screen.target_of(base_url, key, namespace)
     conditions = _conditions(message_key, tag, from_time, to_time, reason)
     screen.run(_list(target, group, conditions, limit, form))
@@ -139,7 +139,7 @@ def redrive(
     key: KeyOption = None,
     namespace: NamespaceOption = None,
 ) -> None:
-    """Send dead letters on their way again: those with --id, those that fit, or --all."""
+    """Redrive dead letters: those with --id, those that match, or --all."""
     target = screen.target_of(base_url, key, namespace)
     task = order.task(target_topic)
     screen.run(_run(target, group, "redrive", task, is_waited_for=order.is_waited_for))
@@ -154,7 +154,7 @@ def purge(
     key: KeyOption = None,
     namespace: NamespaceOption = None,
 ) -> None:
-    """Drop dead letters for good: those with --id, those that fit, or --all."""
+    """Delete dead letters permanently: those with --id, those that match, or --all."""
     target = screen.target_of(base_url, key, namespace)
     screen.run(_run(target, group, "purge", order.task(), is_waited_for=order.is_waited_for))
 

@@ -35,7 +35,7 @@ def dump(
         Path, typer.Argument(help="A file of the store, or a directory of such files.")
     ],
 ) -> None:
-    """Print the records, units, entries or settings of store files. They are only read."""
+    """Print the records, units, entries or settings of store files, without changing them."""
     command = [sys.executable, "-m", "storage_engine.dump", str(file), *context.args]
     raise typer.Exit(subprocess.run(command, check=False).returncode)
 
@@ -55,7 +55,7 @@ def repair(
         typer.Argument(help="Directory of the store; by default that of MQ_DATA_DIR, or of ./var."),
     ] = None,
 ) -> None:
-    """Let the log of a stopped store end at an offset. What is cut is kept in files beside it.
+    """Cut off the end of a stopped store's log. What is cut off is kept in files beside it.
 
     Exit code 0: done; 2: it cannot be done; 3: an engine or a broker has the store open.
     """

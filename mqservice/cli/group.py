@@ -63,7 +63,7 @@ def seek(
     key: KeyOption = None,
     namespace: NamespaceOption = None,
 ) -> None:
-    """Let a group go on from another place of a topic. Shows what that does, and asks first."""
+    """Move a group to other offsets of a topic. Shows what that does, and asks first."""
     try:
         wanted = _wanted(to, queues or [])
         if client_id is not None:
@@ -84,7 +84,7 @@ def lag(
     key: KeyOption = None,
     namespace: NamespaceOption = None,
 ) -> None:
-    """Show what a group has still to settle, and how old that is. What is unknown shows as ?."""
+    """Show the lag of a group and the age of its oldest message. Unknown values are shown as ?."""
     try:
         target = find_target(base_url, key, namespace)
     except ClientError as exc:

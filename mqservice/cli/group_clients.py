@@ -26,7 +26,7 @@ def clients(
     key: KeyOption = None,
     namespace: NamespaceOption = None,
 ) -> None:
-    """Show who reads for a group now, topic by topic, those heard of last first."""
+    """List the current consumers of a group by topic, last seen first."""
     screen.run(_clients(screen.target_of(base_url, key, namespace), name, form=form))
 
 

@@ -252,7 +252,7 @@ def update(
     key: KeyOption = None,
     namespace: NamespaceOption = None,
 ) -> None:
-    """Change a group that exists. What is not given stays as it is."""
+    """Change an existing group. Settings that are not given are left unchanged."""
     fields = settings.fields()
     if not fields:
         screen.fail(UsageRefused("nothing to change: give at least one setting"))
@@ -304,7 +304,7 @@ def resume(
     key: KeyOption = None,
     namespace: NamespaceOption = None,
 ) -> None:
-    """Let a paused group go on."""
+    """Resume a paused group."""
     _call(
         screen.target_of(base_url, key, namespace),
         lambda groups: groups.set_paused(name, is_paused=False),

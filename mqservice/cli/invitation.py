@@ -56,7 +56,7 @@ def create(
     base_url: BaseUrlOption = None,
     key: KeyOption = None,
 ) -> None:
-    """Invite somebody and print the link to send. It is shown this once."""
+    """Invite a user and print the link to send. It is shown only once."""
     order = {"email": email, "role": role, "expires_in": expires_in}
     screen.run(_create(screen.target_of(base_url, key, None), order))
 
@@ -67,7 +67,7 @@ def list_invitations(
     base_url: BaseUrlOption = None,
     key: KeyOption = None,
 ) -> None:
-    """List invitations, those that are over too."""
+    """List invitations, including expired ones."""
     screen.run(_list(screen.target_of(base_url, key, None), form=form))
 
 
@@ -77,7 +77,7 @@ def revoke(
     base_url: BaseUrlOption = None,
     key: KeyOption = None,
 ) -> None:
-    """Withdraw an invitation that is open."""
+    """Withdraw an open invitation."""
     screen.run(_revoke(screen.target_of(base_url, key, None), invitation_id))
 
 

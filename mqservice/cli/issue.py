@@ -99,7 +99,7 @@ def list_issues(
     key: KeyOption = None,
     namespace: NamespaceOption = None,
 ) -> None:
-    """List issues, the last seen first."""
+    """List issues, last seen first."""
     asked = {"state": state, "group": group, "topic": topic, "limit": str(limit)}
     query = urlencode({name: value for name, value in asked.items() if value is not None})
     screen.run(_list(screen.target_of(base_url, key, namespace), query, form=form))
@@ -124,7 +124,7 @@ def acknowledge(
     key: KeyOption = None,
     namespace: NamespaceOption = None,
 ) -> None:
-    """Say that somebody looks after an issue."""
+    """Acknowledge an issue: someone is working on it."""
     screen.run(_change(screen.target_of(base_url, key, namespace), issue_id, "acknowledge"))
 
 
@@ -135,7 +135,7 @@ def resolve(
     key: KeyOption = None,
     namespace: NamespaceOption = None,
 ) -> None:
-    """Say that the cause is gone; a dead letter after that opens the issue again."""
+    """Resolve an issue; a later dead letter opens it again."""
     screen.run(_change(screen.target_of(base_url, key, namespace), issue_id, "resolve"))
 
 
@@ -146,7 +146,7 @@ def ignore(
     key: KeyOption = None,
     namespace: NamespaceOption = None,
 ) -> None:
-    """Count an issue and do no more."""
+    """Ignore an issue: its dead letters are only counted."""
     screen.run(_change(screen.target_of(base_url, key, namespace), issue_id, "ignore"))
 
 
@@ -157,7 +157,7 @@ def reopen(
     key: KeyOption = None,
     namespace: NamespaceOption = None,
 ) -> None:
-    """Open an issue again."""
+    """Reopen an issue."""
     screen.run(_change(screen.target_of(base_url, key, namespace), issue_id, "reopen"))
 
 

@@ -81,7 +81,7 @@ def create(
     base_url: BaseUrlOption = None,
     key: KeyOption = None,
 ) -> None:
-    """Make a key and print it. It is shown this once."""
+    """Create a key and print it. It is shown only once."""
     order = {
         "name": name,
         "scopes": scope or [],
@@ -96,7 +96,7 @@ def create(
 def list_keys(
     form: FormOption = Output.TABLE, base_url: BaseUrlOption = None, key: KeyOption = None
 ) -> None:
-    """List all keys, revoked ones too."""
+    """List all keys, including revoked ones."""
     screen.run(_list(screen.target_of(base_url, key, None), form=form))
 
 
@@ -124,7 +124,7 @@ def update(
     base_url: BaseUrlOption = None,
     key: KeyOption = None,
 ) -> None:
-    """Change a key: what is not given stays. Scopes that are given replace those it had."""
+    """Change a key; what is not given is left unchanged. Given scopes replace the old ones."""
     given = {"name": name, "scopes": scope or None, "role": role, "expires_in": expires_in}
     change = {field: value for field, value in given.items() if value is not None}
     screen.run(_update(screen.target_of(base_url, key, None), key_id, change))
@@ -142,7 +142,7 @@ def rotate(
     base_url: BaseUrlOption = None,
     key: KeyOption = None,
 ) -> None:
-    """Give a key another secret and print the key with it. It is shown this once."""
+    """Give a key a new secret and print the key with it. It is shown only once."""
     target = screen.target_of(base_url, key, None)
     screen.run(_make(target, f"{_path(key_id)}:rotate", {"overlap": overlap}, "has a new secret"))
 
@@ -156,7 +156,7 @@ def revoke(
     base_url: BaseUrlOption = None,
     key: KeyOption = None,
 ) -> None:
-    """End a key for good, with its open sockets and polls."""
+    """Revoke a key permanently, and close its open sockets and polls."""
     target = screen.target_of(base_url, key, None)
     if not is_sure:
         typer.confirm(f"Revoke the key {key_id} permanently?", abort=True, err=True)

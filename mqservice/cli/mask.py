@@ -70,7 +70,7 @@ def list_rules(
     key: KeyOption = None,
     namespace: NamespaceOption = None,
 ) -> None:
-    """List the rules, and say from which role on bodies are shown at all."""
+    """List the rules, and the role from which on bodies are shown at all."""
     screen.run(_list(screen.target_of(base_url, key, namespace), form=form))
 
 
@@ -99,7 +99,7 @@ def set_rule(
     key: KeyOption = None,
     namespace: NamespaceOption = None,
 ) -> None:
-    """Create a rule, or replace all of one."""
+    """Create a rule, or replace one completely."""
     rule = {"topics": topics, "part": part, "path": path, "clear_for": clear_for}
     screen.run(_set(screen.target_of(base_url, key, namespace), name, msgspec.json.encode(rule)))
 
@@ -134,7 +134,7 @@ def bodies(
     key: KeyOption = None,
     namespace: NamespaceOption = None,
 ) -> None:
-    """Say from which role on bodies of any topic are shown at all."""
+    """Set the role from which on bodies are shown at all, for all topics."""
     content = msgspec.json.encode({"bodies_for": shown_for})
     screen.run(_bodies(screen.target_of(base_url, key, namespace), content))
 

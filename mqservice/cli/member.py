@@ -44,7 +44,7 @@ def list_members(
     base_url: BaseUrlOption = None,
     key: KeyOption = None,
 ) -> None:
-    """List who belongs to the tenant."""
+    """List the members of the tenant."""
     screen.run(_list(screen.target_of(base_url, key, None), form=form))
 
 
@@ -55,7 +55,7 @@ def set_role(
     base_url: BaseUrlOption = None,
     key: KeyOption = None,
 ) -> None:
-    """Give a member another role."""
+    """Change the role of a member."""
     screen.run(_set_role(screen.target_of(base_url, key, None), username, role))
 
 
@@ -68,7 +68,7 @@ def remove(
     base_url: BaseUrlOption = None,
     key: KeyOption = None,
 ) -> None:
-    """Take a member's place away; keys that were made stay."""
+    """Remove a member from the tenant; keys that the member created stay valid."""
     target = screen.target_of(base_url, key, None)
     if not is_sure:
         typer.confirm(f"Remove {username} from the tenant?", abort=True, err=True)

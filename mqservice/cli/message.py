@@ -58,7 +58,7 @@ class Trace(msgspec.Struct, kw_only=True):
 
 @app.callback()
 def message() -> None:
-    """One message: where it has been."""
+    """Show what happened to a message."""
 
 
 @app.command("trace")
@@ -75,7 +75,7 @@ def trace(
     key: KeyOption = None,
     namespace: NamespaceOption = None,
 ) -> None:
-    """Show where a message has been, and what it is to each group now."""
+    """Show what happened to a message, and its state for each group."""
     conditions = {"topic": topic, "group": group}
     query = {name: value for name, value in conditions.items() if value is not None}
     target = screen.target_of(base_url, key, namespace)

@@ -48,7 +48,7 @@ def list_namespaces(
     base_url: BaseUrlOption = None,
     key: KeyOption = None,
 ) -> None:
-    """List the tenant's namespaces, and since when and why one is read-only."""
+    """List the tenant's namespaces, and since when and why they are read-only."""
     screen.run(_list(screen.target_of(base_url, key, None), form=form))
 
 
@@ -59,14 +59,14 @@ def read_only(
     base_url: BaseUrlOption = None,
     key: KeyOption = None,
 ) -> None:
-    """Refuse all changes of a namespace; its programs go on to produce and consume."""
+    """Make a namespace read-only; programs can still produce and consume."""
     target = screen.target_of(base_url, key, None)
     screen.run(_switch(target, name, {"read_only": True, "reason": reason}))
 
 
 @app.command("writable")
 def writable(name: NameArgument, base_url: BaseUrlOption = None, key: KeyOption = None) -> None:
-    """Allow changes of a namespace again."""
+    """Make a namespace writable again."""
     screen.run(_switch(screen.target_of(base_url, key, None), name, {"read_only": False}))
 
 

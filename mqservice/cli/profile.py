@@ -48,7 +48,7 @@ def list_profiles(output: FormOption = Output.TABLE) -> None:
 
 @app.command("use")
 def use(name: NameArgument) -> None:
-    """Use a profile in all commands that name no other."""
+    """Use a profile for all commands without --profile."""
     try:
         saved = load_profiles()
         chosen = saved.named(name)
@@ -61,7 +61,7 @@ def use(name: NameArgument) -> None:
 
 @app.command("remove")
 def remove(name: NameArgument) -> None:
-    """Forget a profile and its key. The key stays valid on the server until it is revoked."""
+    """Remove a profile and its key. The key stays valid on the server until it is revoked."""
     try:
         saved = load_profiles()
         saved.named(name)

@@ -37,7 +37,9 @@ def set_limits(
     key: KeyOption = None,
     namespace: NamespaceOption = None,
 ) -> None:
-    """Lower limits of the tenant below what is granted. The key must not be of one namespace."""
+    """Lower limits of the tenant below what is granted. Needs a key that is not limited to a
+    namespace.
+    """
     values = dict(_parsed(text) for text in limits)
     screen.run(_set(screen.target_of(base_url, key, namespace), values))
 

@@ -73,7 +73,7 @@ def run(
     key: KeyOption = None,
     namespace: NamespaceOption = None,
 ) -> None:
-    """Make the reports of a range of days, again where there are some."""
+    """Request the reports of a range of days; existing ones are replaced."""
     target = screen.target_of(base_url, key, namespace)
     screen.run(_run(target, from_date, to_date, is_waited_for=is_waited_for))
 
@@ -85,7 +85,7 @@ def list_reports(
     key: KeyOption = None,
     namespace: NamespaceOption = None,
 ) -> None:
-    """Show which reports there are, and of which days."""
+    """List the reports and their days."""
     screen.run(_list(screen.target_of(base_url, key, namespace), form=form))
 
 
@@ -105,7 +105,7 @@ def download(
     key: KeyOption = None,
     namespace: NamespaceOption = None,
 ) -> None:
-    """Get a report as a file: rows of a range of days, or a day as a page."""
+    """Download a report: rows for a range of days, or one day as a page."""
     target = screen.target_of(base_url, key, namespace)
     if name == PAGE:
         if to_date is not None:
@@ -130,7 +130,7 @@ def recipients(
     key: KeyOption = None,
     namespace: NamespaceOption = None,
 ) -> None:
-    """Show or say who gets the summary of each night by e-mail."""
+    """Show or set who gets the nightly summary by email."""
     if bool(emails) + are_owners + is_nobody > 1:
         screen.fail(UsageRefused("give only one of addresses, --owners and --nobody"))
     target = screen.target_of(base_url, key, namespace)

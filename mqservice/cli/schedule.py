@@ -79,7 +79,7 @@ def list_schedules(
     key: KeyOption = None,
     namespace: NamespaceOption = None,
 ) -> None:
-    """List the schedules, when each runs next, and how the last run went."""
+    """List the schedules, their next runs, and the results of their last runs."""
     screen.run(_list(screen.target_of(base_url, key, namespace), form=form))
 
 
@@ -90,7 +90,7 @@ def show(
     key: KeyOption = None,
     namespace: NamespaceOption = None,
 ) -> None:
-    """Write one schedule as JSON, with its message and its next ten runs."""
+    """Print one schedule as JSON, with its message and its next ten runs."""
     screen.run(_show(screen.target_of(base_url, key, namespace), name))
 
 
@@ -106,7 +106,7 @@ def next_(
     key: KeyOption = None,
     namespace: NamespaceOption = None,
 ) -> None:
-    """Show when an expression fires next, without a schedule."""
+    """Show the next runs of a cron expression, without a schedule."""
     screen.run(_next(screen.target_of(base_url, key, namespace), cron, time_zone))
 
 
@@ -149,7 +149,7 @@ def set_schedule(
     key: KeyOption = None,
     namespace: NamespaceOption = None,
 ) -> None:
-    """Create a schedule, or change what is given of it. A body replaces the whole message."""
+    """Create a schedule, or change the given settings of it. A body replaces the whole message."""
     target = screen.target_of(base_url, key, namespace)
     try:
         message = _message(
@@ -176,7 +176,7 @@ def pause(
     key: KeyOption = None,
     namespace: NamespaceOption = None,
 ) -> None:
-    """Send nothing until it is resumed."""
+    """Pause a schedule until it is resumed."""
     screen.run(_switch(screen.target_of(base_url, key, namespace), name, "pause"))
 
 
@@ -187,7 +187,7 @@ def resume(
     key: KeyOption = None,
     namespace: NamespaceOption = None,
 ) -> None:
-    """Go on from now; what was missed is not sent."""
+    """Resume a schedule from now on; missed runs are not sent."""
     screen.run(_switch(screen.target_of(base_url, key, namespace), name, "resume"))
 
 
@@ -198,7 +198,7 @@ def send(
     key: KeyOption = None,
     namespace: NamespaceOption = None,
 ) -> None:
-    """Send its message once now, besides its runs; stdout gets the message's id."""
+    """Send a schedule's message once now, in addition to its runs; prints the message's ID."""
     screen.run(_send(screen.target_of(base_url, key, namespace), name))
 
 
@@ -212,7 +212,7 @@ def delete(
     key: KeyOption = None,
     namespace: NamespaceOption = None,
 ) -> None:
-    """Delete a schedule; what it has sent stays."""
+    """Delete a schedule; messages already sent are not deleted."""
     target = screen.target_of(base_url, key, namespace)
     if not is_sure:
         typer.confirm(f"Delete schedule {name}?", abort=True, err=True)

@@ -70,7 +70,7 @@ def list_scheduled(
     key: KeyOption = None,
     namespace: NamespaceOption = None,
 ) -> None:
-    """Show the messages that are to come: when, which, the recall handle, and the body."""
+    """List scheduled messages: time, ID, recall handle and body."""
     screen.run(_list(_target(base_url, key, namespace), topic, limit, form=form))
 
 
@@ -81,7 +81,7 @@ def cancel(
     key: KeyOption = None,
     namespace: NamespaceOption = None,
 ) -> None:
-    """Deliver messages never; those that were delivered before are told, and the exit code is 1."""
+    """Cancel messages; those already delivered are reported, and the exit code is then 1."""
     screen.run(_each(_target(base_url, key, namespace), handles, "DELETE", ""))
 
 
@@ -107,7 +107,7 @@ def move(
     key: KeyOption = None,
     namespace: NamespaceOption = None,
 ) -> None:
-    """Deliver messages at another time; those that were delivered before are told."""
+    """Reschedule messages; those already delivered are reported."""
     given = {"delay": delay, "deliver_at": deliver_at}
     content = msgspec.json.encode({name: value for name, value in given.items() if value})
     target = _target(base_url, key, namespace)

@@ -50,7 +50,7 @@ def status(data_dir: DataDirOption = None) -> None:
 
 
 def stop(data_dir: DataDirOption = None) -> None:
-    """Stop the service in order, and wait until it has stopped."""
+    """Stop the service cleanly, and wait until it has stopped."""
     place = _data_dir(data_dir)
     pid = find_owner_pid(place)
     if pid is None:

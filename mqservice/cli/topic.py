@@ -92,7 +92,7 @@ def show(
     key: KeyOption = None,
     namespace: NamespaceOption = None,
 ) -> None:
-    """Show the settings of a topic and what each of its queues holds."""
+    """Show the settings of a topic and the contents of its queues."""
     screen.run(_show(screen.target_of(base_url, key, namespace), name, form=form))
 
 
@@ -127,7 +127,7 @@ def update(
     key: KeyOption = None,
     namespace: NamespaceOption = None,
 ) -> None:
-    """Change a topic that exists. What is not given stays as it is."""
+    """Change an existing topic. Settings that are not given are left unchanged."""
     given: dict[str, object] = {
         "queues": queues, "durability": durability, "retention": retention, "type": kind,
         "body_bytes_max": body_bytes_max,
@@ -181,7 +181,7 @@ def purge(
     key: KeyOption = None,
     namespace: NamespaceOption = None,
 ) -> None:
-    """Drop all messages of a topic. Shows how many those are, and asks first.
+    """Delete all messages of a topic. Shows how many there are, and asks first.
 
     The topic, its groups, dead letters and scheduled messages stay.
     """

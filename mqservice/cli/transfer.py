@@ -49,7 +49,7 @@ def import_store(
     form: FormOption = Output.TABLE,
     data_dir: DataDirOption = None,
 ) -> None:
-    """Bring a RocketMQ store into an empty data directory. The store is only read.
+    """Import a RocketMQ store into an empty data directory, without changing the store.
 
     Shows topics, groups, messages, delayed messages and what does not come, then asks. With
     DATABASE_URL the rows go into that database, else into an embedded PostgreSQL.
@@ -98,7 +98,7 @@ def export_store(
     form: FormOption = Output.TABLE,
     data_dir: DataDirOption = None,
 ) -> None:
-    """Write a stopped service's messages as a store that a RocketMQ broker opens.
+    """Export a stopped service's messages as a store that a RocketMQ broker can open.
 
     The service's own store is only read. Says what RocketMQ will not do with it.
     """

@@ -34,7 +34,7 @@ def up(
         typer.Option("--quiet", "-q", help="Write the output of the processes only to log files."),
     ] = False,
 ) -> None:
-    """Start the whole service and watch over it.
+    """Start the whole service and supervise it.
 
     Without DATABASE_URL and VALKEY_URL, PostgreSQL and Valkey are started too.
     """

@@ -58,7 +58,7 @@ def usage(
     key: KeyOption = None,
     namespace: NamespaceOption = None,
 ) -> None:
-    """Show what the tenant has used: messages and bytes in and out, calls, storage."""
+    """Show the tenant's usage: messages and bytes in and out, calls, storage."""
     given = {"from": since, "to": to, "per": per, "by": by, "topic": topic}
     query = {name: value for name, value in given.items() if value is not None}
     screen.run(_show(screen.target_of(base_url, key, namespace), query, form=form))

@@ -69,7 +69,7 @@ def verify(
         typer.Option(min=1, help="Slots of an index file, where its size does not tell."),
     ] = None,
 ) -> None:
-    """Check every record, queue, index entry and offset of a store. It is only read.
+    """Check every record, queue, index entry and offset of a store, without changing it.
 
     Exit code 0: clean; 1: findings; 2: it cannot be read.
     """
