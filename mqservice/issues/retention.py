@@ -1,4 +1,4 @@
-"""Closes issues that have been quiet for long enough, and deletes those that are too old or have
+"""Resolves issues that have been quiet for long enough, and deletes those that are too old or have
 no group.
 """
 
