@@ -1,5 +1,4 @@
-"""Whether ticks arrive, for callers that must not wait: the last result, refreshed in the
-background.
+"""Whether ticks come, for those who must not wait for anybody: the last answer, soon a new one.
 
     /healthz ── is_late ──▶ [TickWatch] ── older than a second ──▶ a thread asks the engine,
         ◀── what was known ──┘                               or, without it, PostgreSQL

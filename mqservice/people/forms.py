@@ -1,4 +1,4 @@
-"""Our own forms besides allauth's."""
+"""Our own forms beside allauth's."""
 
 from __future__ import annotations
 

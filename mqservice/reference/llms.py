@@ -1,4 +1,4 @@
-"""``/llms.txt``: what the author of a client must know, in short, built from the same facts."""
+"""``/llms.txt``: what one who writes a client has to know, short, made from the same facts."""
 
 from __future__ import annotations
 

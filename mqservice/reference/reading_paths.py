@@ -1,5 +1,4 @@
-"""Requests and responses of the data plane's reading operations: browse, pull, dead letters,
-schedule.
+"""What the data plane's reading operations take and answer: browse, pull, dead letters, schedule.
 
 None of them changes what is delivered, but cancelling and sending what is scheduled.
 """

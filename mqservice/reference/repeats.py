@@ -1,4 +1,4 @@
-"""What many operations share without declaring it: rate headers, keys of requests.
+"""What many operations have in common without saying so: rates in the answers, keys of requests.
 
 paths ──▶ [add_rates] ──▶ RateLimit headers on all answers to who has a key
 operation ──▶ [add_idempotency_key] ──▶ its parameter, and the mark of an answer that came again

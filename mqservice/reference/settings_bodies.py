@@ -1,4 +1,4 @@
-"""Schemas of bodies and fields that the control plane parses by hand, for better errors.
+"""Schemas of bodies and fields that the control plane reads by hand, for better refusals.
 
 Their fields are held against the readers by a test, which asks the readers what they know.
 """

@@ -38,10 +38,8 @@ class FilterIn(Schema):
     to: str | None = None
     reason: str | None = Field(
         default=None,
-        description=(
-            "A reason, or the cause of an issue; it matches dead letters with the same "
-            f"cause. `{NO_REASON}` matches those without a reason."
-        ),
+        description="A reason, or the cause of an issue: what was given up for the same cause "
+        f"fits. `{NO_REASON}`: what has no reason.",
     )
 
     def selection(self) -> Selection:
@@ -138,9 +136,7 @@ class FilterOut(Schema):
     tags: list[str]
     from_time: str | None = Field(serialization_alias="from")
     to: str | None
-    reason: str | None = Field(
-        description=f"The matching cause; `{NO_REASON}` if there was no reason."
-    )
+    reason: str | None = Field(description=f"The cause that fits; `{NO_REASON}`: none was told.")
 
 
 class TaskOut(Schema):

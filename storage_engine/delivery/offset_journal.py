@@ -340,9 +340,8 @@ def read_entries(content: bytes) -> tuple[list[JournalEntry], list[tuple[str, st
             break
         if not _NAME <= kind <= _SETTLED_BITS:
             raise StoreCorrupt(
-                f"entry of kind {kind} at byte {at} of the offset journal, but this "
-                f"engine knows only {_NAME} to {_SETTLED_BITS}: a newer engine wrote "
-                "it; start that one"
+                f"entry of kind {kind} at {at} of the offset journal, this engine knows "
+                f"{_NAME} to {_SETTLED_BITS}: a newer engine wrote it"
             )
         if kind == _NAME:
             topic, _, group = content[at + ENTRY_BYTES : end].decode().partition("@")

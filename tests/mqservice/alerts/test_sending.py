@@ -69,7 +69,7 @@ def test_a_webhook_that_fails_is_tried_again_later_and_given_up_in_the_end(
             assert claim_due(clock.now_ms()) == [], "it is claimed"
             send(told.pk, clock)
             told.refresh_from_db()
-            assert (told.attempt_count, told.error) == (attempt, "it answered 503")
+            assert (told.attempt_count, told.error) == (attempt, "it responded with 503")
             clock.advance(pause_ms(attempt) - 1)
             assert claim_due(clock.now_ms()) == []
             clock.advance(1)

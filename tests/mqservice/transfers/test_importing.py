@@ -102,5 +102,5 @@ def test_a_start_names_the_command_that_was_killed(tmp_path: Path) -> None:
     place = DataDir(tmp_path / "data")
     place.path.mkdir()
     place.restoring.write_text("import-store")
-    with pytest.raises(ConfigInvalid, match="wait for `mqservice import-store`"):
+    with pytest.raises(ConfigInvalid, match="wait until `mqservice import-store`"):
         place.create()
