@@ -93,7 +93,9 @@ class Catalog:
         self._executor.shutdown()
 
     def settle(self) -> None:
-        """Let the tables stand still until the loop goes on; see ``SharedWrites.settle``."""
+        """Wait for a running write of the tables; they do not change until the loop continues. See
+        ``SharedWrites.settle``.
+        """
         self.topic_writes.settle()
         self.group_writes.settle()
 
@@ -159,7 +161,9 @@ class Catalog:
         return len(topics) - sum(map(_is_own, topics)) >= self._config.topic_count_max
 
     def topic_remove(self, topic: str) -> None:
-        """Take a topic from the table; its queues stay. Durable on return. Raises ``DiskFull``."""
+        """Remove a topic from the table; its queues are not deleted. Durable on return. Raises
+        ``DiskFull``.
+        """
         self.topic_writes.settle()
         self._topics.remove(topic)
         self._routes.pop(topic.encode(), None)

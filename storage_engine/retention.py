@@ -157,8 +157,8 @@ class Retention:
         return self._queues.by_topic.get(SCHEDULE_TOPIC_BYTES, [])
 
     def _settle_expired_if_room(self) -> bool:
-        """False where the disk is too full even for that: it is tried again once this pass has made
-        room. Until then whoever reads passes over what has expired.
+        """False if the disk is too full even for that: it is tried again after this pass has freed
+        space. Until then readers skip what has expired.
         """
         try:
             self._settle_expired()
@@ -216,7 +216,7 @@ class Retention:
         return known
 
     def _forced_offset(self, state: DiskState) -> int:
-        """Below this offset the log goes whatever stands there; its start when nothing must."""
+        """The offset below which the log must be deleted; its start if nothing must be."""
         segments = self._commit_log.segments()
         size_bytes = self._config.segment_bytes
         count = 0
@@ -230,7 +230,7 @@ class Retention:
         return segments[count].base_offset if segments and count > 0 else 0
 
     async def _keep_from(self) -> int:
-        """The lowest physical offset that somebody can still read, or will be able to.
+        """The lowest physical offset that can still be read, now or later.
 
         Scheduled messages do not count: they are appended again.
         """

@@ -199,7 +199,8 @@ class Retries:
         )
 
     def _successor_or_back(self, failure: Failure) -> _Successor | None:
-        """The same; a message that can have no other place stays in its own, and holds up nobody.
+        """Like ``_successor``; a message that cannot be moved stays in its own queue and blocks no
+        others.
 
         So does one of an older store whose properties leave no room, one that fills a segment, and
         all of a group for which no topic more may be made.
@@ -219,7 +220,7 @@ class Retries:
             return None
 
     def _successor(self, failure: Failure) -> _Successor | None:
-        """What takes the message's place; None when nobody can ever consume it."""
+        """The record that replaces the message; None if it can never be consumed."""
         group = self._catalog.groups.get(failure.process_queue.owner.group)
         process_queue, queue_offset = failure.process_queue, failure.queue_offset
         is_expired = queue_offset < process_queue.queue.min_offset  # settled when there is room

@@ -343,7 +343,9 @@ class _Connection(asyncio.BufferedProtocol):
         return reply
 
     def _remember(self, membership: Membership) -> None:
-        """Who leaves when the connection ends; those forgotten are gone once they are silent."""
+        """Remember which members leave when the connection closes; forgotten ones expire when they
+        are silent.
+        """
         memberships = self._memberships
         memberships.pop(membership, None)
         memberships[membership] = None

@@ -297,7 +297,7 @@ class Store:
         )
 
     async def close(self) -> None:
-        """Flush, checkpoint, let go of the directory. Puts that still wait are answered first.
+        """Flush, write a checkpoint, release the directory. Waiting puts get their replies first.
 
         Where there is no room for a checkpoint, the next start reads more.
         """

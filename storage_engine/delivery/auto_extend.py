@@ -25,7 +25,7 @@ _MEMBERS_MAX: Final = 10_000
 
 
 class _Member:
-    """``until_ms``: end of the last span that it asked for."""
+    """``until_ms``: end of the last extension that the member requested."""
 
     __slots__ = ("heard_ms", "parked", "until_ms")
 

@@ -40,7 +40,7 @@ class Client:
 
 
 class BroadcastClients:
-    """See the module's docstring. ``dropped_count``: of all clients, those that are gone too."""
+    """See the module's docstring. ``dropped_count``: of all clients, including expired ones."""
 
     def __init__(
         self, config: StoreConfig, clock: Clock, consumer_offsets: ConsumerOffsets

@@ -208,7 +208,8 @@ class ConsumerOffsets:
         by_queue.update({progress.queue_id: progress for progress in begun})
 
     def drop(self, is_gone: Callable[[str, str], bool], *, lease_floor: int) -> None:
-        """Forget the progress of (group, topic) that are gone; durable on return (one fdatasync).
+        """Delete the progress of (group, topic) pairs that no longer exist; durable on return (one
+        fdatasync).
 
         ``lease_floor``: leases of a lower generation count nowhere that anybody begins from now on.
 
@@ -286,8 +287,7 @@ class ConsumerOffsets:
             self._failed.clear()
 
     def settle_moved(self, progress: Progress, runs: list[Run]) -> None:
-        """Settle messages whose place others have taken that are durable, or that are given up;
-        cannot fail.
+        """Settle messages whose successors are durable, or that are dead-lettered; cannot fail.
 
         On a full disk only the records that took their place say so, until the next checkpoint.
         """
@@ -318,7 +318,7 @@ class ConsumerOffsets:
         return is_changed
 
     def reset(self, positions: list[tuple[Progress, int]], *, lease_floor: int) -> None:
-        """Let groups go on from other places; durable on return (one fdatasync); all or none.
+        """Move groups to other offsets; durable on return (one fdatasync); all or none.
 
         ``lease_floor``: leases of a lower generation end with it.
 

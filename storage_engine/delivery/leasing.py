@@ -77,7 +77,7 @@ class Leasing:
         return None
 
     def _skip(self, lease: Lease, damaged: list[int]) -> None:
-        """Settle messages of a lease, given by their place in it, that nobody can ever read."""
+        """Settle messages of a lease, given by their index in it, that are damaged."""
         places = [(queue, offset) for queue, offsets in lease.parts for offset in offsets]
         settled = [(queue, [(offset, 1)]) for queue, offset in (places[at] for at in damaged)]
         try:

@@ -171,7 +171,9 @@ class Looking:
         return SettlingLook(subscription.filter, self._clock, self._ms_left, *self._reading)
 
     def end(self, subscription: Subscription, look: Look) -> None:
-        """Count the time, and go on later where somebody still waits behind what was skipped."""
+        """Record the time spent, and continue later if a receive still waits for messages after the
+        skipped ones.
+        """
         spent_ms = self._clock.monotonic_ms() - look.began_ms - look.found_count * _FOUND_MS
         if subscription.filter.is_all:
             # It looks for no message, but whether each may come yet: what may is no cost of that.

@@ -52,12 +52,12 @@ class Memberships:
             self._serve(subscription)
 
     def still_there(self, subscription: Subscription, member_id: str) -> None:
-        """A member that cannot receive at the moment shows that it has not gone."""
+        """Record that a member is alive although it cannot receive at the moment."""
         if member_id in subscription.members:
             subscription.members.heard(member_id, self._clock.monotonic_ms())
 
     def leave(self, subscription: Subscription, member_id: str) -> None:
-        """A member is gone: others read its queues from now on, and may have another filter.
+        """Remove a member: others read its queues from now on, and may use another filter.
 
         It is not while another of its receives waits: two sockets may be one consumer.
         """

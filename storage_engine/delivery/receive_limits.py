@@ -15,7 +15,7 @@ _ATTEMPT_ID_CHARS_MAX: Final = 128
 
 
 def check_limits(config: StoreConfig, request: ReceiveRequest) -> None:
-    """Raises ``BadRequest`` when a limit of the request is out of range, or nobody asks."""
+    """Raises ``BadRequest`` if a limit in the request is out of range, or the member is empty."""
     if not request.member_id:
         raise BadRequest("member_id is empty: name the member that receives the messages")
     for name, value, low, high in (

@@ -121,7 +121,7 @@ class Settling:
         )
 
     def _nack(self, request: SettleRequest, failures: list[SettleFailure]) -> tuple[int, int]:
-        """How many were given back, and how many given up."""
+        """Returns how many messages were released, and how many were dead-lettered."""
         nacked_count = dead_lettered_count = 0
         released: set[Subscription] = set()
         for nack in request.nacks:

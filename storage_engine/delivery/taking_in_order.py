@@ -151,7 +151,7 @@ class ByMessageGroup:
         return True
 
     def take(self, queue_offset: int) -> None:
-        """The one that was asked for last is taken."""
+        """Record that the message asked for last is taken."""
         if self._text:
             self._groups.take_new(self._text, queue_offset, self._lease)
 

@@ -240,8 +240,8 @@ class CommitLog(LogReader):
         self.flushed_offset = max(self.flushed_offset, to)
 
     def replace_unsynced(self) -> None:
-        """Write the segments anew whose sync failed, as new files; any thread, while nobody
-        appends.
+        """Rewrite the segments whose sync failed, as new files; on any thread, while nothing is
+        appended.
 
         ``take_replaced`` must follow. Raises ``SyncFailed``, ``DiskFull``; may be tried again.
         """
@@ -269,7 +269,7 @@ class CommitLog(LogReader):
         self._failed_sync = None
 
     def rewrite_from(self, offset: int) -> None:
-        """Write what stands from ``offset`` on again, and make it durable.
+        """Rewrite everything from ``offset`` on, and make it durable.
 
         Recovery read it from the page cache, which may know more than the disk.
         """

@@ -165,7 +165,7 @@ def _is_whole(segment: MappedFile, at: int) -> bool:
 
 
 def _why_not_whole(segment: MappedFile, at: int) -> str:
-    """Why no record that is whole stands at ``at``; empty when one does."""
+    """Why there is no whole record at ``at``; empty if there is one."""
     try:
         whole_record(segment.view, at, segment.base_offset)
     except RecordUnsupported:

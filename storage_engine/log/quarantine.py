@@ -52,7 +52,7 @@ class Quarantine:
         self.count = 0
 
     def load(self) -> None:
-        """Take over the list. One that cannot be read is begun anew: it is only an alarm."""
+        """Load the list. If it cannot be read a new one is started: it is only an alarm."""
         try:
             entries = msgspec.json.decode(self._path.read_bytes(), type=_File).entries
         except FileNotFoundError:
@@ -99,8 +99,8 @@ class Quarantine:
             self.note([Damage(at, at + record_bytes, reason) for at, record_bytes in records])
 
     def note(self, damaged: list[Damage]) -> None:
-        """As ``add``; what cannot be written is tried again later: a reader, or a start, goes
-        on.
+        """As ``add``; if the list cannot be written it is tried again later, and the caller
+        continues.
         """
         try:
             self.add(damaged)

@@ -101,7 +101,7 @@ class _Page:
     def until(
         self, queue_id: int, queue_offset: int, *, is_end: bool = False
     ) -> tuple[ScheduledListHead, bytes]:
-        """The page as it is; the next one goes on at that place."""
+        """The page so far; the next one continues at that place."""
         head = ScheduledListHead(
             due_ms=self._due_ms, queue_id=queue_id, queue_offset=queue_offset, is_end=is_end
         )

@@ -449,7 +449,7 @@ class ScheduledRetries:
     # The oldest -----------------------------------------------------------------------------
 
     def _look_for_oldest(self) -> None:
-        """Find the oldest of each target anew: at once, or bit by bit where they are very many.
+        """Find the oldest of each target again: at once, or in steps if there are very many.
 
         Until it is found, the one that is over stands for it.
         """
