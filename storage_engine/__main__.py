@@ -60,7 +60,10 @@ async def run(config: StoreConfig) -> None:
         asyncio.ensure_future(_checkpoint(store)),
         asyncio.ensure_future(_retain(store)),
     ]
-    log.info("serving", extra={"action": "serving", "socket": config.socket})
+    log.info(
+        "The engine accepts connections",
+        extra={"action": "engine_started", "socket": config.socket},
+    )
     stopped = asyncio.ensure_future(stopping.wait())
     done, _ = await asyncio.wait([stopped, *duties], return_when=asyncio.FIRST_COMPLETED)
     for duty in (*duties, stopped):
@@ -70,7 +73,7 @@ async def run(config: StoreConfig) -> None:
         await metrics.stop()
     await store.close()
     await server.stop()
-    log.info("stopped", extra={"action": "stopped"})
+    log.info("The engine has stopped", extra={"action": "engine_stopped"})
     for ended in done - {stopped}:
         ended.result()  # a duty never ends by itself: raise what ended it
 
@@ -95,7 +98,10 @@ async def _start_metrics(config: StoreConfig, store: Store, server: Server) -> M
     try:
         await answering.start(config.metrics_port)
     except OSError as exc:
-        log.error("no metrics", extra={"action": "metrics_not_started", "reason": str(exc)})
+        log.error(
+            "Could not start the metrics server; the engine runs without metrics",
+            extra={"action": "metrics_not_started", "reason": str(exc)},
+        )
         return None
     return answering
 
@@ -116,7 +122,8 @@ async def _keep_durable(store: Store) -> None:
             await loop.run_in_executor(None, store.sync_offsets)
         except StoreError as exc:
             log.error(
-                "offsets not durable", extra={"action": "offset_sync_failed", "reason": str(exc)}
+                "Could not make consumer offsets durable; trying again at the next flush",
+                extra={"action": "offset_sync_failed", "reason": str(exc)},
             )
 
 
@@ -128,7 +135,8 @@ async def _checkpoint(store: Store) -> None:
             await store.checkpoint()
         except (StoreError, OSError) as exc:
             log.error(
-                "checkpoint failed", extra={"action": "checkpoint_failed", "reason": str(exc)}
+                "A checkpoint failed; trying again at the next interval",
+                extra={"action": "checkpoint_failed", "reason": str(exc)},
             )
 
 
@@ -138,7 +146,10 @@ async def _retain(store: Store) -> None:
         try:
             await store.retention.run()
         except (StoreError, OSError) as exc:
-            log.error("retention failed", extra={"action": "retention_failed", "reason": str(exc)})
+            log.error(
+                "Could not delete expired messages; trying again at the next interval",
+                extra={"action": "retention_failed", "reason": str(exc)},
+            )
 
 
 def _raise_descriptor_limit() -> None:
@@ -154,7 +165,10 @@ def main() -> int:
     try:
         config = config_from_env(os.environ)
         if not config.socket:
-            raise ConfigInvalid("MQ_ENGINE_SOCKET is not set: where shall clients connect?")
+            raise ConfigInvalid(
+                "MQ_ENGINE_SOCKET is not set: set it to the path of the socket that "
+                "clients connect to"
+            )
     except ConfigInvalid as exc:
         print(f"storage_engine: {exc}", file=sys.stderr)
         return EXIT_CONFIG

@@ -1,4 +1,4 @@
-"""The numbers of a store that its parts keep, for the STATS request and for metrics."""
+"""The counters of a store, for the STATS request and for metrics."""
 
 from __future__ import annotations
 

@@ -410,11 +410,11 @@ class DataPlane:
             await self._refuse(request, problem_from_store(exc))
         elif not isinstance(exc, ClientGone):
             log.error(
-                "A data plane request failed",
+                "A data plane request failed with an unexpected error",
                 exc_info=exc,
                 extra={"action": "request_failed", "request_id": request.request_id},
             )
-            problem = Problem.of("INTERNAL", "the request failed; its id is in the log")
+            problem = Problem.of("INTERNAL", "the request failed; its request id is in the log")
             await answer_problem(request, problem)
 
     async def _refuse(self, request: Request, problem: Problem) -> None:
@@ -443,5 +443,5 @@ class DataPlane:
 
 
 async def _refuse_method(request: Request, methods: list[str]) -> None:
-    problem = Problem.of("METHOD_NOT_ALLOWED", f"this path takes {' and '.join(methods)} only")
+    problem = Problem.of("METHOD_NOT_ALLOWED", f"this path takes only {' and '.join(methods)}")
     await answer_problem(request, problem, [(b"allow", ", ".join(methods).encode())])

@@ -87,7 +87,7 @@ def begin_batch(context: DeliveryContext, request: Request) -> int:
     known_topic(context, request)
     if request.media_type not in (JSON_TYPE, NDJSON_TYPE):
         raise Problem.of(
-            "UNSUPPORTED_MEDIA_TYPE", "a batch is application/json or application/x-ndjson"
+            "UNSUPPORTED_MEDIA_TYPE", "a batch must be application/json or application/x-ndjson"
         )
     return REQUEST_BYTES_MAX
 
@@ -178,7 +178,7 @@ def raw_offer(request: Request, body: bytes) -> Offer:
             message_group = text
         elif name == b"mq-queue":
             if not value.isdigit() or len(value) > _QUEUE_DIGITS_MAX:
-                raise Fault("/queue", "BAD_REQUEST", "header mq-queue is not a queue number")
+                raise Fault("/queue", "BAD_REQUEST", "the header mq-queue must be a queue number")
             queue = int(value)
         elif name == b"mq-delay":
             delay = text
@@ -191,7 +191,7 @@ def raw_offer(request: Request, body: bytes) -> Offer:
         elif name.startswith(_PROPERTY_HEADER):
             properties[shown[len(_PROPERTY_HEADER) :]] = text
         else:
-            raise Fault("", "BAD_REQUEST", f"header {shown} is not known")
+            raise Fault("", "BAD_REQUEST", f"the header {shown} is unknown")
     wait = wait_of(delay_level, delay, None, deliver_at)
     return Offer(body, False, tag, keys, message_group, properties, queue, wait, dedup_id)
 

@@ -1,4 +1,4 @@
-"""Observing and writing it down: the whole body of the periodic tasks."""
+"""Samples the engine and saves the result: the body of the periodic tasks."""
 
 from __future__ import annotations
 

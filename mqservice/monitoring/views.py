@@ -1,4 +1,4 @@
-"""The two health endpoints. No credentials: they tell states, no names and no numbers."""
+"""The two health endpoints. No credentials: they show states, no names and no numbers."""
 
 from __future__ import annotations
 

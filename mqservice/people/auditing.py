@@ -1,4 +1,4 @@
-"""What people do with their accounts, in the audit of each tenant they belong to.
+"""What users do with their accounts, in the audit log of each of their tenants.
 
     signals of allauth and Django ──▶ [record_person] ──▶ a row for each membership
     a second factor's row saved, deleted ──▶ the same, in the transaction of the change
@@ -68,7 +68,10 @@ def record_person(user: User | None, action: str, details: Settings | None = Non
         with written(kept=bool(entries)):  # what is around it goes on too
             record_all(entries or [_unread_entry(action)])
     except DatabaseError:
-        log.exception("People are not audited", extra={"action": "audit_lost", "audited": action})
+        log.exception(
+            "Could not write a sign-in or account change to the audit log",
+            extra={"action": "audit_lost", "audited": action},
+        )
 
 
 def _record(user: User, action: str, details: Settings | None) -> None:

@@ -1,4 +1,4 @@
-"""Steps of signing in that are other than allauth's."""
+"""Steps of signing in that differ from allauth's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows of what was measured.
+"""Rows of measurements.
 
     OffsetFeedPlace ── up to where the engine's changes were taken over
     ConsumerOffset ─── where each group stands now ──▶ ConsumerOffsetStep: where it stood

@@ -1,4 +1,4 @@
-"""Makes coarser samples of finer ones, and drops those that are too old.
+"""Aggregates fine samples into coarser ones, and deletes those that are too old.
 
     10 s, kept 1 h ──▶ 1 min, kept 1 day ──▶ 1 h, kept 90 days
 

@@ -1,4 +1,4 @@
-"""Histories on the wire of the control plane. What nobody knew is null, never 0."""
+"""Histories on the wire of the control plane. Unknown values are null, never 0."""
 
 from __future__ import annotations
 

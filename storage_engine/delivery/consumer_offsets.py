@@ -1,4 +1,4 @@
-"""How far each group is on each queue, and which messages above that it has settled already.
+"""The consumer offset of each group on each queue, and which messages above it are settled.
 
     delivery ── settle(progress, offsets) ──▶ [ConsumerOffsets] ── one entry ──▶ offset_journal
     checkpoint ── snapshot, write, finish ──▶ config/consumerOffset.json; the journal starts anew
@@ -213,7 +213,8 @@ class ConsumerOffsets:
         by_queue.update({progress.queue_id: progress for progress in begun})
 
     def drop(self, is_gone: Callable[[str, str], bool], *, lease_floor: int) -> None:
-        """Forget the progress of (group, topic) that are gone; durable on return (one fdatasync).
+        """Delete the progress of (group, topic) pairs that no longer exist; durable on return (one
+        fdatasync).
 
         ``lease_floor``: leases of a lower generation count nowhere that anybody begins from now on.
 
@@ -284,15 +285,17 @@ class ConsumerOffsets:
         try:
             self._journal.write_settled([], self._skipped, self._failed, self._said)
         except StoreError as exc:
-            log.warning("skips not journaled", extra={"action": "journal_full", "reason": str(exc)})
+            log.warning(
+                "Could not journal filtered messages and failures; trying again at the next tick",
+                extra={"action": "journal_full", "reason": str(exc)},
+            )
         else:
             self._skipped.clear()
             self._failed.clear()
             self._said.clear()
 
     def settle_moved(self, progress: Progress, runs: list[Run]) -> None:
-        """Settle messages whose place others have taken that are durable, or that are given up;
-        cannot fail.
+        """Settle messages whose successors are durable, or that are dead-lettered; cannot fail.
 
         On a full disk only the records that took their place say so, until the next checkpoint.
         """
@@ -302,7 +305,8 @@ class ConsumerOffsets:
             self._journal.write_settled([(progress, runs)])
         except StoreError as exc:
             log.warning(
-                "settles not journaled", extra={"action": "journal_full", "reason": str(exc)}
+                "Could not journal settled messages; the next checkpoint records them",
+                extra={"action": "journal_full", "reason": str(exc)},
             )
         progress.apply(runs)
 
@@ -322,7 +326,7 @@ class ConsumerOffsets:
         return is_changed
 
     def reset(self, positions: list[tuple[Progress, int]], *, lease_floor: int) -> None:
-        """Let groups go on from other places; durable on return (one fdatasync); all or none.
+        """Move groups to other offsets; durable on return (one fdatasync); all or none.
 
         ``lease_floor``: leases of a lower generation end with it.
 

@@ -120,7 +120,7 @@ class OffsetJournal:
         self._failed_sync: SyncFailed | None = None
 
     def read(self) -> list[JournalEntry]:
-        """What stands in it; changes nothing. ``open`` must follow. Raises ``StoreCorrupt``."""
+        """Read its entries; changes nothing. ``open`` must follow. Raises ``StoreCorrupt``."""
         try:
             content = self._path.read_bytes()
         except FileNotFoundError:
@@ -128,7 +128,7 @@ class OffsetJournal:
         try:
             entries, names, self._end = read_entries(content)
         except (IndexError, UnicodeDecodeError) as exc:
-            raise StoreCorrupt(f"{self._path}: an entry names no group") from exc
+            raise StoreCorrupt(f"{self._path}: an entry has no group name") from exc
         self._names = {name: name_id for name_id, name in enumerate(names)}
         return entries
 
@@ -175,7 +175,7 @@ class OffsetJournal:
         self._append(head + b"".join(parts), known_count)
 
     def write_resets(self, reset: list[Progress]) -> None:
-        """Append where groups go on after a reset; one write. Raises ``DiskFull``."""
+        """Append the new offsets of groups after a reset; one write. Raises ``DiskFull``."""
         known_count = len(self._names)
         self._append(self._position_bytes(reset, self._names), known_count)
 
@@ -407,9 +407,7 @@ def _filters_bytes(
 
 
 def _nobody(beginning: Beginning) -> list[tuple[str, str]]:
-    """Whom to name as dropped so that ``beginning`` is kept, when nobody was; no group has an empty
-    name.
-    """
+    """An empty group name, for keeping ``beginning`` when no group was dropped."""
     return [("", "")] if any(beginning) else []
 
 
