@@ -23,7 +23,16 @@ _encode = msgspec.json.Encoder().encode
 class OnePut:
     """The record of an offer; it is charged, and has its queue and its id."""
 
-    __slots__ = ("_born_ms", "_context", "_message_id", "_offer", "_queue_id", "_route", "record")
+    __slots__ = (
+        "_born_ms",
+        "_context",
+        "_message_id",
+        "_offer",
+        "_queue_id",
+        "_route",
+        "_span",
+        "record",
+    )
 
     def __init__(
         self, context: DeliveryContext, request: Request, route: TopicRoute, offer: Offer
@@ -32,6 +41,7 @@ class OnePut:
         its rate.
         """
         self._context, self._route, self._offer = context, route, offer
+        self._span = request.span
         self._queue_id = context.queues.choose(route, offer.message_group, offer.queue)
         self._born_ms = context.clock.now_ms()
         self._message_id, self.record = encode_offer(
@@ -49,6 +59,8 @@ class OnePut:
         """The body of the answer. Raises StoreError: nothing was stored."""
         if result.error is not None:
             raise result.error
+        if self._span is not None:
+            self._span.stored(self._message_id)
         route, offer = self._route, self._offer
         stored = StoredAnswer(
             self._message_id,

@@ -7,6 +7,7 @@ produce, socket ── offers of one request ──▶ [PendingPut] ── one p
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 
 import msgspec
 
@@ -21,6 +22,7 @@ from mqservice.delivery.produce_answers import (
     refused_result,
     waiting,
 )
+from mqservice.delivery.spans import OperationSpan
 from mqservice.delivery.waits import is_to_come
 from mqservice.errors import problem_from_store
 from mqservice.lib.timestamps import rfc3339
@@ -49,8 +51,9 @@ class PendingPut:
         *,
         key: str | None = None,
         is_batch: bool = True,
+        span: OperationSpan | None = None,
     ) -> None:
-        """``key``: of the request; see ``once``."""
+        """``key``: of the request; see ``once``. ``span`` ends with it."""
         born_ms = self._born_ms = context.clock.now_ms()
         self._context, self._meter, self._route = context, meter, route
         self._client, self._is_batch = client, is_batch
@@ -70,6 +73,7 @@ class PendingPut:
         self._records: list[bytes] = []
         self._sizes: list[int] = []
         self._duplicates: set[int] = set()
+        self._span = span
 
     def encode(self, count: int) -> bool:
         """Encode the next ``count`` messages; whether those were the last ones.
@@ -108,6 +112,8 @@ class PendingPut:
             self.outcomes = asyncio.ensure_future(self._put_once(records))
         else:
             self.outcomes = self._context.store.put(records)
+        if self._span is not None:
+            self.outcomes.add_done_callback(partial(self._span.put_ended, self._message_ids))
 
     async def _put_once(self, records: list[bytes]) -> list[PutResult]:
         """What was stored before is told as it was told then."""

@@ -42,6 +42,7 @@ from mqservice.delivery.reading.scheduled import (
 )
 from mqservice.delivery.receive import receive_messages
 from mqservice.delivery.settle import settle_messages
+from mqservice.delivery.spans import CLIENT_GONE, Operation
 from mqservice.errors import problem_from_store
 from mqservice.lib.bounded_cache import BoundedCache
 from mqservice.lib.corked_transport import recognised
@@ -104,6 +105,13 @@ _PRODUCES: Final = frozenset({MESSAGES, MESSAGES_BATCH})
 _FREES: Final = frozenset({SETTLE, SCHEDULED_ONE, SCHEDULED_SEND})
 _OF_HANDLES: Final = {None: SCHEDULED_ONE, ":send": SCHEDULED_SEND, ":reschedule": SCHEDULED_MOVE}
 _SELDOM: Final = frozenset({MESSAGE, DEAD_LETTER, *_OF_HANDLES.values()})
+
+_TRACED: Final = {
+    MESSAGES: Operation.SEND,
+    MESSAGES_BATCH: Operation.SEND,
+    RECEIVE: Operation.RECEIVE,
+    SETTLE: Operation.SETTLE,
+}
 
 # Refusals that are made of what a tenant asks for, not of a single request.
 _PACED: Final = frozenset({"RATE_LIMITED", "INFLIGHT_LIMIT", "QUOTA_EXCEEDED"})
@@ -195,6 +203,10 @@ class DataPlane:
                 if known_match(scope["path"]) is None:
                     keep_match(scope["path"], match)
             request.principal = principal
+            if self._context.spans is not None and scope["method"] == "POST":
+                operation = _TRACED.get(match.operation)
+                if operation is not None:
+                    self._context.spans.of_request(request, operation)
             handlers = HANDLERS[match.operation]
             handler = handlers.get(scope["method"])
             if handler is None:
@@ -247,7 +259,10 @@ class DataPlane:
             await self._refuse(request, problem_of(exc))
         elif isinstance(exc, StoreError):
             await self._refuse(request, problem_from_store(exc))
-        elif not isinstance(exc, ClientGone):
+        elif isinstance(exc, ClientGone):
+            if request.span is not None:
+                request.span.end(CLIENT_GONE)
+        else:
             log.error(
                 "A data plane request failed",
                 exc_info=exc,

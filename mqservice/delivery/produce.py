@@ -40,6 +40,7 @@ from mqservice.delivery.produce_answers import BatchAnswer, StoredAnswer, Stored
 from mqservice.delivery.waits import level_of_header, told_as_time, wait_of
 from mqservice.lib.names import name_fault
 from mqservice.lib.problem import Problem
+from mqservice.lib.trace_context import TRACEPARENT_HEADER, carry, context_of
 from mqservice.topics.routes import TopicRoute
 from mqservice.usage.counts import usage_counts
 
@@ -61,6 +62,7 @@ async def produce_one(context: DeliveryContext, request: Request) -> None:
     body = await read_body(request, body_bytes_max(request, route))
     offer = offer_of(request, body)
     check_offer(offer, route)
+    carry_context(request, (offer,))
     key = request_key(request)
     if has_keys(key, (offer,)):
         await _answer_once(context, request, route, offer, key)
@@ -86,13 +88,30 @@ def offer_of(request: Request, body: bytes) -> Offer:
     return raw_offer(request, body)
 
 
+def carry_context(request: Request, offers: Sequence[Offer]) -> None:
+    """Let messages have the trace of their request as properties, if it is part of one."""
+    if request.span is not None:
+        request.span.carry(offers)
+    elif TRACEPARENT_HEADER in request.headers:
+        context = context_of(request.scope["headers"])
+        for offer in offers:
+            carry(offer.properties, context)
+
+
 async def _answer_once(
     context: DeliveryContext, request: Request, route: TopicRoute, offer: Offer, key: str | None
 ) -> None:
     """As ``produce_one``, for a message with a key: 200 when it was stored before."""
     assert request.meter is not None, "the data plane has one for each request"
     pending = PendingPut(
-        context, request.meter, route, [offer], request.client, key=key, is_batch=False
+        context,
+        request.meter,
+        route,
+        [offer],
+        request.client,
+        key=key,
+        is_batch=False,
+        span=request.span,
     )
     status, (result,) = await pending.results()
     assert isinstance(result, StoredResult), "one that is refused alone is a problem"
@@ -121,10 +140,11 @@ async def produce_batch(context: DeliveryContext, request: Request) -> None:
     body = await read_body(request, REQUEST_BYTES_MAX)
     messages = _decoded(_decode_array, body) if media_type == JSON_TYPE else decode_lines(body)
     offers = check_batch(messages, route)
+    carry_context(request, offers)
     meter = request.meter
     assert meter is not None, "the data plane has one for each request"
     key = request_key(request)
-    pending = PendingPut(context, meter, route, offers, request.client, key=key)
+    pending = PendingPut(context, meter, route, offers, request.client, key=key, span=request.span)
     status, results = await pending.results()
     await answer(request, status, _encode(BatchAnswer(results)))
 

@@ -17,7 +17,8 @@ from mqservice.delivery.lane import Lane
 from mqservice.delivery.messages import check_offer
 from mqservice.delivery.one_put import OnePut
 from mqservice.delivery.plane import MESSAGES, known_match
-from mqservice.delivery.produce import body_bytes_max, offer_of
+from mqservice.delivery.produce import body_bytes_max, carry_context, offer_of
+from mqservice.delivery.spans import Operation
 from mqservice.store import PutResult, StoreError
 from mqservice.usage.counts import usage_counts
 
@@ -69,6 +70,8 @@ class ProduceLane(Lane):
         if len(body) > body_bytes_max(request, route):
             return False
         request.principal, request.meter, request.is_reading = principal, meter, False
+        if context.spans is not None:
+            context.spans.of_request(request, Operation.SEND)
         try:
             meter.check_in(context.clock.monotonic_ms())
             principal.require(Scope.PRODUCE, Kind.TOPIC, match.topic)
@@ -76,6 +79,7 @@ class ProduceLane(Lane):
             check_offer(offer, route)
             if offer.dedup_id is not None:
                 return False
+            carry_context(request, (offer,))
             put = OnePut(context, request, route, offer)
             context.store.put_for(_Waiting(self, request, put), [put.record])
         except Exception as exc:

@@ -21,6 +21,7 @@ from mqservice.delivery.plane import RECEIVE, known_match
 from mqservice.delivery.receive import answer_of, makes_room, wanted_of, within_room
 from mqservice.delivery.replies import encoded
 from mqservice.delivery.settling import Settling
+from mqservice.delivery.spans import Operation
 from mqservice.groups.routes import GroupRoute
 from mqservice.quotas.meter import TenantMeter
 from mqservice.store import Received, ReceiveRequest
@@ -84,6 +85,8 @@ class ReceiveLane(Lane):
             return False
         request = Request(scope, cycle.receive, cycle.send, match, headers, request_id_of(headers))
         request.principal, request.meter = principal, meter
+        if context.spans is not None:
+            context.spans.of_request(request, Operation.RECEIVE)
         try:
             meter.check_out(context.clock.monotonic_ms())
         except Exception as exc:  # of what was not begun nothing is charged

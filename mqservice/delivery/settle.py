@@ -40,7 +40,8 @@ async def settle_messages(context: DeliveryContext, request: Request) -> None:
     body = await read_body(request, SMALL_REQUEST_BYTES_MAX)
     options = decode(_decode_options, body)
     member_id = "" if options.consumer_id is None else consumer_member(options.consumer_id)
-    plan = Plan(context, group, options, member_id=member_id, heard=_heard_of(group, options))
+    heard = _heard_of(group, options)
+    plan = Plan(context, group, options, member_id=member_id, heard=heard, span=request.span)
     await answer(request, 200, _encode(await settle_plan(request, plan)))
 
 

@@ -103,11 +103,15 @@ def licences_page() -> str:
     """The page. Raises ValueError for a licence that is unknown or not accepted."""
     service = pins_of("requirements.lock")
     analytics = [pin for pin in pins_of("requirements-analytics.lock") if pin not in service]
+    tracing = [pin for pin in pins_of("requirements-tracing.lock") if pin not in service]
     parts = [
         _HEAD,
         _table(service),
         "\n## Nightly reports\n\nInstalled by `make analytics` beside the packages above.\n",
         _table(analytics),
+        "\n## Tracing\n\n"
+        "Installed by `pip install 'mqservice[tracing]'` beside the packages of the service.\n",
+        _table(tracing),
         "\n## In the console's scripts and styles\n\n"
         "Code of these is part of `frontend/static/build`, which is committed.\n",
         _npm_table(),
