@@ -17,7 +17,8 @@ class Collector:
 
     def __init__(self, status: int = 200) -> None:
         self.resources: list[ResourceSpans] = []
-        self.request_count = 0
+        self._may_answer = threading.Event()
+        self._may_answer.set()
         collector = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -30,7 +31,7 @@ class Collector:
                 request = ExportTraceServiceRequest.FromString(content)
                 if status == 200:
                     collector.resources += request.resource_spans
-                collector.request_count += 1
+                collector._may_answer.wait()
                 self.send_response(status)
                 self.send_header("content-length", "0")
                 self.end_headers()
@@ -40,6 +41,15 @@ class Collector:
 
         self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self.url = f"http://127.0.0.1:{self.server.server_address[1]}"
+
+    @contextlib.contextmanager
+    def hanging(self) -> Iterator[None]:
+        """It answers nobody for the length of the block."""
+        self._may_answer.clear()
+        try:
+            yield
+        finally:
+            self._may_answer.set()
 
     @property
     def spans(self) -> list[Span]:

@@ -45,6 +45,7 @@ def parent_of(span: ReadableSpan) -> str | None:
 
 def ids_of(span: ReadableSpan) -> str:
     context = span.get_span_context()
+    assert context is not None
     return f"{context.trace_id:032x}-{context.span_id:016x}"
 
 
