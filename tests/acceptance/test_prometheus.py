@@ -22,13 +22,13 @@ from tests.deploy.monitoring_files import (
     ADDED_METRICS,
     RULES,
     SCRAPES,
-    program,
     queries,
     rules,
     uses,
 )
 from tests.ports import find_steady_port
 from tests.services import Service, wait_until
+from tests.storage_engine.faults.machine import need_prometheus
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(600)]
 
@@ -99,7 +99,7 @@ class Prometheus:
         with self._log.open("wb") as log:
             self.process = subprocess.Popen(
                 [
-                    program("prometheus"),
+                    need_prometheus("prometheus"),
                     f"--config.file={directory / SCRAPES.name}",
                     f"--storage.tsdb.path={directory / 'data'}",
                     f"--web.listen-address={urlsplit(self.url).netloc}",
@@ -147,7 +147,7 @@ class Prometheus:
 
 @pytest.fixture(scope="module")
 def prometheus(busy: Quickstart, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]:
-    program("prometheus")
+    need_prometheus("prometheus")
     running = Prometheus(tmp_path_factory.mktemp("prometheus"), busy)
     try:
         wait_until(running.is_up, START_WAIT_S, "Prometheus has read the engine and the namespace")

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-import pytest
 import yaml
 
 ROOT: Final = Path(__file__).resolve().parents[2]
@@ -107,11 +105,3 @@ def _uses_of(where: str, expression: str, shown: str) -> Iterator[Use]:
 
 def _names(text: str) -> set[str]:
     return {name.strip() for name in text.split(",") if name.strip()}
-
-
-def program(name: str) -> str:
-    """The path of ``prometheus`` or ``promtool``; skips the test where it is not installed."""
-    path = shutil.which(name)
-    if path is None:
-        pytest.skip(f"{name} is not installed here: apt-get install prometheus")
-    return path

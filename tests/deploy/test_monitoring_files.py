@@ -17,12 +17,12 @@ from tests.deploy.monitoring_files import (
     Json,
     dashboard,
     panels,
-    program,
     rules,
     uses,
     variables,
 )
 from tests.docs.markdown import Page
+from tests.storage_engine.faults.machine import need_prometheus
 
 # Of Grafana's units, those that mean what our metrics are in.
 UNITS = {"none", "short", "percentunit", "s", "bytes", "Bps", "cps"}
@@ -58,7 +58,7 @@ def test_each_rule_has_a_test_of_its_own_and_one_name() -> None:
 )
 def test_promtool_finds_the_rules_right(arguments: list[str]) -> None:
     done = subprocess.run(
-        [program("promtool"), *arguments],
+        [need_prometheus("promtool"), *arguments],
         cwd=PROMETHEUS, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
@@ -69,7 +69,7 @@ def test_promtool_finds_the_scrapes_right(tmp_path: Path) -> None:
         (tmp_path / name).write_text((PROMETHEUS / name).read_text())
     (tmp_path / "mqservice.key").write_text("mqk_example")
     done = subprocess.run(
-        [program("promtool"), "check", "config", SCRAPES.name],
+        [need_prometheus("promtool"), "check", "config", SCRAPES.name],
         cwd=tmp_path, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr

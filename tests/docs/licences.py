@@ -25,7 +25,8 @@ ACCEPTED: Final = frozenset({
 
 # What packages say in the field License where they give no SPDX expression.
 _BY_FIELD: Final = {
-    "Apache 2": "Apache-2.0", "Apache-2.0": "Apache-2.0", "BSD 3-Clause": "BSD-3-Clause",
+    "3-Clause BSD License": "BSD-3-Clause", "Apache 2": "Apache-2.0", "Apache-2.0": "Apache-2.0",
+    "BSD 3-Clause": "BSD-3-Clause",
     "BSD-3-Clause": "BSD-3-Clause", "ISC License": "ISC", "MIT": "MIT", "MIT License": "MIT",
     "MPL-2.0": "MPL-2.0", "New BSD": "BSD-3-Clause",
 }  # fmt: skip
