@@ -113,7 +113,8 @@ class PendingPut:
         else:
             self.outcomes = self._context.store.put(records)
         if self._span is not None:
-            self.outcomes.add_done_callback(partial(self._span.put_ended, self._message_ids))
+            ended = partial(self._span.put_ended, self._message_ids, is_batch=self._is_batch)
+            self.outcomes.add_done_callback(ended)
 
     async def _put_once(self, records: list[bytes]) -> list[PutResult]:
         """What was stored before is told as it was told then."""

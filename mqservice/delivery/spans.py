@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import enum
 import time
+from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
@@ -116,10 +117,15 @@ class OperationSpan:
         self._attributes["messaging.message.id"] = message_id
 
     def put_ended(
-        self, message_ids: Sequence[str], outcomes: asyncio.Future[list[PutResult]]
+        self,
+        message_ids: Sequence[str],
+        outcomes: asyncio.Future[list[PutResult]],
+        *,
+        is_batch: bool,
     ) -> None:
-        """The messages of a batch are stored or refused: the end of this."""
-        self._attributes["messaging.batch.message_count"] = len(message_ids)
+        """The messages are stored or refused: the end of this."""
+        if is_batch:
+            self._attributes["messaging.batch.message_count"] = len(message_ids)
         if len(message_ids) == 1:
             self.stored(message_ids[0])
         if outcomes.cancelled():
@@ -237,11 +243,11 @@ class LeasedContexts:
     """The links of messages by where they were given out, the ``LEASED_MAX`` newest."""
 
     def __init__(self) -> None:
-        self._links: dict[Place, Link] = {}
+        self._links: OrderedDict[Place, Link] = OrderedDict()
 
     def note(self, place: Place, link: Link) -> None:
         if len(self._links) >= LEASED_MAX:
-            del self._links[next(iter(self._links))]
+            self._links.popitem(last=False)
         self._links[place] = link
 
     def __len__(self) -> int:
