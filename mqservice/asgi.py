@@ -170,6 +170,8 @@ class Application:
                 await chore
         self._control_plane.close()
         await close_store()
+        if self._context is not None and self._context.spans is not None:
+            await asyncio.to_thread(self._context.spans.tracing.close_soon)
         self._context = self._plane = None
         self._chores = []
 

@@ -12,7 +12,7 @@ import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, MutableMapping
 from itertools import count
-from typing import Any, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from mqservice.accounts.access import Principal
 from mqservice.delivery.limits import BODY_ARRIVAL_MS_MAX
@@ -23,6 +23,9 @@ from mqservice.lib.safe_headers import Headers, api_headers, header_lines, refus
 from mqservice.lib.whole_answer import write_whole
 from mqservice.quotas.meter import TenantMeter
 from mqservice.topics.routes import TopicRoute
+
+if TYPE_CHECKING:
+    from mqservice.delivery.spans import OperationSpan
 
 Scope = MutableMapping[str, Any]  # Any: what ASGI servers put into a scope is untyped
 Message = MutableMapping[str, Any]  # Any: as above
@@ -98,6 +101,7 @@ class Request:
         "request_id",
         "scope",
         "send",
+        "span",
         "topic",
     )
 
@@ -129,6 +133,7 @@ class Request:
         self.message_count = 1  # in the answer, as it is charged
         self.read_count = 0  # messages in the answer that were received
         self.answer_bytes = 0
+        self.span: OperationSpan | None = None  # where tracing is on
 
     def reply(self, status: int, content: bytes, media_type: bytes = JSON_TYPE) -> None:
         """Send the response."""
@@ -253,6 +258,8 @@ async def answer(
         send = request.send
         await send({"type": "http.response.start", "status": status, "headers": headers})
         await send({"type": "http.response.body", "body": body})
+        if request.span is not None:
+            request.span.end()
 
 
 def answer_now(request: Request, status: int, body: bytes, content_type: bytes = JSON_TYPE) -> bool:
@@ -266,7 +273,10 @@ def answer_now(request: Request, status: int, body: bytes, content_type: bytes =
         _SAFE_LINES,
         b"" if meter is None else meter.header_lines(is_reading=request.is_reading),
     )
-    return write_whole(request.send, status, lines, body)
+    is_sent = write_whole(request.send, status, lines, body)
+    if is_sent and request.span is not None:
+        request.span.end()
+    return is_sent
 
 
 def quota_headers(request: Request) -> Headers:
@@ -277,6 +287,8 @@ def quota_headers(request: Request) -> Headers:
 
 async def answer_problem(request: Request, problem: Problem, extra: Headers | None = None) -> None:
     """Send ``problem`` as the answer of ``request``."""
+    if request.span is not None:
+        request.span.end(problem.code)
     await send_problem(
         request.send,
         problem,

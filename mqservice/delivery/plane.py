@@ -55,6 +55,7 @@ from mqservice.delivery.reading.scheduled import (
 )
 from mqservice.delivery.receive import begin_receive, receive_messages
 from mqservice.delivery.settle import begin_settle, settle_messages
+from mqservice.delivery.spans import CLIENT_GONE, Operation
 from mqservice.errors import problem_from_store
 from mqservice.lib.bounded_cache import BoundedCache
 from mqservice.lib.corked_transport import recognised
@@ -131,6 +132,13 @@ _PRODUCES: Final = frozenset({MESSAGES, MESSAGES_BATCH})
 _FREES: Final = frozenset({SETTLE, SCHEDULED_ONE, SCHEDULED_SEND})
 _OF_HANDLES: Final = {None: SCHEDULED_ONE, ":send": SCHEDULED_SEND, ":reschedule": SCHEDULED_MOVE}
 _SELDOM: Final = frozenset({MESSAGE, DEAD_LETTER, *_OF_HANDLES.values()})
+
+_TRACED: Final = {
+    MESSAGES: Operation.SEND,
+    MESSAGES_BATCH: Operation.SEND,
+    RECEIVE: Operation.RECEIVE,
+    SETTLE: Operation.SETTLE,
+}
 
 # Refusals that are made of what a tenant asks for, not of a single request.
 _PACED: Final = frozenset({"RATE_LIMITED", "INFLIGHT_LIMIT", "QUOTA_EXCEEDED"})
@@ -227,6 +235,7 @@ class DataPlane:
             return False
         request = Request(scope, cycle.receive, cycle.send, match, headers, self)
         request.principal = principal
+        self._begin_span(request)
         self._serve_whole(request, handler, bytes(cycle.body))
         return True
 
@@ -297,6 +306,7 @@ class DataPlane:
                 if known_match(scope["path"]) is None:
                     keep_match(scope["path"], match)
             request.principal = principal
+            self._begin_span(request)
             handlers = HANDLERS[match.operation]
             handler = handlers.get(scope["method"])
             if handler is None:
@@ -337,6 +347,13 @@ class DataPlane:
                 await missing.load()
 
     # What every request passes -------------------------------------------------------------------
+
+    def _begin_span(self, request: Request) -> None:
+        spans = self._context.spans
+        if spans is not None and request.scope["method"] == "POST":
+            operation = _TRACED.get(request.match.operation)
+            if operation is not None:
+                spans.of_request(request, operation)
 
     def _admit(self, request: Request) -> None:
         """Refuse at once what the tenant has no rate left for. Raises Problem.
@@ -408,7 +425,10 @@ class DataPlane:
             await self._refuse(request, problem_of(exc))
         elif isinstance(exc, StoreError):
             await self._refuse(request, problem_from_store(exc))
-        elif not isinstance(exc, ClientGone):
+        elif isinstance(exc, ClientGone):
+            if request.span is not None:
+                request.span.end(CLIENT_GONE)
+        else:
             log.error(
                 "A data plane request failed with an unexpected error",
                 exc_info=exc,

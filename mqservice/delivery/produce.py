@@ -39,6 +39,7 @@ from mqservice.delivery.produce_answers import BatchAnswer
 from mqservice.delivery.put import Put
 from mqservice.delivery.waits import level_of_header, told_as_time, wait_of
 from mqservice.lib.problem import Problem
+from mqservice.lib.trace_context import TRACEPARENT_HEADER, carry, context_of
 from mqservice.topics.routes import TopicRoute
 
 T = TypeVar("T")
@@ -67,6 +68,7 @@ def produce_one(context: DeliveryContext, request: Request, body: bytes) -> None
     offer = offer_of(request, body)
     route = known_topic(context, request)
     check_offer(offer, route)
+    _carry_context(request, (offer,))
     put = _put_of(context, request, route, [offer], is_batch=False)
     put.put_all(partial(_answer_one, request, put))
 
@@ -97,7 +99,9 @@ def produce_batch(context: DeliveryContext, request: Request, body: bytes) -> No
     is_json = request.media_type == JSON_TYPE
     messages = _decoded(_decode_array, body) if is_json else decode_lines(body)
     route = known_topic(context, request)
-    put = _put_of(context, request, route, check_batch(messages, route), is_batch=True)
+    offers = check_batch(messages, route)
+    _carry_context(request, offers)
+    put = _put_of(context, request, route, offers, is_batch=True)
     put.put_all(partial(_answer_batch, request, put))
 
 
@@ -121,7 +125,26 @@ def _put_of(
 ) -> Put:
     assert request.meter is not None, "the data plane has one for each request"
     key = request_key(request)
-    return Put(context, request.meter, route, offers, request.client, key=key, is_batch=is_batch)
+    return Put(
+        context,
+        request.meter,
+        route,
+        offers,
+        request.client,
+        key=key,
+        is_batch=is_batch,
+        span=request.span,
+    )
+
+
+def _carry_context(request: Request, offers: Sequence[Offer]) -> None:
+    """Let messages have the trace of their request as properties, if it is part of one."""
+    if request.span is not None:
+        request.span.carry(offers)
+    elif TRACEPARENT_HEADER in request.headers:
+        context = context_of(request.scope["headers"])
+        for offer in offers:
+            carry(offer.properties, context)
 
 
 def body_bytes_max(request: Request, route: TopicRoute) -> int:

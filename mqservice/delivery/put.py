@@ -27,6 +27,7 @@ from mqservice.delivery.produce_answers import (
     refused_result,
     waiting,
 )
+from mqservice.delivery.spans import OperationSpan
 from mqservice.delivery.waits import is_to_come
 from mqservice.lib.timestamps import rfc3339
 from mqservice.quotas.meter import TenantMeter
@@ -55,6 +56,7 @@ class Put:
         "_records",
         "_route",
         "_sizes",
+        "_span",
         "_task",
         "_waits",
     )
@@ -69,8 +71,12 @@ class Put:
         *,
         key: str | None = None,
         is_batch: bool = True,
+        span: OperationSpan | None = None,
     ) -> None:
-        """``key``: the request's own, if it has one. ``is_batch``: faults name the message."""
+        """``key``: the request's own, if it has one. ``is_batch``: faults name the message.
+        ``span`` ends with the put.
+        """
+        self._span = span
         born_ms = self._born_ms = context.clock.now_ms()
         self._context, self._meter, self._route = context, meter, route
         self._client, self._is_batch = client, is_batch
@@ -149,10 +155,15 @@ class Put:
 
     def set_result(self, results: list[PutResult]) -> None:
         self._outcomes = results
-        self._done()
+        self._end()
 
     def set_exception(self, error: StoreError) -> None:
         self._error = error
+        self._end()
+
+    def _end(self) -> None:
+        if self._span is not None:
+            self._span.put_ended(self._message_ids, self._outcomes, self._error)
         self._done()
 
     async def _put_once(self, records: list[bytes]) -> list[PutResult]:
@@ -178,7 +189,7 @@ class Put:
             self._error = task.exception()
             if self._error is None:
                 self._outcomes = task.result()
-        self._done()
+        self._end()
 
     # What became of it ---------------------------------------------------------------------------
 

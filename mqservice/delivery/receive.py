@@ -239,7 +239,15 @@ def wanted_of(
     if options.settle is None:
         return order, None
     # The receive itself lets the engine hear of its consumer.
-    plan = Plan(context, group, options.settle, member_id="", heard=[], pointer="/settle")
+    plan = Plan(
+        context,
+        group,
+        options.settle,
+        member_id="",
+        heard=[],
+        pointer="/settle",
+        span=request.span,
+    )
     return order, plan
 
 
@@ -270,6 +278,8 @@ def _answer_of(
     request.read_count = received.count
     request.message_count = max(1, request.read_count)
     meter.lease(request.read_count)
+    if request.span is not None:
+        request.span.received(received, group.engine_name)
     messages = messages_of(
         context, received, group=group, client_id=order.client_id, as_bytes=takes_msgpack(request)
     )

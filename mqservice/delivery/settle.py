@@ -49,7 +49,8 @@ def settle_messages(context: DeliveryContext, request: Request, body: bytes) -> 
     group = known_group(context, request)
     options = decode(_decode_options, body)
     member_id = "" if options.consumer_id is None else consumer_member(options.consumer_id)
-    plan = Plan(context, group, options, member_id=member_id, heard=_heard_of(group, options))
+    heard = _heard_of(group, options)
+    plan = Plan(context, group, options, member_id=member_id, heard=heard, span=request.span)
     assert request.meter is not None, "the data plane has one for each request"
     call = SettleCall(plan, request.meter)
     waiter = _Waiter(request, call)

@@ -30,6 +30,7 @@ from mqservice.delivery.limits import (
 )
 from mqservice.delivery.receipt_columns import ReceiptColumns, read_columns
 from mqservice.delivery.receipts import Receipt
+from mqservice.delivery.spans import OperationSpan
 from mqservice.errors import problem_from_store
 from mqservice.groups.routes import GroupRoute
 from mqservice.lib.durations import pick_duration_ms
@@ -120,6 +121,7 @@ class Plan:
         member_id: str,
         heard: list[str],
         pointer: str = "",
+        span: OperationSpan | None = None,
     ) -> None:
         _check_counts(pointer, wanted)
         self._context = context
@@ -140,6 +142,7 @@ class Plan:
         self._heard = heard
         self._failed: list[Failed] = []
         self._pointer = pointer
+        self._span = span
         self._add_acks(wanted.ack)
         self._add_ack_up_tos(wanted.ack_upto)
         self._add_nacks(wanted.nack)
@@ -237,6 +240,8 @@ class Plan:
 
     def answer(self, replies: list[tuple[SettleRequest, SettleReply]]) -> SettleAnswer:
         """What became of it all, once, by what the engine has said to each request."""
+        if self._span is not None:
+            self._span.settled(replies, self._failed[0].code if self._failed else "")
         answer = SettleAnswer(0, 0, [], 0, self._failed)
         for request, reply in replies:
             for failure in reply.failures:
