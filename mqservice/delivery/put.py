@@ -163,7 +163,9 @@ class Put:
 
     def _end(self) -> None:
         if self._span is not None:
-            self._span.put_ended(self._message_ids, self._outcomes, self._error)
+            self._span.put_ended(
+                self._message_ids, self._outcomes, self._error, is_batch=self._is_batch
+            )
         self._done()
 
     async def _put_once(self, records: list[bytes]) -> list[PutResult]:

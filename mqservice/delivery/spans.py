@@ -116,9 +116,12 @@ class OperationSpan:
         message_ids: Sequence[str],
         results: Sequence[PutResult],
         error: BaseException | None,
+        *,
+        is_batch: bool,
     ) -> None:
         """The messages are stored or refused, or ``error`` says why not: the end of this."""
-        self._attributes["messaging.batch.message_count"] = len(message_ids)
+        if is_batch:
+            self._attributes["messaging.batch.message_count"] = len(message_ids)
         if len(message_ids) == 1:
             self._attributes["messaging.message.id"] = message_ids[0]
         if error is None:
