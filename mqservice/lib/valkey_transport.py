@@ -21,10 +21,10 @@ class Channel(redis.Channel):
 
     def _create_client(self, asynchronous: bool = False) -> Any:  # Any: as above
         if asynchronous:
-            return super()._create_client(asynchronous=True)
+            return super()._create_client(asynchronous=True)  # type: ignore[misc]  # not in stubs
         # kombu begins a new pool after a lost connection.
         if self._shared_client is None or self._shared_client.connection_pool is not self.pool:
-            self._shared_client = super()._create_client()
+            self._shared_client = super()._create_client()  # type: ignore[misc]  # not in stubs
         return self._shared_client
 
 
