@@ -21,10 +21,12 @@ from typing import Any, Final
 from celery import Celery
 from celery.beat import ScheduleEntry, Scheduler, SchedulingError
 from django.conf import settings
-from django.db import DatabaseError, InterfaceError, close_old_connections
+from django.db import DatabaseError, InterfaceError, connection
+from django.utils.module_loading import import_string
 from kombu import Connection
 from kombu.exceptions import ChannelError, OperationalError
 
+from mqservice.celery import ASKED_BEFORE
 from mqservice.leader_lock import LeaderLock
 from mqservice.lib.clock import Clock, SystemClock
 from mqservice.lib.durations import SECOND_MS
@@ -33,8 +35,10 @@ log = logging.getLogger(__name__)
 
 STANDBY_SECONDS: Final = 0.5
 LEADER_SECONDS_MAX: Final = 0.5  # the server ends a leader's session that is silent for longer
+LOOK_SECONDS_MIN: Final = 0.01  # as late as that a task may be
 HEARTBEAT_MS: Final = 5 * SECOND_MS
 CLOCK_JUMP_MS_MAX: Final = 2 * SECOND_MS
+ANSWERS_MS: Final = 200  # of ASKED_BEFORE, less than any of them is apart from the next
 # Ticks that wait in a queue; with so many no worker reads it, or it is hours behind.
 BACKLOG_MAX: Final = 50
 
@@ -53,7 +57,10 @@ class LeaderScheduler(Scheduler):
         self._clock = clock or SystemClock()
         self._clocks_apart_ms: int | None = None
         self._next_heartbeat_ms = 0
+        self._has_run_one = False
         self._backed_up: set[str] = set()
+        self._answers: dict[str, bool] = {}
+        self._answered_ms = 0
         self._is_broker_away = False
         self._asking: Connection | None = None
         super().__init__(app, *args, **kwargs)
@@ -68,11 +75,17 @@ class LeaderScheduler(Scheduler):
         elif self._was_clock_set():
             self._count_from_now()
         self._show_life()
-        return min(float(super().tick(*args, **kwargs)), LEADER_SECONDS_MAX)
+        self._has_run_one = False
+        wait_s = float(super().tick(*args, **kwargs))
+        # Of several that are due together within a moment Celery looks at one after the other, over
+        # and over until it has come: a thousand times a second.
+        wait_s_min = 0.0 if self._has_run_one else LOOK_SECONDS_MIN
+        return min(max(wait_s, wait_s_min), LEADER_SECONDS_MAX)
 
     def apply_entry(self, entry: ScheduleEntry, producer: Any = None) -> None:  # Any: Celery's own
-        """Send one task, if we still lead and somebody empties its queue."""
-        if not self.lock.check():
+        """Send one task that has something to do, if we still lead and its queue is emptied."""
+        self._has_run_one = True
+        if not self._has_something_to_do(entry) or not self.lock.check():
             return
         if self._is_backed_up(entry):
             return
@@ -133,6 +146,29 @@ class LeaderScheduler(Scheduler):
                 extra={"action": "clock_changed", "by_ms": apart_ms - before_ms},
             )
         return is_set
+
+    def _has_something_to_do(self, entry: ScheduleEntry) -> bool:
+        """What ``ASKED_BEFORE`` says; yes of all other tasks, and where nobody can tell.
+
+        What is due at one moment shares one query.
+        """
+        if entry.task not in ASKED_BEFORE:
+            return True
+        now_ms = self._clock.monotonic_ms()
+        if not self._answers or now_ms - self._answered_ms >= ANSWERS_MS:
+            self._answers, self._answered_ms = self._ask(), now_ms
+        return self._answers.get(entry.task, True)
+
+    def _ask(self) -> dict[str, bool]:
+        """Which of ``ASKED_BEFORE`` have something to do; nothing while the database is away."""
+        conditions = ", ".join(import_string(name) for name in ASKED_BEFORE.values())
+        try:
+            with connection.cursor() as cursor:
+                cursor.execute(f"SELECT {conditions}", {"now_ms": self._clock.now_ms()})
+                return dict(zip(ASKED_BEFORE, cursor.fetchone(), strict=True))
+        except (DatabaseError, InterfaceError):
+            connection.close()
+            return {}
 
     def _is_backed_up(self, entry: ScheduleEntry) -> bool:
         """Whether enough ticks wait already. They expire, but stay until a worker meets them."""
@@ -195,5 +231,4 @@ class LeaderScheduler(Scheduler):
                 "Could not save the scheduler's heartbeat",
                 extra={"action": "heartbeat_failed", "error": str(exc)},
             )
-        finally:
-            close_old_connections()
+            connection.close()

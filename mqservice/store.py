@@ -303,6 +303,8 @@ _kept: list[_KeptClient] = []
 
 def keep_client() -> None:
     """Let this thread, which stays, have one client until ``close_store``."""
+    if _of_thread.client is not None:
+        return
     _of_thread.client = _KeptClient(
         settings.MQ_ENGINE_SOCKET, client_name=_client_name(), is_engine_silent=is_engine_silent
     )

@@ -20,6 +20,7 @@ from celery import signals
 from celery.beat import Service
 
 from mqservice.celery import QUEUES, app
+from mqservice.store import keep_client
 
 # One may make a report for hours, and the others are short: ticks never wait for long.
 THREAD_COUNT: Final = 6
@@ -63,6 +64,10 @@ def main() -> None:
     def stop_beat(**kwargs: Any) -> None:  # Any: as above
         beat.stop()
 
+    def stay_connected(**kwargs: Any) -> None:  # Any: as above
+        keep_client()
+
+    signals.task_prerun.connect(stay_connected)  # in the thread that runs it, which stays
     signals.worker_ready.connect(start_beat)  # ticks begin once somebody takes them
     signals.worker_shutting_down.connect(stop_beat)
     app.worker_main(
@@ -75,6 +80,7 @@ def main() -> None:
             "--hostname=worker@%h",
             "--without-mingle",
             "--without-gossip",
+            "--without-heartbeat",
             "--loglevel=WARNING",  # beat sends several tasks a second; only trouble is news
         ]
     )

@@ -83,6 +83,13 @@ class EventDocument(msgspec.Struct, frozen=True, kw_only=True):
     issues: list[IssueDocument] | msgspec.UnsetType = msgspec.UNSET
 
 
+# Whether ``claim_due`` would find something, for one look at the database each second.
+ANY_DUE: Final = f"""EXISTS (
+    SELECT FROM alerts_notification WHERE state = '{Delivery.PENDING.value}'
+    AND due_ms NOT BETWEEN %(now_ms)s + 1 AND %(now_ms)s + {PAUSE_MS_MAX + CLAIM_MS}
+)"""
+
+
 @transaction.atomic
 def claim_due(now_ms: int) -> list[int]:
     """Ids of notifications to send now, those that wait longest first; claimed for a minute."""

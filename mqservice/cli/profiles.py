@@ -7,6 +7,7 @@ The file is replaced as a whole, so that a command never reads half of it.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 from pathlib import Path
@@ -91,6 +92,8 @@ def save_profiles(profiles: Profiles) -> None:
             os.fsync(file.fileno())
         aside.replace(path)
     except OSError as exc:
+        with contextlib.suppress(OSError):
+            aside.unlink(missing_ok=True)
         raise UsageRefused(f"cannot write {path}: {(exc.strerror or str(exc)).lower()}") from exc
 
 

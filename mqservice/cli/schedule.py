@@ -1,6 +1,6 @@
 """``mqservice schedule``: messages sent repeatedly, at times of a cron expression.
 
-list, show            GET …/schedules… ─▶ stdout: a table, or NDJSON
+list, show            GET …/schedules… ─▶ stdout: a table, JSON or NDJSON
 next                  POST …/schedules:preview ─▶ stdout: a time a line
 set, delete           PUT or DELETE …/schedules/{name}
 pause, resume, send   POST …/schedules/{name}:pause, :resume, :send
@@ -86,12 +86,13 @@ def list_schedules(
 @app.command("show")
 def show(
     name: NameArgument,
+    form: FormOption = Output.TABLE,
     base_url: BaseUrlOption = None,
     key: KeyOption = None,
     namespace: NamespaceOption = None,
 ) -> None:
-    """Print one schedule as JSON, with its message and its next ten runs."""
-    screen.run(_show(screen.target_of(base_url, key, namespace), name))
+    """Show one schedule, with its message and its next ten runs."""
+    screen.run(_show(screen.target_of(base_url, key, namespace), name, form=form))
 
 
 @app.command("next")
@@ -102,12 +103,13 @@ def next_(
     time_zone: Annotated[
         str, typer.Option("--time-zone", help="Time zone, such as Europe/Berlin.")
     ] = "UTC",
+    form: FormOption = Output.TABLE,
     base_url: BaseUrlOption = None,
     key: KeyOption = None,
     namespace: NamespaceOption = None,
 ) -> None:
     """Show the next runs of a cron expression, without a schedule."""
-    screen.run(_next(screen.target_of(base_url, key, namespace), cron, time_zone))
+    screen.run(_next(screen.target_of(base_url, key, namespace), cron, time_zone, form=form))
 
 
 @app.command("set")
@@ -249,18 +251,34 @@ def _add(table: Table, schedule: _Schedule) -> None:
     )
 
 
-async def _show(target: Target, name: str) -> int:
+async def _show(target: Target, name: str, *, form: Output) -> int:
     async with RestClient(target) as client:
-        typer.echo(await client.download(_path(name)))
+        content = await client.download(_path(name))
+    if prints(form, msgspec.Raw(content)):
+        return 0
+    facts = Table("", "")
+    for field, value in msgspec.json.decode(content, type=dict[str, object]).items():
+        facts.add_row(field.replace("_", " "), _text_of(value))
+    screen.show(facts)
     return 0
 
 
-async def _next(target: Target, cron: str, time_zone: str) -> int:
+def _text_of(value: object) -> str:
+    """A text as it is, texts a line each, anything else as JSON; nothing for null."""
+    if isinstance(value, list) and all(isinstance(each, str) for each in value):
+        return "\n".join(value)
+    if value is None or isinstance(value, str):
+        return value or ""
+    return msgspec.json.encode(value).decode()
+
+
+async def _next(target: Target, cron: str, time_zone: str, *, form: Output) -> int:
     content = msgspec.json.encode({"cron": cron, "time_zone": time_zone})
     async with RestClient(target) as client:
         found = await client.call("POST", "schedules:preview", _Times, content=content)
-    for text in found.next_runs:
-        typer.echo(text)
+    if not prints(form, found):
+        for text in found.next_runs:
+            typer.echo(text)
     return 0
 
 

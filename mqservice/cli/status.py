@@ -10,9 +10,11 @@ import time
 from pathlib import Path
 from typing import Annotated, Final
 
+import msgspec
 import typer
 
 from mqservice.cli import screen
+from mqservice.cli.outputs import FormOption, Output, prints
 from mqservice.cli.tables import Table
 from mqservice.supervisor.config import data_dir_from_env
 from mqservice.supervisor.data_dir import DataDir, find_owner_pid
@@ -28,7 +30,22 @@ DataDirOption = Annotated[
 ]
 
 
-def status(data_dir: DataDirOption = None) -> None:
+class ProcessStatus(msgspec.Struct, frozen=True):
+    name: str
+    pid: int
+    is_up: bool
+
+
+class ServiceStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """``readiness`` is what /readyz said, or why it said nothing."""
+
+    base_url: str
+    is_ready: bool
+    readiness: str
+    processes: list[ProcessStatus]
+
+
+def status(data_dir: DataDirOption = None, form: FormOption = Output.TABLE) -> None:
     """Show the processes and whether the service is ready; the exit code is 0 only when it is."""
     place = _data_dir(data_dir)
     pid = find_owner_pid(place)
@@ -39,13 +56,20 @@ def status(data_dir: DataDirOption = None) -> None:
     if quickstart is None:
         print(f"mqservice: process {pid} is still starting the service", file=sys.stderr)
         raise typer.Exit(1)
-    table = Table("process", "pid", "state")
-    for name, child_pid in quickstart.pids.items():
-        is_alive = Path(f"/proc/{child_pid}").exists()
-        table.add_row(name, str(child_pid), "up" if is_alive else "down")
-    screen.show(table)
+    processes = [
+        ProcessStatus(name, child_pid, Path(f"/proc/{child_pid}").exists())
+        for name, child_pid in quickstart.pids.items()
+    ]
     is_ready, answer = _ask_readiness(quickstart.base_url)
-    typer.echo(f"{quickstart.base_url}/readyz: {answer}")
+    found = ServiceStatus(
+        base_url=quickstart.base_url, is_ready=is_ready, readiness=answer, processes=processes
+    )
+    if not prints(form, found):
+        table = Table("process", "pid", "state")
+        for each in processes:
+            table.add_row(each.name, str(each.pid), "up" if each.is_up else "down")
+        screen.show(table)
+        typer.echo(f"{quickstart.base_url}/readyz: {answer}")
     raise typer.Exit(0 if is_ready else 1)
 
 

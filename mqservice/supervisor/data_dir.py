@@ -13,6 +13,7 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import os
+import shutil
 import stat
 import tempfile
 import time
@@ -25,6 +26,8 @@ from mqservice.supervisor.errors import ConfigInvalid, DataDirInUse
 SOCKET_PATH_BYTES_MAX: Final = 100  # sun_path holds 108 with its end mark; some tools add a suffix
 LOCK_ATTEMPTS_MAX: Final = 5  # `status` holds the lock for an instant when nobody runs
 LOCK_RETRY_WAIT_MS: Final = 50
+MIB: Final = 1024 * 1024
+FIRST_START_BYTES_MIN: Final = 128 * MIB  # PostgreSQL's empty tables take half of it
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,8 +99,8 @@ class DataDir:
 
         Only a mounted volume that somebody else owns stays as it is: what is made in it is private.
 
-        Raises ConfigInvalid when the place cannot be written, holds something else, or the short
-        directory is not ours.
+        Raises ConfigInvalid when the place cannot be written, has no room for a first start, holds
+        something else, or the short directory is not ours.
         """
         try:
             if self.restoring.exists():
@@ -111,6 +114,8 @@ class DataDir:
                     f"{self.path} is not empty and not a data directory of this "
                     "service. Set MQ_DATA_DIR to an empty or new directory."
                 )
+            if not self.secrets.exists():
+                self._check_room()
             for directory in (self.path, self.logs, self.store, self.mail, self.run):
                 directory.mkdir(mode=0o700, parents=True, exist_ok=True)
             for directory in (self.path, self.logs, self.store, self.mail):
@@ -119,9 +124,26 @@ class DataDir:
                 raise PermissionError(f"{self.path} is not writable")
         except OSError as error:
             raise ConfigInvalid(f"Cannot use the data directory: {error}") from error
-        if self.run.lstat().st_uid != os.getuid() or self.run.is_symlink():
+        owner = self.run.lstat().st_uid
+        if owner != os.getuid() and self.run.parent == self.path:
+            raise ConfigInvalid(
+                f"{self.path} is the data directory of user {owner}, not of {os.getuid()}: start "
+                "the service as the user that made it, or set MQ_DATA_DIR to another directory."
+            )
+        if owner != os.getuid() or self.run.is_symlink():
             # Anybody may have made that name in /tmp first; a socket in it would be theirs.
             raise ConfigInvalid(f"{self.run} belongs to another user; remove it and start again.")
+
+    def _check_room(self) -> None:
+        """Raises ConfigInvalid where the disk is too full for the databases of a first start."""
+        place = next(each for each in (self.path, *self.path.parents) if each.exists())
+        free_bytes = shutil.disk_usage(place).free
+        if free_bytes < FIRST_START_BYTES_MIN:
+            raise ConfigInvalid(
+                f"The disk of {self.path} has {free_bytes // MIB} MiB free; a first start needs "
+                f"{FIRST_START_BYTES_MIN // MIB} MiB. Make room, or set MQ_DATA_DIR to a directory "
+                "on another disk."
+            )
 
 
 def close_to_others(directory: Path, *, owner: int) -> None:

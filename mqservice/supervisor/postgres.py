@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import pwd
 import shutil
 import signal
 import subprocess
@@ -140,6 +141,8 @@ class PostgresServer:
                 )
 
     def _create_cluster(self) -> None:
+        if self.account is None:
+            _check_own_name()
         fresh = self.directory.with_name(self.directory.name + ".new")
         if fresh.exists():
             shutil.rmtree(fresh)  # an initdb that was interrupted
@@ -177,6 +180,7 @@ class PostgresServer:
             **switch,
         )
         if done.returncode != 0:
+            shutil.rmtree(fresh)
             raise StartFailed(f"initdb ended with exit code {done.returncode}:\n{done.stdout}")
         data.rename(self.directory)
         shutil.rmtree(fresh)
@@ -209,6 +213,17 @@ class PostgresServer:
             return Path(f"/proc/{pid}/cwd").samefile(self.directory)
         except OSError:
             return False
+
+
+def _check_own_name() -> None:
+    """Raises ConfigInvalid where our account is a mere number, as containers may have it."""
+    try:
+        pwd.getpwuid(os.geteuid())
+    except KeyError:
+        raise ConfigInvalid(
+            f"User {os.geteuid()} has no name in /etc/passwd, and PostgreSQL makes no tables for "
+            "such a user. Start the service as a user that has one, or set DATABASE_URL."
+        ) from None
 
 
 async def wait_for_external(url: str, *, timeout_ms: int) -> None:

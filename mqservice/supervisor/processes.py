@@ -186,5 +186,6 @@ def _worker(name: str, queues: str, *, concurrency: int) -> tuple[str, ...]:
         f"--concurrency={concurrency}",
         "--without-mingle",
         "--without-gossip",
+        "--without-heartbeat",
         "--loglevel=WARNING",  # beat sends several tasks a second; only trouble is news
     )

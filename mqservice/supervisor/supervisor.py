@@ -45,6 +45,8 @@ def run_service(config: SupervisorConfig, env: Mapping[str, str], *, is_quiet: b
     Raises SupervisorError when it could not start; everything it had started is stopped by then.
     """
     data_dir = DataDir(config.data_dir)
+    if not os.path.exists(data_dir.lock):  # nor where it cannot be seen, which create() says
+        reserve_port(config.bind, config.port).close()  # nothing is made where it cannot start
     data_dir.create()
     lock = DataDirLock(data_dir)
     lock.acquire()

@@ -38,6 +38,12 @@ _SAVED: Final = (
     "listed_count", "paced_us", "claimed_until_ms", "error", "error_count", "lost_count",
 )  # fmt: skip
 
+# Whether ``find_due`` would find something, for one look at the database each second.
+ANY_DUE: Final = f"""EXISTS (
+    SELECT FROM tasks_task WHERE state IN ({", ".join(f"'{state}'" for state in ACTIVE_STATES)})
+    AND greatest(next_step_ms, claimed_until_ms, queued_until_ms) <= %(now_ms)s
+)"""
+
 
 @transaction.atomic
 def find_due(now_ms: int) -> list[str]:

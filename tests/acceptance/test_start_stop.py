@@ -50,16 +50,18 @@ def test_second_supervisor_of_a_data_directory_is_refused_by_the_owners_pid(
 
 
 def test_taken_port_is_named_and_nothing_is_left_running(tmp_path: Path) -> None:
+    data_dir = tmp_path / "data"
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
 
-        refused = run_up(tmp_path, MQ_PORT=str(port))
+        refused = run_up(data_dir, MQ_PORT=str(port))
 
     assert refused.returncode == 4
     assert str(port) in refused.stderr
     assert "MQ_PORT" in refused.stderr
     assert len(refused.stderr.strip().splitlines()) == 1
-    assert pids_using(tmp_path) == set()
+    assert pids_using(data_dir) == set()
+    assert not data_dir.exists()
 
 
 @pytest.mark.timeout(600)

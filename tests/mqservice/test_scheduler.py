@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import os
 from collections.abc import Iterator
 from datetime import timedelta
@@ -11,15 +12,26 @@ from typing import Any
 import psycopg
 import pytest
 from celery import Celery
-from celery.beat import SchedulingError
+from celery.beat import SchedulingError, event_t
+from django.db import OperationalError, connection
 from pytest_django import Settings
 
 from mqservice import leader_lock
+from mqservice.celery import ASKED_BEFORE
 from mqservice.leader_lock import LeaderLock
 from mqservice.monitoring.models import Heartbeat
-from mqservice.scheduler import BACKLOG_MAX, CLOCK_JUMP_MS_MAX, STANDBY_SECONDS, LeaderScheduler
+from mqservice.scheduler import (
+    ANSWERS_MS,
+    BACKLOG_MAX,
+    CLOCK_JUMP_MS_MAX,
+    LOOK_SECONDS_MIN,
+    STANDBY_SECONDS,
+    LeaderScheduler,
+)
+from mqservice.schedules.models import Schedule
 from tests.clock import ManualClock
 from tests.mqservice.delivery.waiting import wait_until
+from tests.people import People
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -222,3 +234,63 @@ def test_a_broker_that_is_away_is_told_of_once(
     leader.make_due()
     leader.tick()
     assert leader.sent == ["tick"]
+
+
+def test_entries_that_are_not_due_yet_are_not_looked_at_over_and_over(
+    beats: tuple[Beat, Beat],
+) -> None:
+    """Two whose time was thought to have come: Celery asks for the next look at once."""
+    leader, _ = beats
+    leader.tick()
+    [entry] = leader.schedule.values()
+    heap: Any = [event_t(0, 5, entry), event_t(0, 5, copy.copy(entry))]  # Any: the stubs know None
+    leader._heap = heap
+    assert leader.tick() >= LOOK_SECONDS_MIN
+    assert leader.sent == []
+    leader.make_due()
+    assert leader.tick() == 0, "more may be due"
+    assert leader.sent == ["tick"]
+
+
+@pytest.fixture
+def sweeping(beats: tuple[Beat, Beat]) -> Beat:
+    """A leader whose schedule has the three sweeps besides."""
+    leader, _ = beats
+    leader.app.conf.beat_schedule = {
+        name: {"task": name, "schedule": 1.0} for name in ("tick", *ASKED_BEFORE)
+    }
+    leader.setup_schedule()
+    leader.tick()
+    return leader
+
+
+def send_all(leader: Beat) -> list[str]:
+    """What it sends when all is due."""
+    leader.own_clock.advance(ANSWERS_MS)
+    leader.make_due()
+    leader.sent.clear()
+    while leader.tick() == 0:
+        pass
+    return sorted(leader.sent)
+
+
+def test_sweeps_that_would_find_nothing_are_not_sent(sweeping: Beat, people: People) -> None:
+    assert send_all(sweeping) == ["tick"]
+    Schedule.objects.create(
+        namespace=people.acme, name="nightly", topic="t", cron="0 * * * *", body=b"",
+        due_ms=sweeping.own_clock.now_ms() + 2 * ANSWERS_MS,
+    )  # fmt: skip
+    assert send_all(sweeping) == ["tick"]
+    assert send_all(sweeping) == ["schedules.sweep", "tick"]
+
+
+def test_sweeps_are_sent_where_nobody_can_tell_whether_they_find_anything(
+    sweeping: Beat, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*args: object) -> None:
+        raise OperationalError("the database is away")
+
+    with monkeypatch.context() as away:
+        away.setattr(connection, "cursor", refuse)
+        assert send_all(sweeping) == sorted(["tick", *ASKED_BEFORE])
+    assert send_all(sweeping) == ["tick"]

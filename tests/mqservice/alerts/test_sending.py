@@ -11,12 +11,13 @@ from pytest_django import Settings
 
 from mqservice.alerts.limits import ATTEMPTS_MAX, CLAIM_MS, PAUSE_MS_MAX, PAUSE_MS_MIN
 from mqservice.alerts.models import AlertEvent, AlertRule, Notification
-from mqservice.alerts.sending import claim_due, pause_ms, send
+from mqservice.alerts.sending import ANY_DUE, claim_due, pause_ms, send
 from mqservice.alerts.tasks import send_notification, sweep
 from mqservice.alerts.webhook import signature
 from tests.clock import ManualClock
 from tests.mqservice.alerts.conftest import Rule
 from tests.mqservice.alerts.hooks import listening
+from tests.mqservice.asked import holds
 
 
 @pytest.fixture
@@ -71,8 +72,10 @@ def test_a_webhook_that_fails_is_tried_again_later_and_given_up_in_the_end(
             told.refresh_from_db()
             assert (told.attempt_count, told.error) == (attempt, "it responded with 503")
             clock.advance(pause_ms(attempt) - 1)
+            assert not holds(ANY_DUE, clock.now_ms())
             assert claim_due(clock.now_ms()) == []
             clock.advance(1)
+            assert holds(ANY_DUE, clock.now_ms()) == (attempt < ATTEMPTS_MAX)
         assert told.state == "failed"
         assert claim_due(clock.now_ms()) == []
     assert len({headers["X-MQ-Event"] for _, headers, _ in hook.requests}) == 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from pathlib import Path
@@ -139,6 +140,21 @@ async def test_a_place_that_cannot_be_written_is_one_line(tmp_path: Path) -> Non
         )  # fmt: skip
     assert ended.code == 2
     assert "cannot write" in ended.line
+
+
+def test_a_full_disk_leaves_what_was_saved_before(
+    config: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    save_profiles(two_servers("dev"))
+
+    def refuse(descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", refuse)
+    with pytest.raises(UsageRefused, match=r"profiles\.json cannot be written: no space left"):
+        save_profiles(two_servers("prod"))
+    assert load_profiles() == two_servers("dev")
+    assert [each.name for each in (config / "mqservice").iterdir()] == ["profiles.json"]
 
 
 def test_a_damaged_file_is_named(config: Path) -> None:

@@ -108,6 +108,21 @@ async def test_what_makes_no_sense_is_refused_before_anything_is_asked(
         assert double.requests == []
 
 
+async def test_next_and_show_as_table_and_as_json() -> None:
+    async with service_double() as double:
+        double.answers += [
+            Answer(200, {"next_runs": [AT]}),
+            Answer(200, schedule("nightly", next_runs=[AT, AT], error=None)),
+        ]
+        shown = await mqservice("schedule", "next", "@daily", "-o", "json", double=double)
+        assert msgspec.json.decode(shown.out) == {"next_runs": [AT]}
+        shown = await mqservice("schedule", "show", "nightly", double=double)
+        lines = shown.out.decode().splitlines()
+        assert ["name", "nightly"] in [line.split() for line in lines]
+        at = next(number for number, line in enumerate(lines) if line.startswith("next runs"))
+        assert [line.split()[-1] for line in lines[at : at + 2]] == [AT, AT]
+
+
 async def test_next_show_pause_resume_send_and_delete() -> None:
     async with service_double() as double:
         paused = schedule("nightly", state="paused", next_run_at=None)
@@ -122,7 +137,7 @@ async def test_next_show_pause_resume_send_and_delete() -> None:
         zone = ("--time-zone", "Asia/Shanghai")
         shown = await mqservice("schedule", "next", "@daily", *zone, double=double)
         assert shown.out.decode().split() == [AT, AT]
-        shown = await mqservice("schedule", "show", "nightly", double=double)
+        shown = await mqservice("schedule", "show", "nightly", "-o", "ndjson", double=double)
         assert msgspec.json.decode(shown.out) == schedule("nightly")
         told = [
             await mqservice("schedule", verb, "nightly", double=double)

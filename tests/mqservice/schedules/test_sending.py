@@ -14,10 +14,11 @@ from mqservice.schedules.charging import Charges
 from mqservice.schedules.limits import CHUNK_RUNS, MISSED_MS, PAUSE_MS_MIN, REMEMBERED_MS
 from mqservice.schedules.models import Schedule
 from mqservice.schedules.runs import Run
-from mqservice.schedules.sending import sweep
+from mqservice.schedules.sending import ANY_DUE, sweep
 from mqservice.store import StoreMessage, TopicRef, blocking_client, encode_record
 from mqservice.topics.models import Topic
 from mqservice.usage.models import UsageHour
+from tests.mqservice.asked import holds
 from tests.mqservice.schedules.conftest import HOUR_MS, MINUTE_MS, Desk, open_desk
 from tests.people import People
 
@@ -28,6 +29,8 @@ def test_a_run_is_sent_at_its_time_and_not_before(desk: Desk) -> None:
     schedule = desk.make(tag="t", keys=["k1", "k2"], properties={"source": "cron"})
     desk.tick(HOUR_MS - 1)
     assert desk.stored() == []
+    assert not holds(ANY_DUE, desk.clock.now_ms())
+    assert holds(ANY_DUE, desk.clock.now_ms() + 1)
     desk.tick(1)
     [record] = desk.stored()
     assert (record.body, record.tag, record.keys) == (b"tick", "t", ["k1", "k2"])

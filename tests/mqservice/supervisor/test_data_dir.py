@@ -11,6 +11,7 @@ import pytest
 
 from mqservice.lib.api_keys import parse_api_key
 from mqservice.supervisor.data_dir import (
+    FIRST_START_BYTES_MIN,
     SOCKET_PATH_BYTES_MAX,
     DataDir,
     DataDirLock,
@@ -19,6 +20,7 @@ from mqservice.supervisor.data_dir import (
 )
 from mqservice.supervisor.errors import ConfigInvalid, DataDirInUse
 from mqservice.supervisor.secrets_file import load_or_create_secrets
+from tests.storage_engine.faults import machine
 
 
 @pytest.fixture
@@ -92,6 +94,16 @@ def test_long_path_moves_the_socket_to_a_short_private_directory(tmp_path: Path)
     data_dir.run.rmdir()
 
 
+def test_the_directory_of_another_user_is_named_as_that(data_dir: DataDir) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("only root gives directories away")
+    data_dir.lock.touch()
+    os.chown(data_dir.run, 54_321, 54_321)
+
+    with pytest.raises(ConfigInvalid, match="is the data directory of user 54321, not of 0"):
+        data_dir.create()
+
+
 def test_short_directory_that_is_a_link_is_refused(tmp_path: Path) -> None:
     data_dir = DataDir(tmp_path / ("link" * 30))
     data_dir.run.symlink_to(tmp_path)
@@ -100,6 +112,14 @@ def test_short_directory_that_is_a_link_is_refused(tmp_path: Path) -> None:
         data_dir.create()
 
     data_dir.run.unlink()
+
+
+def test_a_full_disk_is_refused_before_anything_is_made(tmp_path: Path) -> None:
+    machine.need_mounts()
+    with machine.tmpfs(FIRST_START_BYTES_MIN - machine.MIB) as disk:
+        with pytest.raises(ConfigInvalid, match="127 MiB free; a first start needs 128 MiB"):
+            DataDir(disk / "below" / "data").create()
+        assert not (disk / "below").exists()
 
 
 def test_path_that_is_a_file_is_refused(tmp_path: Path) -> None:

@@ -152,6 +152,17 @@ def test_failing_initdb_is_reported_with_its_output(postgres: PostgresServer) ->
 
     with pytest.raises(StartFailed, match="initdb ended with exit code 1"):
         replace(postgres, programs=broken).prepare()
+    assert not list(postgres.directory.parent.glob("pg*"))
+
+
+def test_a_user_without_a_name_is_told_so(
+    postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 54_321)
+
+    with pytest.raises(ConfigInvalid, match="User 54321 has no name in /etc/passwd"):
+        replace(postgres, account=None).prepare()
+    assert not list(postgres.directory.parent.glob("pg*"))
 
 
 def test_cluster_of_another_user_is_refused(postgres: PostgresServer, tmp_path: Path) -> None:

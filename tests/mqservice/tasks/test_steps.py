@@ -13,6 +13,7 @@ from mqservice.tasks.models import Task, TaskKind, TaskState
 from mqservice.tasks.selection import Selection
 from mqservice.tasks.services import cancel_task
 from mqservice.tasks.steps import take_turn
+from tests.mqservice.asked import holds
 from tests.mqservice.tasks.desk import Desk, numbered, outcomes
 
 
@@ -185,14 +186,18 @@ def test_nobody_gets_a_turn_before_it_is_due_or_while_another_has_it(desk: Desk)
     desk.give_up(*numbered(3))
     task = desk.order(rate=1)
     now_ms = desk.clock.now_ms()
+    assert holds(turns.ANY_DUE, now_ms)
     assert turns.find_due(now_ms) == [task.public_id]
+    assert not holds(turns.ANY_DUE, now_ms)
     assert turns.find_due(now_ms) == []  # it was asked for
     assert turns.claim(task.public_id, now_ms) is not None
     assert turns.claim(task.public_id, now_ms) is None
     take_turn(task.public_id, desk.clock)
     task.refresh_from_db()
     assert task.moved_count == 0
+    assert not holds(turns.ANY_DUE, now_ms + limits.CLAIM_MS - 1)
     assert turns.find_due(now_ms + limits.CLAIM_MS - 1) == []
+    assert holds(turns.ANY_DUE, now_ms + limits.CLAIM_MS)
     assert turns.find_due(now_ms + limits.CLAIM_MS) == [task.public_id]
 
 
@@ -202,6 +207,7 @@ def test_cancelled_task_moves_no_more(desk: Desk) -> None:
     take_turn(task.public_id, desk.clock)
     cancel_task(desk.principal, desk.namespace, task.public_id)
     desk.clock.advance(10_000)
+    assert not holds(turns.ANY_DUE, desk.clock.now_ms())
     assert turns.find_due(desk.clock.now_ms()) == []
     take_turn(task.public_id, desk.clock)
     task.refresh_from_db()

@@ -9,6 +9,7 @@ input means that nobody waits for it any more.
 
 from __future__ import annotations
 
+import logging
 import sys
 from typing import Any, Final
 
@@ -21,6 +22,8 @@ from django.db.migrations.executor import MigrationExecutor
 from mqservice.console.management.commands import bootstrap_demo  # noqa: F401
 from mqservice.lib.restore_stamp import FORGET
 
+log = logging.getLogger(__name__)
+
 TABLES_READY: Final = "tables"
 
 
@@ -32,20 +35,24 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:  # Any: Django's own signature
         if not sys.stdin.readline():
             raise CommandError("the input ended before the line to begin")
-        make_tables(verbosity=options["verbosity"])
+        make_tables()
         self.stdout.write(TABLES_READY)
         self.stdout.flush()
         call_command("bootstrap_demo", stdout=self.stdout)
 
 
-def make_tables(*, verbosity: int = 1) -> None:
+def make_tables() -> None:
     """Run ``migrate`` unless all migrations are applied: it takes a second to find nothing to do.
 
     What ``migrate`` does besides is done either way: a restore's stamp is removed.
     """
     executor = MigrationExecutor(connection)
-    if executor.migration_plan(executor.loader.graph.leaf_nodes()):
-        call_command("migrate", interactive=False, verbosity=verbosity, stdout=sys.stderr)
+    if missing := executor.migration_plan(executor.loader.graph.leaf_nodes()):
+        log.info(
+            "Bringing the tables to this version",
+            extra={"action": "migrate", "migration_count": len(missing)},
+        )
+        call_command("migrate", interactive=False, verbosity=0)
         return
     with connection.cursor() as cursor:
         cursor.execute(FORGET)
