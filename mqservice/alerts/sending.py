@@ -43,14 +43,18 @@ from mqservice.lib.timestamps import rfc3339
 
 log = logging.getLogger(__name__)
 
-_NO_REASON: Final = "no reason was given"
+_NO_REASON: Final = "no reason given"
+_MEASURES: Final = {
+    AlertKind.LAG: "Lag",
+    AlertKind.OLDEST_AGE: "Age of the oldest message",
+    AlertKind.DLQ_GROWTH: "New dead letters",
+    AlertKind.DISK: "Disk usage",
+}
 _UNITS: Final = {
     AlertKind.LAG: "messages",
     AlertKind.OLDEST_AGE: "ms",
     AlertKind.DLQ_GROWTH: "dead letters",
     AlertKind.DISK: "% used",
-    AlertKind.NO_CONSUMER: "",
-    AlertKind.ISSUE: "open",
 }
 
 
@@ -219,28 +223,39 @@ def mail_of(event: AlertEvent, rule: AlertRule) -> tuple[str, str]:
         return _issue_mail_of(event, rule)
     is_firing = event.state == AlertState.FIRING
     subject = f"[{'FIRING' if is_firing else 'OK'}] {rule.namespace.name}: {rule.name}"
-    watched = " ".join(part for part in (rule.group_name, rule.topic) if part) or "the store"
-    value = "unknown" if event.value is None else f"{event.value} {_UNITS[kind]}".strip()
     lines = [
-        f"{kind.value} of {watched} is {value}; the threshold is {event.threshold}.",
-        f"State: {event.state}, since {rfc3339(event.at_ms)}.",
-        f"Alert {rule.name} of namespace {rule.namespace.name}, event {event.public_id}.",
+        _measured(event, rule, kind),
+        f"State: {event.state} since {rfc3339(event.at_ms)}.",
+        f"Alert {rule.name} in namespace {rule.namespace.name}, event {event.public_id}.",
     ]
     return subject, "\n".join(lines) + "\n"
+
+
+def _measured(event: AlertEvent, rule: AlertRule, kind: AlertKind) -> str:
+    """The value that changed the state, as a sentence."""
+    watched = " on ".join(part for part in (rule.group_name, rule.topic) if part)
+    if kind is AlertKind.NO_CONSUMER:
+        if event.value is None:
+            return f"It is unknown whether group {watched} has consumers."
+        return f"Group {watched} has {'no consumers' if event.value else 'consumers'}."
+    value = "unknown" if event.value is None else f"{event.value} {_UNITS[kind]}"
+    measure = f"{_MEASURES[kind]} of {watched or 'the storage engine'}"
+    return f"{measure}: {value}. The threshold is {event.threshold}."
 
 
 def _issue_mail_of(event: AlertEvent, rule: AlertRule) -> tuple[str, str]:
     issues = issues_of(event)
     first = f": {issues[0].reason or _NO_REASON}" if len(issues) == 1 else ""
-    what = "1 issue" if event.issue_count == 1 else f"{event.issue_count} issues"
-    subject = f"[ISSUE] {rule.namespace.name}: {what} of {rule.name}{first}"
-    lines = [f"{what} opened in {rule.namespace.name}, {event.value} are open.", ""]
+    what = "1 new issue" if event.issue_count == 1 else f"{event.issue_count} new issues"
+    subject = f"[ISSUE] {rule.namespace.name}: {rule.name}: {what}{first}"
+    lines = [f"{what} in namespace {rule.namespace.name}; {event.value} open in total.", ""]
     for issue in issues:
-        again = ", again" if issue.is_reopened else ""
+        again = ", reopened" if issue.is_reopened else ""
         where = f"{issue.group} on {issue.topic}" if issue.topic else issue.group
+        letters = "dead letter" if issue.count == 1 else "dead letters"
         lines += [
             f"* {issue.reason or _NO_REASON}",
-            f"  {where}: {issue.count} dead letters so far{again}",
+            f"  {where}: {issue.count} {letters} so far{again}",
             f"  {issue.url}",
         ]
     more_count = event.issue_count - len(issues)

@@ -44,7 +44,7 @@ TABLES: Final[dict[str, tuple[Column, ...]]] = {
         Column("size", _("Size")),
         Column("rate", _("In")),
         Column("lag", _("Lag")),
-        Column("groups", _("Groups and their lag")),
+        Column("groups", _("Groups and lag")),
         Column("queues", _("Queues")),
         Column("retention", _("Retention")),
         Column("durability", _("Durability"), is_usual=False),
@@ -62,13 +62,13 @@ TABLES: Final[dict[str, tuple[Column, ...]]] = {
         Column("created", _("Created"), is_usual=False),
     ),
     "messages": (
-        Column("place", _("Place")),
+        Column("place", _("Queue/offset")),
         Column("tag", _("Tag")),
         Column("keys", _("Keys")),
         Column("group", _("Message group"), is_usual=False),
         Column("properties", _("Properties"), is_usual=False),
         Column("born", _("Produced"), is_usual=False),
-        Column("id", _("Message id"), is_usual=False),
+        Column("id", _("Message ID"), is_usual=False),
         Column("body", _("Body")),
     ),
     "group_dead_letters": (
@@ -80,7 +80,7 @@ TABLES: Final[dict[str, tuple[Column, ...]]] = {
         Column("group", _("Message group"), is_usual=False),
         Column("properties", _("Properties"), is_usual=False),
         Column("born", _("Produced"), is_usual=False),
-        Column("id", _("Message id"), is_usual=False),
+        Column("id", _("Message ID"), is_usual=False),
         Column("body", _("Body")),
     ),
     # Whose topic is always there where it is not that of the page.
@@ -90,7 +90,7 @@ TABLES: Final[dict[str, tuple[Column, ...]]] = {
         Column("keys", _("Keys")),
         Column("group", _("Message group"), is_usual=False),
         Column("properties", _("Properties"), is_usual=False),
-        Column("id", _("Message id"), is_usual=False),
+        Column("id", _("Message ID"), is_usual=False),
         Column("body", _("Body")),
     ),
 }

@@ -56,7 +56,7 @@ def _on_days(time: str, day: str, weekday: str) -> str:
         return _("every day at %(time)s") % told
     if day == "*":
         if weekday in _WORKDAYS:
-            return _("on workdays at %(time)s") % told
+            return _("on weekdays at %(time)s") % told
         if weekday in _WEEKEND:
             return _("on weekends at %(time)s") % told
         number = _weekday_of(weekday)

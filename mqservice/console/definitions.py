@@ -44,13 +44,13 @@ class ImportForm(RefusableForm):
 
     file = forms.FileField(
         required=False,
-        label=gettext_lazy("A file of definitions"),
+        label=gettext_lazy("Definitions file"),
         widget=forms.ClearableFileInput(attrs={"accept": ".json,.yaml,.yml"}),
     )
     text = forms.CharField(
         required=False,
         strip=False,
-        label=gettext_lazy("or its text"),
+        label=gettext_lazy("Or paste its contents"),
         widget=forms.Textarea(
             attrs={"rows": 8, "spellcheck": "false", "placeholder": '{"version": 1, "topics": []}'}
         ),
@@ -63,13 +63,13 @@ class ImportForm(RefusableForm):
         """Raises ValidationError: nothing, both, too much, or neither JSON nor YAML."""
         file, text = self.cleaned_data.get("file"), self.cleaned_data.get("text") or ""
         if bool(file) == bool(text.strip()):
-            raise forms.ValidationError(_("Choose a file, or paste its text: one of both."))
+            raise forms.ValidationError(_("Choose a file or paste its contents, but not both."))
         content, name = text.encode(), ""
         if isinstance(file, UploadedFile):
             content, name = file.read(), str(file.name)
         if len(content) > DOCUMENT_BYTES_MAX:
             raise forms.ValidationError(
-                _("The document is larger than %(max)s bytes: import it in parts, or over REST.")
+                _("The document is larger than %(max)s bytes. Split it, or import it over REST.")
                 % {"max": f"{DOCUMENT_BYTES_MAX:,}"}
             )
         self.source = content
@@ -171,12 +171,12 @@ def _compact(content: bytes, form: Form) -> bytes:
         body = msgspec.json.encode(msgspec.json.decode(content))
         refuse_repeated(content)
     except (msgspec.MsgspecError, ValueError, OverflowError, RecursionError) as exc:
-        raise forms.ValidationError(_("This is not JSON: %(why)s") % {"why": exc}) from None
+        raise forms.ValidationError(_("This is not valid JSON: %(why)s") % {"why": exc}) from None
     except Problem as problem:
         if form is Form.JSON:
             raise forms.ValidationError(problem.detail) from None
         why = {"why": problem.detail}
-        raise forms.ValidationError(_("This YAML cannot be read: %(why)s") % why) from None
+        raise forms.ValidationError(_("This is not valid YAML: %(why)s") % why) from None
     return body
 
 

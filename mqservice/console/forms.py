@@ -32,14 +32,14 @@ from mqservice.topics.services import TopicChange
 
 REPEAT_MAX: Final = 100  # of one message from the form
 _KIND_TEXTS: Final = {
-    MessageType.MIXED: gettext_lazy("Any message"),
+    MessageType.MIXED: gettext_lazy("Any type"),
     MessageType.NORMAL: gettext_lazy("Normal messages only"),
     MessageType.FIFO: gettext_lazy("Ordered by message group"),
     MessageType.DELAY: gettext_lazy("Delayed messages"),
 }
 _DURABILITY_TEXTS: Final = {
-    Durability.SYNC: gettext_lazy("sync: answered once on disk"),
-    Durability.ASYNC: gettext_lazy("async: at once, on disk in 200 ms"),
+    Durability.SYNC: gettext_lazy("sync: confirmed once on disk"),
+    Durability.ASYNC: gettext_lazy("async: confirmed immediately, on disk within 200 ms"),
 }
 
 
@@ -54,7 +54,7 @@ class DurationField(forms.Field):
             return parse_duration_ms(text)
         except ValueError:
             raise forms.ValidationError(
-                _("not a duration such as 30m, 12h or 7d"), code="invalid"
+                _("Enter a duration such as 30m, 12h or 7d."), code="invalid"
             ) from None
 
     def prepare_value(self, value: object) -> object:
@@ -119,7 +119,7 @@ class TopicForm(RefusableForm):
     name = forms.CharField(
         max_length=NAME_CHARS_MAX,
         label=gettext_lazy("Name"),
-        help_text=gettext_lazy("Letters, digits, - and _; it cannot be changed later."),
+        help_text=gettext_lazy("Letters, digits, - and _. Cannot be changed later."),
     )
     message_type = forms.ChoiceField(
         choices=[(kind.value, text) for kind, text in _KIND_TEXTS.items()],
@@ -130,12 +130,15 @@ class TopicForm(RefusableForm):
         max_value=QUEUE_COUNT_MAX,
         initial=QUEUE_COUNT_DEFAULT,
         label=gettext_lazy("Queues"),
-        help_text=gettext_lazy("How far consumers can share the work; it can grow, not shrink."),
+        help_text=gettext_lazy(
+            "More queues let more consumers share the work. The number can be increased later, "
+            "but not decreased."
+        ),
     )
     retention = DurationField(
         initial=RETENTION_AGE_MS_DEFAULT,
         label=gettext_lazy("Retention"),
-        help_text=gettext_lazy("How long messages are kept: 30m, 12h, 7d."),
+        help_text=gettext_lazy("How long messages are retained, such as 30m, 12h or 7d."),
     )
     durability = forms.ChoiceField(
         choices=[(kind.value, text) for kind, text in _DURABILITY_TEXTS.items()],
@@ -145,7 +148,7 @@ class TopicForm(RefusableForm):
         min_value=BODY_BYTES_MAX_MIN,
         max_value=BODY_BYTES_MAX_MAX,
         initial=BODY_BYTES_MAX_DEFAULT,
-        label=gettext_lazy("Body up to, bytes"),
+        label=gettext_lazy("Maximum body size, bytes"),
     )
 
     def __init__(self, *args: object, topic: Topic | None = None, **kwargs: object) -> None:
@@ -181,9 +184,7 @@ class MessageForm(RefusableForm):
         label=gettext_lazy("Body"),
         initial='{"order": 42}',
     )
-    is_json = forms.BooleanField(
-        required=False, initial=True, label=gettext_lazy("The body is JSON")
-    )
+    is_json = forms.BooleanField(required=False, initial=True, label=gettext_lazy("Body is JSON"))
     tag = forms.CharField(required=False, label=gettext_lazy("Tag"))
     keys = forms.CharField(
         required=False, label=gettext_lazy("Keys"), help_text=gettext_lazy("Separated by commas.")
@@ -191,13 +192,13 @@ class MessageForm(RefusableForm):
     message_group = forms.CharField(
         required=False,
         label=gettext_lazy("Message group"),
-        help_text=gettext_lazy("Messages of one group keep their order."),
+        help_text=gettext_lazy("Messages of the same message group are delivered in order."),
     )
     properties = forms.CharField(
         required=False,
         widget=forms.Textarea(attrs={"rows": 3, "spellcheck": "false"}),
         label=gettext_lazy("Properties"),
-        help_text=gettext_lazy("One a line, name=value."),
+        help_text=gettext_lazy("One per line: name=value"),
     )
 
 
@@ -217,13 +218,13 @@ class PublishForm(MessageForm):
     delay = forms.CharField(
         required=False,
         label=gettext_lazy("Delay"),
-        help_text=gettext_lazy("Such as 30s or 2h; empty: at once."),
+        help_text=gettext_lazy("Such as 30s or 2h. Empty: immediately."),
     )
     repeat = forms.IntegerField(
         required=False,
         min_value=1,
         max_value=REPEAT_MAX,
-        label=gettext_lazy("How often"),
-        help_text=gettext_lazy("The same message up to 100 times, each with an id of its own."),
+        label=gettext_lazy("Copies"),
+        help_text=gettext_lazy("Sends the same message up to 100 times, each with its own ID."),
         widget=forms.NumberInput(attrs={"placeholder": "1"}),
     )

@@ -27,10 +27,10 @@ from mqservice.lib.names import NAME_CHARS_MAX
 KIND_TEXTS: Final = {
     AlertKind.LAG: gettext_lazy("Lag: messages not yet settled"),
     AlertKind.OLDEST_AGE: gettext_lazy("Age of the oldest message, ms"),
-    AlertKind.DLQ_GROWTH: gettext_lazy("Dead letters within a window"),
-    AlertKind.NO_CONSUMER: gettext_lazy("Nobody consumes"),
-    AlertKind.ISSUE: gettext_lazy("Issues that open"),
-    AlertKind.DISK: gettext_lazy("Disk of the store, percent used"),
+    AlertKind.DLQ_GROWTH: gettext_lazy("New dead letters in a time window"),
+    AlertKind.NO_CONSUMER: gettext_lazy("No consumers"),
+    AlertKind.ISSUE: gettext_lazy("New issues"),
+    AlertKind.DISK: gettext_lazy("Storage disk usage, percent"),
 }
 
 
@@ -55,9 +55,9 @@ class AlertForm(RefusableForm):
     name = forms.CharField(
         max_length=NAME_CHARS_MAX,
         label=gettext_lazy("Name"),
-        help_text=gettext_lazy("Letters, digits, - and _; it cannot be changed later."),
+        help_text=gettext_lazy("Letters, digits, - and _. Cannot be changed later."),
     )
-    kind = forms.ChoiceField(label=gettext_lazy("Watches"))
+    kind = forms.ChoiceField(label=gettext_lazy("Condition"))
     group = forms.CharField(
         required=False,
         max_length=NAME_CHARS_MAX,
@@ -68,7 +68,7 @@ class AlertForm(RefusableForm):
         required=False,
         max_length=NAME_CHARS_MAX,
         label=gettext_lazy("Topic"),
-        help_text=gettext_lazy("For lag, age and issues; empty: all topics."),
+        help_text=gettext_lazy("For lag, age and issues. Empty: all topics."),
     )
     threshold = forms.IntegerField(
         required=False,
@@ -76,32 +76,34 @@ class AlertForm(RefusableForm):
         max_value=THRESHOLD_MAX,
         label=gettext_lazy("Threshold"),
         help_text=gettext_lazy(
-            "Fires at it or above; nothing for “nobody consumes” and for issues."
+            "The alert fires at or above this value. Not used for “No consumers” and “New issues”."
         ),
     )
     for_time = DurationField(
         required=False,
         initial="1m",
         label=gettext_lazy("For at least"),
-        help_text=gettext_lazy("How long it has to last, up to 24h."),
+        help_text=gettext_lazy(
+            "How long the condition must hold before the alert fires, up to 24h."
+        ),
     )
     window = DurationField(
         required=False,
         initial="5m",
         label=gettext_lazy("Window"),
-        help_text=gettext_lazy("Of dead letters, 1m to 60m."),
+        help_text=gettext_lazy("For dead letters only: 1m to 60m."),
     )
     emails = forms.CharField(
         required=False,
         max_length=2_000,
-        label=gettext_lazy("E-mail to"),
+        label=gettext_lazy("Email to"),
         help_text=gettext_lazy("Separated by commas, five at most."),
     )
     webhook = forms.CharField(
         required=False,
         max_length=URL_CHARS_MAX,
         label=gettext_lazy("Webhook"),
-        help_text=gettext_lazy("An https address that gets a signed POST."),
+        help_text=gettext_lazy("An https URL that receives a signed POST."),
     )
 
     def __init__(
@@ -134,13 +136,13 @@ class AlertForm(RefusableForm):
             )
         if not settings.MQ_EMAIL_URL and not (rule is not None and rule.emails):
             self.fields["emails"].disabled = True
-            self.fields["emails"].help_text = _("This service sends no e-mail.")
+            self.fields["emails"].help_text = _("This service cannot send email.")
 
     def clean_threshold(self) -> int | None:
         value: int | None = self.cleaned_data["threshold"]
         needs_none = (AlertKind.NO_CONSUMER, AlertKind.ISSUE)
         if value is None and self.cleaned_data.get("kind") not in needs_none:
-            raise forms.ValidationError(_("A number is needed to fire at."))
+            raise forms.ValidationError(_("Enter a threshold."))
         return value
 
     def change(self) -> RuleChange:
@@ -173,7 +175,7 @@ class MuteForm(RefusableForm):
     }
 
     length = forms.ChoiceField(
-        label=gettext_lazy("How long"),
+        label=gettext_lazy("Duration"),
         choices=[
             ("1h", gettext_lazy("1 hour")),
             ("4h", gettext_lazy("4 hours")),
@@ -190,7 +192,7 @@ class MuteForm(RefusableForm):
         required=False,
         max_length=MUTE_REASON_CHARS_MAX,
         label=gettext_lazy("Reason"),
-        help_text=gettext_lazy("Shown to everybody who looks at the rule."),
+        help_text=gettext_lazy("Shown to everyone who views this alert."),
     )
 
     def mute(self) -> Mute:

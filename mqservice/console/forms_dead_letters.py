@@ -74,7 +74,7 @@ class ChosenLetters:
     def order(self, kind: type[Order], **more: object) -> Order:
         """Raises Problem."""
         if not self.wanted:
-            raise refused("", _("No message is chosen: mark some in the list."))
+            raise refused("", _("No messages selected. Select some in the list."))
         try:
             return kind.model_validate({**more, **self.wanted})
         except ValidationError as exc:
@@ -94,13 +94,13 @@ class RedriveForm(RefusableForm):
         required=False,
         max_length=NAME_CHARS_MAX,
         widget=forms.TextInput(attrs={"list": "topics", "spellcheck": "false"}),
-        label=gettext_lazy("To the topic"),
-        help_text=gettext_lazy("Empty: each goes back to the topic it came from."),
+        label=gettext_lazy("Target topic"),
+        help_text=gettext_lazy("Empty: each message returns to its original topic."),
     )
     rate = forms.IntegerField(
         required=False,
         min_value=1,
-        label=gettext_lazy("Messages a second, at most"),
+        label=gettext_lazy("Maximum messages per second"),
     )
 
     def __init__(self, *args: object, **kwargs: object) -> None:

@@ -41,13 +41,13 @@ _DISPATCH_TEXTS: Final = {
     Dispatch.BROADCAST: gettext_lazy("broadcast: each client gets every message"),
 }
 _START_TEXTS: Final = {
-    StartFrom.EARLIEST: gettext_lazy("at the earliest message"),
-    StartFrom.LATEST: gettext_lazy("at the end"),
-    StartFrom.TIMESTAMP: gettext_lazy("at a time"),
+    StartFrom.EARLIEST: gettext_lazy("earliest message"),
+    StartFrom.LATEST: gettext_lazy("end of the topic: new messages only"),
+    StartFrom.TIMESTAMP: gettext_lazy("a point in time"),
 }
 _RETRY_TEXTS: Final = {
-    Policy.LEVELS: gettext_lazy("RocketMQ's levels: 10s, 30s, 1m … 2h"),
-    Policy.LIST: gettext_lazy("a list of delays"),
+    Policy.LEVELS: gettext_lazy("RocketMQ levels: 10s, 30s, 1m … 2h"),
+    Policy.LIST: gettext_lazy("list of delays"),
     Policy.EXPONENTIAL: gettext_lazy("exponential"),
 }
 _CODE: Final = {"spellcheck": "false", "autocapitalize": "none"}
@@ -80,7 +80,7 @@ class GroupForm(RefusableForm):
         max_length=NAME_CHARS_MAX,
         widget=forms.TextInput(attrs=_CODE),
         label=gettext_lazy("Name"),
-        help_text=gettext_lazy("Letters, digits, - and _; it cannot be changed later."),
+        help_text=gettext_lazy("Letters, digits, - and _. Cannot be changed later."),
     )
     dispatch = forms.ChoiceField(
         choices=[(kind.value, text) for kind, text in _DISPATCH_TEXTS.items()],
@@ -88,81 +88,81 @@ class GroupForm(RefusableForm):
     )
     start_from = forms.ChoiceField(
         choices=[(kind.value, text) for kind, text in _START_TEXTS.items()],
-        label=gettext_lazy("Begins on a new topic"),
+        label=gettext_lazy("Start position on a new topic"),
     )
     start_time = MomentField(
         required=False,
-        label=in_zone(gettext_lazy("At this time")),
-        help_text=gettext_lazy("Only for “at a time”."),
+        label=in_zone(gettext_lazy("Start time")),
+        help_text=gettext_lazy("Only for “a point in time”."),
     )
     ordered = forms.BooleanField(
         required=False,
-        label=gettext_lazy("Keep the order"),
-        help_text=gettext_lazy("A failed message holds up those behind it until it is settled."),
+        label=gettext_lazy("Ordered"),
+        help_text=gettext_lazy(
+            "A failed message blocks the messages behind it until it is settled."
+        ),
     )
     batch_per_group = forms.IntegerField(
         min_value=1,
         max_value=BATCH_PER_GROUP_MAX,
         initial=1,
-        label=gettext_lazy("In flight of a message group"),
-        help_text=gettext_lazy("Of ordered groups with shared dispatch."),
+        label=gettext_lazy("In flight per message group"),
+        help_text=gettext_lazy("For ordered groups with shared dispatch."),
     )
     lease = forms.CharField(
         initial=format_duration_ms(LEASE_MS_DEFAULT),
         label=gettext_lazy("Lease"),
         help_text=gettext_lazy(
-            "A message that is not settled by then is delivered again: 30s, 5m."
+            "A message that is not settled within this time is redelivered, such as 30s or 5m."
         ),
     )
     consume_timeout = forms.CharField(
         initial=format_duration_ms(CONSUME_TIMEOUT_MS_DEFAULT),
         label=gettext_lazy("Consume timeout"),
-        help_text=gettext_lazy(
-            "The longest that one delivery lasts, however often it is extended."
-        ),
+        help_text=gettext_lazy("The longest that a delivery can last, including lease extensions."),
     )
     max_attempts = forms.IntegerField(
         required=False,
         min_value=1,
         max_value=ATTEMPTS_MAX,
         initial=RECONSUME_TIMES_DEFAULT + 1,
-        label=gettext_lazy("Attempts"),
-        help_text=gettext_lazy("Deliveries before a dead letter; empty: as many as it takes."),
+        label=gettext_lazy("Maximum attempts"),
+        help_text=gettext_lazy("Deliveries before a message is dead-lettered. Empty: unlimited."),
     )
     retry = forms.ChoiceField(
         choices=[(kind.value, text) for kind, text in _RETRY_TEXTS.items()],
-        label=gettext_lazy("Delay of a retry"),
+        label=gettext_lazy("Retry delay"),
     )
     delays = forms.CharField(
         required=False,
         widget=forms.TextInput(attrs=_CODE),
         label=gettext_lazy("List of delays"),
-        help_text=gettext_lazy("Separated by commas: 10s, 1m, 10m; the last one stays."),
+        help_text=gettext_lazy("Separated by commas: 10s, 1m, 10m. The last one repeats."),
     )
     retry_start = forms.CharField(
         required=False,
         initial=format_duration_ms(_EXPONENTIAL.start_ms),
-        label=gettext_lazy("First delay"),
+        label=gettext_lazy("Initial delay"),
     )
     factor = forms.FloatField(
-        required=False, initial=_EXPONENTIAL.factor, label=gettext_lazy("Times, each")
+        required=False, initial=_EXPONENTIAL.factor, label=gettext_lazy("Multiplier")
     )
     cap = forms.CharField(
         required=False,
         initial=format_duration_ms(_EXPONENTIAL.cap_ms),
-        label=gettext_lazy("At most"),
+        label=gettext_lazy("Maximum delay"),
     )
     strategy = forms.ChoiceField(
         choices=[(kind.value, kind.value) for kind in AssignmentStrategy],
-        label=gettext_lazy("Strategy"),
-        help_text=gettext_lazy("How queues are assigned, with exclusive dispatch."),
+        label=gettext_lazy("Assignment strategy"),
+        help_text=gettext_lazy("How queues are assigned to consumers with exclusive dispatch."),
     )
     assignment = forms.CharField(
         required=False,
         widget=forms.Textarea(attrs={"rows": 4, **_CODE}),
-        label=gettext_lazy("Queues of consumers or machine rooms, JSON"),
+        label=gettext_lazy("Strategy settings, JSON"),
         help_text=gettext_lazy(
-            'For CONFIG {"consumers": {"a": [0, 1]}}, for machine rooms {"rooms": {"east": [0]}}.'
+            'CONFIG: {"consumers": {"a": [0, 1]}}. Machine rooms: {"rooms": {"east": [0]}}.'
         ),
     )
 
@@ -177,7 +177,9 @@ class GroupForm(RefusableForm):
         try:
             return json.loads(text) if text else {}
         except ValueError as exc:
-            raise forms.ValidationError(_("This is not JSON: %(why)s") % {"why": exc}) from None
+            raise forms.ValidationError(
+                _("This is not valid JSON: %(why)s") % {"why": exc}
+            ) from None
 
     def body(self) -> dict[str, object]:
         """Of a valid form: all settings, as ``PUT`` takes them."""

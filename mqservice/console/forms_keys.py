@@ -30,16 +30,16 @@ _SCOPE_TEXTS: Final = {
     Scope.MANAGE: gettext_lazy("Manage: create and change topics and groups"),
 }
 ROLE_TEXTS: Final = {
-    Role.VIEWER: gettext_lazy("Viewer: sees settings and numbers"),
-    Role.DEVELOPER: gettext_lazy("Developer: messages, topics and groups as well"),
-    Role.ADMIN: gettext_lazy("Admin: keys, people and the audit as well"),
+    Role.VIEWER: gettext_lazy("Viewer: settings and metrics"),
+    Role.DEVELOPER: gettext_lazy("Developer: also messages, topics and groups"),
+    Role.ADMIN: gettext_lazy("Admin: also API keys, members and the audit log"),
     Role.OWNER: gettext_lazy("Owner: everything"),
 }
 _OVERLAPS: Final = (
-    ("0ms", gettext_lazy("at once")),
-    ("1h", gettext_lazy("after an hour")),
-    ("1d", gettext_lazy("after a day")),
-    ("7d", gettext_lazy("after a week")),
+    ("0ms", gettext_lazy("immediately")),
+    ("1h", gettext_lazy("after 1 hour")),
+    ("1d", gettext_lazy("after 1 day")),
+    ("7d", gettext_lazy("after 1 week")),
 )
 
 
@@ -64,9 +64,9 @@ class KeyForm(RefusableForm):
     name = forms.CharField(
         max_length=KEY_NAME_CHARS_MAX,
         label=gettext_lazy("Name"),
-        help_text=gettext_lazy("What it is for, such as “billing worker”."),
+        help_text=gettext_lazy("Purpose of the key, such as “billing worker”."),
     )
-    place = forms.ChoiceField(required=False, label=gettext_lazy("Good in"))
+    place = forms.ChoiceField(required=False, label=gettext_lazy("Namespace"))
     role = forms.ChoiceField(initial=Role.DEVELOPER.value, label=gettext_lazy("Role"))
     scopes = forms.MultipleChoiceField(
         choices=[(scope.value, text) for scope, text in _SCOPE_TEXTS.items()],
@@ -78,16 +78,16 @@ class KeyForm(RefusableForm):
     patterns = forms.CharField(
         required=False,
         widget=forms.Textarea(attrs={"rows": 3, "spellcheck": "false"}),
-        label=gettext_lazy("Only for these topics and groups"),
+        label=gettext_lazy("Limit to topics and groups"),
         help_text=gettext_lazy(
-            "One a line: orders*, topic/orders, group/billing*. Empty: all of them."
+            "One per line: orders*, topic/orders, group/billing*. Empty: all topics and groups."
         ),
     )
     expires_in = forms.CharField(
         required=False,
         max_length=20,
-        label=gettext_lazy("Ends after"),
-        help_text=gettext_lazy("Such as 12h or 90d; empty: never."),
+        label=gettext_lazy("Expires after"),
+        help_text=gettext_lazy("Such as 12h or 90d. Empty: never."),
     )
 
     def __init__(
@@ -128,7 +128,7 @@ class RotateForm(forms.Form):
     """When the present secret ends."""
 
     overlap = forms.ChoiceField(
-        choices=_OVERLAPS, initial="1d", label=gettext_lazy("The present secret ends")
+        choices=_OVERLAPS, initial="1d", label=gettext_lazy("Current secret expires")
     )
 
     def length(self) -> timedelta:
@@ -145,13 +145,13 @@ class InvitationForm(RefusableForm):
         "/expires_in": "expires_in",
     }
 
-    email = forms.CharField(max_length=EMAIL_CHARS_MAX, label=gettext_lazy("E-mail"))
+    email = forms.CharField(max_length=EMAIL_CHARS_MAX, label=gettext_lazy("Email"))
     role = forms.ChoiceField(initial=Role.DEVELOPER.value, label=gettext_lazy("Role"))
     expires_in = forms.CharField(
         initial="7d",
         max_length=20,
-        label=gettext_lazy("Good for"),
-        help_text=gettext_lazy("Up to 30d."),
+        label=gettext_lazy("Expires after"),
+        help_text=gettext_lazy("At most 30d."),
     )
 
     def __init__(self, *args: object, own: Role, **kwargs: object) -> None:

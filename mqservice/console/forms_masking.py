@@ -15,16 +15,16 @@ from mqservice.masking.models import BodiesFor, ClearFor, MaskRule, Part
 from mqservice.masking.services import RuleOrder
 
 PART_TEXTS: Final = {
-    Part.FIELD: gettext_lazy("A field of a JSON body"),
-    Part.BODY: gettext_lazy("The whole body"),
-    Part.PROPERTY: gettext_lazy("A property"),
+    Part.FIELD: gettext_lazy("Field of a JSON body"),
+    Part.BODY: gettext_lazy("Whole body"),
+    Part.PROPERTY: gettext_lazy("Property"),
 }
 CLEAR_TEXTS: Final = {
     ClearFor.ADMIN: gettext_lazy("Admins and owners"),
     ClearFor.OWNER: gettext_lazy("Owners only"),
 }
 BODIES_TEXTS: Final = {
-    BodiesFor.DEVELOPER: gettext_lazy("Everybody who may read messages"),
+    BodiesFor.DEVELOPER: gettext_lazy("Everyone who can read messages"),
     BodiesFor.ADMIN: gettext_lazy("Admins and owners"),
     BodiesFor.OWNER: gettext_lazy("Owners only"),
 }
@@ -42,12 +42,12 @@ class MaskForm(RefusableForm):
     name = forms.CharField(
         max_length=NAME_CHARS_MAX,
         label=gettext_lazy("Name"),
-        help_text=gettext_lazy("Letters, digits, - and _; it cannot be changed later."),
+        help_text=gettext_lazy("Letters, digits, - and _. Cannot be changed later."),
     )
     topics = forms.CharField(
         max_length=PATTERN_CHARS_MAX,
         label=gettext_lazy("Topics"),
-        help_text=gettext_lazy("A name, or how names begin and then a *, such as payments-*."),
+        help_text=gettext_lazy("A name, or a prefix followed by *, such as payments-*."),
         widget=forms.TextInput(
             attrs={"list": "topics", "autocomplete": "off", "spellcheck": "false"}
         ),
@@ -60,16 +60,16 @@ class MaskForm(RefusableForm):
         required=False,
         strip=True,
         max_length=PATH_CHARS_MAX,
-        label=gettext_lazy("Which field or property"),
+        label=gettext_lazy("Field or property"),
         help_text=gettext_lazy(
-            "A field by its path: /card/number, /items/*/price, /**/password at any depth. "
-            "A property by its name, which may end in *. Nothing for whole bodies."
+            "A field by its path: /card/number, /items/*/price, or /**/password at any depth. A "
+            "property by its name, which can end in *. Leave empty for whole bodies."
         ),
         widget=forms.TextInput(attrs={"autocomplete": "off", "spellcheck": "false"}),
     )
     clear_for = forms.ChoiceField(
         choices=[(role.value, text) for role, text in CLEAR_TEXTS.items()],
-        label=gettext_lazy("Who sees it all the same"),
+        label=gettext_lazy("Visible to"),
     )
 
     def __init__(self, *args: object, rule: MaskRule | None = None, **kwargs: object) -> None:
@@ -96,5 +96,5 @@ class BodiesForm(RefusableForm):
 
     bodies_for = forms.ChoiceField(
         choices=[(role.value, text) for role, text in BODIES_TEXTS.items()],
-        label=gettext_lazy("Who sees bodies at all"),
+        label=gettext_lazy("Bodies visible to"),
     )

@@ -20,8 +20,8 @@ from mqservice.schedules.schemas import read_change
 from mqservice.schedules.services import ScheduleChange
 
 _CATCH_UP_TEXTS: Final = {
-    CatchUp.LATEST: gettext_lazy("Send the latest one late"),
-    CatchUp.NONE: gettext_lazy("Send none"),
+    CatchUp.LATEST: gettext_lazy("Send the latest missed run"),
+    CatchUp.NONE: gettext_lazy("Send nothing"),
 }
 
 _TIMING: Final = ("cron", "time_zone", "catch_up", "description")
@@ -55,7 +55,7 @@ class ScheduleForm(MessageForm):
     name = forms.CharField(
         max_length=NAME_CHARS_MAX,
         label=gettext_lazy("Name"),
-        help_text=gettext_lazy("Letters, digits, - and _; it cannot be changed later."),
+        help_text=gettext_lazy("Letters, digits, - and _. Cannot be changed later."),
     )
     cron = forms.CharField(
         max_length=CRON_CHARS_MAX,
@@ -70,13 +70,15 @@ class ScheduleForm(MessageForm):
     time_zone = forms.CharField(
         max_length=ZONE_CHARS_MAX,
         label=gettext_lazy("Time zone"),
-        help_text=gettext_lazy("What the expression means by the hour, such as Europe/Berlin."),
+        help_text=gettext_lazy("Time zone of the expression, such as Europe/Berlin."),
         widget=forms.TextInput(attrs={"list": "zones", "autocomplete": "off"}),
     )
     catch_up = forms.ChoiceField(
         choices=[(each.value, text) for each, text in _CATCH_UP_TEXTS.items()],
-        label=gettext_lazy("Of runs that were missed"),
-        help_text=gettext_lazy("While the service was down, or could not store anything."),
+        label=gettext_lazy("Missed runs"),
+        help_text=gettext_lazy(
+            "Runs missed while the service was down or could not store messages."
+        ),
     )
     topic = forms.CharField(
         max_length=NAME_CHARS_MAX,
@@ -90,7 +92,7 @@ class ScheduleForm(MessageForm):
         required=False,
         min_value=0,
         label=gettext_lazy("Queue"),
-        help_text=gettext_lazy("Empty: any of the topic's."),
+        help_text=gettext_lazy("Empty: any queue of the topic."),
     )
 
     def __init__(self, *args: object, schedule: Schedule | None = None, **kwargs: object) -> None:
@@ -105,7 +107,7 @@ class ScheduleForm(MessageForm):
             self._kept = bytes(schedule.body)
             self.fields["body"].required = False
             self.fields["body"].help_text = gettext_lazy(
-                "It is no text; leave this empty to keep it."
+                "The body is not text. Leave this empty to keep it."
             )
         self.initial = {
             **_initial(schedule, text),

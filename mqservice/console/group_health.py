@@ -37,37 +37,44 @@ class Finding:
 def findings_of(page: GroupPage) -> list[Finding]:
     """Of a page; empty when everything flows."""
     if not page.is_known:
-        text = _("Members, leases and offsets are the engine's. What they are now is not known.")
-        return [Finding(level="bad", title=_("The storage engine does not answer"), text=text)]
+        text = _(
+            "Members, leases and offsets are stored by the engine, so their current state is "
+            "unknown."
+        )
+        return [Finding(level="bad", title=_("The storage engine is not responding"), text=text)]
     found = []
     if page.group.is_paused:
-        text = _("It gets nothing until it is resumed; what it holds can be settled.")
+        text = _(
+            "It receives nothing until it is resumed. Messages in flight can still be settled."
+        )
         found.append(Finding(level="bad", title=_("The group is paused"), text=text))
     if not page.parts:
         text = _(
-            "It begins to read a topic when its first consumer asks for messages. Until then its "
-            "lag is unknown."
+            "The group starts to read a topic when its first consumer requests messages. Until "
+            "then its lag is unknown."
         )
-        return [*found, Finding(level="plain", title=_("No topic was read yet"), text=text)]
+        return [*found, Finding(level="plain", title=_("No topic has been read yet"), text=text)]
     for part in page.parts:
         found += _expired(part) + _filter(part)
         if part.left:
             found += _why_nothing(page.group, part)
             found += _hints(part, page.figures.out_per_s)
         elif part.lag.count:
-            title = _("%(topic)s: all that is left waits for a retry") % {"topic": part.name}
-            text = _("Failed messages come again after their delay.")
+            title = _("%(topic)s: all remaining messages are waiting for a retry") % {
+                "topic": part.name
+            }
+            text = _("Failed messages are redelivered after their retry delay.")
             found.append(Finding(level="plain", title=title, text=text))
     if page.figures.lag == 0 and not any(each.level != "plain" for each in found):
-        found.append(Finding(level="plain", title=_("Everything is settled")))
+        found.append(Finding(level="plain", title=_("All messages are settled")))
     return sorted(found, key=lambda each: ("bad", "unsure", "plain").index(each.level))
 
 
 def _expired(part: TopicPart) -> list[Finding]:
     if part.lost:
         text = _(
-            "Messages were kept for too short a time, or consumers were away for too long. The "
-            "group goes on at the first message that is still there."
+            "Retention is too short, or consumers were disconnected for too long. The group "
+            "continues at the first message that still exists."
         )
         title = ngettext(
             "%(topic)s: %(count)s message expired before it was settled",
@@ -80,7 +87,7 @@ def _expired(part: TopicPart) -> list[Finding]:
         return []
     told = {"topic": part.name, "time": age(min(soon))}
     title = _("%(topic)s: the oldest message may expire in %(time)s") % told
-    text = _("Add consumers, or let the topic keep messages longer.")
+    text = _("Add consumers, or increase the retention of the topic.")
     return [Finding(level="unsure", title=title, text=text)]
 
 
@@ -88,11 +95,11 @@ def _filter(part: TopicPart) -> list[Finding]:
     """With a filter that matches nothing everything is settled, and nothing was delivered."""
     if not part.filter:
         return []
-    title = _("%(topic)s: read through the filter %(filter)s") % {
+    title = _("%(topic)s: read with the filter %(filter)s") % {
         "topic": part.name,
         "filter": part.filter[:200],
     }
-    text = _("Only what matches is delivered and counts as lag; the rest counts as settled.")
+    text = _("Only matching messages are delivered and count as lag; the others count as settled.")
     return [Finding(level="plain", title=title, text=text)]
 
 
@@ -100,45 +107,56 @@ def _why_nothing(group: ConsumerGroup, part: TopicPart) -> list[Finding]:
     """Of a topic with unsettled messages."""
     told = {"topic": part.name}
     if not part.member_count:
-        text = _("Nobody was heard of for two minutes. Messages wait until a consumer asks.")
-        return [Finding(level="bad", title=_("%(topic)s: no consumer") % told, text=text)]
+        text = _(
+            "No consumer has been seen for two minutes. Messages wait until a consumer requests "
+            "them."
+        )
+        return [Finding(level="bad", title=_("%(topic)s: no consumers") % told, text=text)]
     found = []
     if part.is_held_up:
         text = _(
-            "As many messages are in flight on a queue as may be. Others follow as these are "
-            "settled, or their leases end."
+            "A queue has reached its limit of messages in flight. More are delivered when these "
+            "are settled or their leases expire."
         )
-        title = _("%(topic)s: held up by what is in flight") % told
+        title = _("%(topic)s: blocked by messages in flight") % told
         found.append(Finding(level="bad", title=title, text=text))
     if part.unassigned:
         behind = {queue.queue_id for queue in part.queues if queue.left}
         left = [at for at in part.unassigned if at in behind]
         if left:
-            title = _("%(topic)s: nobody reads queue %(queues)s") % {
+            title = _("%(topic)s: queue %(queues)s has no consumer") % {
                 **told,
                 "queues": _listed(left),
             }
-            text = _("The assignment gives it to no member: see the strategy and its settings.")
+            text = _(
+                "The assignment strategy gives it to no member. Check the strategy and its "
+                "settings."
+            )
             found.append(Finding(level="bad", title=title, text=text))
     if not part.ready and part.inflight:
-        text = _("They come again when they fail or their leases end; held by %(members)s.")
+        text = _("They are redelivered if they fail or their leases expire. Leased by %(members)s.")
         text %= {"members": _holders(part.members)}
-        title = _("%(topic)s: all that is left is in flight") % told
+        title = _("%(topic)s: all remaining messages are in flight") % told
         found.append(Finding(level="plain", title=title, text=text))
     elif group.is_ordered and part.inflight:
         found.append(_in_order(group, part))
     elif part.ready and (stopped := _stopped(part.members)):
-        title = _("%(topic)s: %(members)s get nothing for now") % {**told, "members": stopped}
+        title = _("%(topic)s: %(members)s cannot receive messages now") % {
+            **told,
+            "members": stopped,
+        }
         text = _(
-            "What they say of themselves: no credit left, over a quota, or too much in flight."
+            "Their connections report no credit left, an exceeded quota, or too many messages "
+            "in flight."
         )
         found.append(Finding(level="bad", title=title, text=text))
     elif part.ready and not any(member.is_waiting for member in part.members):
         text = _(
-            "Members are there but none waits for messages: one over REST may be at work between "
-            "two receives, one on a socket may have no credit left, or be over a quota."
+            "There are members, but none is waiting for messages. A REST consumer may be "
+            "working between two receives; a WebSocket consumer may have no credit left or be "
+            "over quota."
         )
-        title = _("%(topic)s: nobody is asking right now") % told
+        title = _("%(topic)s: no consumer is requesting messages") % told
         found.append(Finding(level="unsure", title=title, text=text))
     return found
 
@@ -148,19 +166,19 @@ def _in_order(group: ConsumerGroup, part: TopicPart) -> Finding:
     told = {"topic": part.name, "members": _holders(part.members)}
     if group.dispatch == Dispatch.EXCLUSIVE:
         busy = [queue.queue_id for queue in part.queues if queue.inflight]
-        title = _("%(topic)s: queue %(queues)s waits for its batch") % {
+        title = _("%(topic)s: queue %(queues)s is waiting for its current batch") % {
             "topic": part.name,
             "queues": _listed(busy),
         }
         text = _(
-            "An ordered group has one batch of a queue in flight; the next one follows when "
-            "%(members)s has settled it, or its lease ends."
+            "An ordered group has one batch per queue in flight. The next one is delivered when "
+            "the batch leased by %(members)s is settled or its lease expires."
         )
     else:
-        title = _("%(topic)s: message groups wait for what is in flight") % told
+        title = _("%(topic)s: message groups are waiting for messages in flight") % told
         text = _(
-            "An ordered group has one batch of each message group in flight; the next one follows "
-            "when %(members)s has settled it, or its lease ends."
+            "An ordered group has one batch per message group in flight. The next one is "
+            "delivered when the batch leased by %(members)s is settled or its lease expires."
         )
     return Finding(level="plain", title=title, text=text % told)
 
@@ -174,12 +192,14 @@ def _hints(part: TopicPart, out_per_s: float | None) -> list[Finding]:
         title = _("%(topic)s: queue %(queue)s has %(percent)s %% of the lag") % {
             "topic": part.name, "queue": worst.queue_id, "percent": percent,
         }  # fmt: skip
-        text = _("Its member may be slow, or producers may send most of their messages there.")
+        text = _(
+            "Its member may be slow, or producers may send most of their messages to this queue."
+        )
         found.append(Finding(level="unsure", title=title, text=text))
     oldest_ms = max((queue.lag_ms or 0 for queue in part.queues), default=0)
     if oldest_ms >= STUCK_MS and out_per_s == 0 and part.member_count:
-        title = _("%(topic)s: nothing was settled of late") % {"topic": part.name}
-        text = _("The oldest message has waited for %(time)s, although there are consumers.")
+        title = _("%(topic)s: nothing was settled recently") % {"topic": part.name}
+        text = _("The oldest message has waited for %(time)s although there are consumers.")
         found.append(Finding(level="bad", title=title, text=text % {"time": age(oldest_ms)}))
     return found
 
@@ -188,7 +208,7 @@ def _holders(members: list[MemberRow]) -> str:
     """Who has messages in flight; the most first."""
     holding = sorted((each for each in members if each.inflight), key=lambda each: -each.inflight)
     if not holding:
-        return _("consumers that have gone")
+        return _("disconnected consumers")
     return _listed([f"{each.name} ({each.inflight})" for each in holding])
 
 

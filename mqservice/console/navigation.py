@@ -103,7 +103,7 @@ SECTIONS: Final = (
             Item(
                 here="audit",
                 url="console:audit",
-                title=_("Audit"),
+                title=_("Audit log"),
                 icon="audit",
                 needs=Permission.AUDIT_READ,
             ),

@@ -33,10 +33,10 @@ PREVIEW_SECONDS_MAX: Final = 600
 _SALT: Final = "console.offset-reset"
 _PLACES: Final = (
     ("earliest", gettext_lazy("the earliest message")),
-    ("latest", gettext_lazy("the end: skip all")),
-    ("time", gettext_lazy("the first message stored at a time")),
-    ("offset", gettext_lazy("an offset of one queue")),
-    ("shift", gettext_lazy("a shift, in messages")),
+    ("latest", gettext_lazy("the end: skip all messages")),
+    ("time", gettext_lazy("the first message stored at or after a time")),
+    ("offset", gettext_lazy("an offset in one queue")),
+    ("shift", gettext_lazy("a shift by a number of messages")),
 )
 
 
@@ -53,7 +53,7 @@ class ResetForm(RefusableForm):
         "/client_id": "client_id",
     }
 
-    place = forms.ChoiceField(choices=_PLACES, label=gettext_lazy("Go on at"))
+    place = forms.ChoiceField(choices=_PLACES, label=gettext_lazy("Reset to"))
     queue = forms.ChoiceField(required=False, label=gettext_lazy("Queues"))
     time = MomentField(required=False, label=in_zone(gettext_lazy("Time")))
     offset = forms.IntegerField(
@@ -64,13 +64,15 @@ class ResetForm(RefusableForm):
         min_value=-OFFSET_MAX,
         max_value=OFFSET_MAX,
         label=gettext_lazy("Shift, messages"),
-        help_text=gettext_lazy("-100 reads a hundred again, 100 skips a hundred."),
+        help_text=gettext_lazy("-100 replays a hundred messages, 100 skips a hundred."),
     )
     client_id = forms.CharField(
         required=False,
         max_length=255,
         label=gettext_lazy("Client"),
-        help_text=gettext_lazy("Only this one; empty: all that have read the topic."),
+        help_text=gettext_lazy(
+            "Resets this client only. Empty: all clients that have read the topic."
+        ),
     )
 
     def __init__(self, *args: object, group: ConsumerGroup, topic: Topic, **kwargs: object) -> None:

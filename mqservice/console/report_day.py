@@ -176,7 +176,7 @@ def _figures(day: Day) -> list[Figure]:
         figure(_("Messages produced"), day.produced, is_bad=False),
         figure(_("Bytes stored"), day.stored_bytes, is_bytes=True, is_bad=False),
         figure(_("Dead letters"), day.dead_letters, is_bad=True),
-        figure(_("Greatest lag, messages"), day.lag_max, is_bad=True),
+        figure(_("Maximum lag, messages"), day.lag_max, is_bad=True),
     ]
 
 
@@ -201,7 +201,7 @@ def _strip(line: GroupHours, hours: list[dt.datetime]) -> Line:
         known = UNKNOWN if lag is None and at in line.lag_by_hour else lag
         cells.append((known, f"{hour:%H:%M} {cell.text}"))
     value = count(line.lag_max)
-    label = _("Lag of %(group)s by hour, at most %(lag)s messages") % {
+    label = _("Lag of %(group)s per hour, maximum %(lag)s messages") % {
         "group": line.group,
         "lag": value,
     }
@@ -233,7 +233,7 @@ def _behind(each: Behind, worst: Behind) -> Line:
     elif not each.lag_last:
         notes.append(_("caught up"))
     elif each.drain_s is None:
-        notes.append(_("did not shrink"))
+        notes.append(_("did not decrease"))
     else:
         notes.append(_("would drain in %(time)s") % {"time": duration_text(each.drain_s * 1e3)})
     return Line(
@@ -252,7 +252,7 @@ def _by_hour(day: Day) -> SafeString | None:
         f"{hour:%H:%M} {_count(what.now)}"
         for hour, what in zip(day.hours, day.produced_by_hour, strict=True)
     ]
-    label = _("Messages produced by hour, up to %(count)s an hour") % {"count": count(_top(day))}
+    label = _("Messages produced per hour, maximum %(count)s") % {"count": count(_top(day))}
     return columns(values, [each.before for each in day.produced_by_hour], titles, label=label)
 
 
@@ -268,7 +268,7 @@ def _by_day(day: Day) -> SafeString:
         [what.now for _date, what in day.produced_by_day],
         [what.before for _date, what in day.produced_by_day],
         titles,
-        label=_("Messages produced on each of seven days; the table has the numbers"),
+        label=_("Messages produced per day over seven days; the table has the numbers"),
     )
 
 
@@ -285,9 +285,9 @@ def _percent(what: Compared) -> str:
 def _change(what: Compared) -> str:
     """Against the same day a week before."""
     if what.now is None or what.before is None:
-        return _("nothing known of the week before")
+        return _("no data for the week before")
     if what.now == what.before:
-        return _("as a week before")
+        return _("same as a week before")
     if not what.before:
         return _("none a week before")
     return _("%(change)s in a week") % {"change": percent_text(what)}
@@ -295,9 +295,9 @@ def _change(what: Compared) -> str:
 
 def _change_in_a_day(what: Compared) -> str:
     if what.now is None or what.before is None:
-        return _("nothing known of the day before")
+        return _("no data for the day before")
     if what.now == what.before:
-        return _("as the day before")
+        return _("same as the day before")
     if not what.before:
         return _("none the day before")
     return _("%(change)s in a day") % {"change": percent_text(what)}

@@ -164,11 +164,15 @@ def failure_text(run: ReportRun) -> str:
     if not run.error_code:
         return ""
     texts = {
-        Failure.NO_SPARK.value: _("Reports need Java 17 and Spark, which this server lacks:"),
-        Failure.TIME_LIMIT.value: _("It took longer than it may:"),
-        Failure.SNAPSHOT_LOST.value: _("The disk was too full to keep the log while it was read:"),
+        Failure.NO_SPARK.value: _(
+            "Reports need Java 17 and Spark, which are not installed on this server:"
+        ),
+        Failure.TIME_LIMIT.value: _("The run timed out:"),
+        Failure.SNAPSHOT_LOST.value: _(
+            "The disk was too full to keep the log while it was being read:"
+        ),
     }
     told = RunOut.of(run).error or ""
     if run.error_code in texts:
         return f"{texts[run.error_code]} {told}"
-    return _("An internal failure (%(code)s); the operator's log has more.") % {"code": told}
+    return _("Internal error (%(code)s); the log of the service has the details.") % {"code": told}

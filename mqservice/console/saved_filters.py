@@ -40,16 +40,16 @@ def save_filter(
         )
     query = urlencode({field: value for field, value in fields.items() if value})
     if not query:
-        raise NotSaved(_("There is nothing to save: the search has no condition."))
+        raise NotSaved(_("Nothing to save: the search has no conditions."))
     if len(query) > FILTER_QUERY_CHARS_MAX:
-        raise NotSaved(_("This search is too long to be saved."))
+        raise NotSaved(_("This search is too long to save."))
     lock_namespace(namespace)  # two at once may not be one too many
     mine = SavedFilter.objects.filter(user=user, namespace=namespace)
     if mine.count() >= FILTERS_MAX:  # no page shows those of a topic that is gone
         mine.exclude(topic__in=namespace.topics.values("name")).delete()
     if not mine.filter(topic=topic, name=name).exists() and mine.count() >= FILTERS_MAX:
         raise NotSaved(
-            _("You have %(n)s filters in this namespace already: delete one first.")
+            _("You already have %(n)s filters in this namespace. Delete one first.")
             % {"n": FILTERS_MAX}
         )
     saved, _is_new = SavedFilter.objects.update_or_create(

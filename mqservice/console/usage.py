@@ -45,11 +45,11 @@ class _Limit:
     show: Show
 
 
-_ANEW = _("refills all the time, in full within a second")
-_SETTLED = _("as soon as something ends")
-_PRODUCE = _("Messages are refused with 429 RATE_LIMITED; nothing of them is stored.")
-_READ = _("Receives get 429 RATE_LIMITED; pushes wait, and say flow: quota.")
-_ONE_MORE = _("One more is refused with 403 QUOTA_EXCEEDED.")
+_ANEW = _("continuously, fully within 1 second")
+_SETTLED = _("when a connection or request ends")
+_PRODUCE = _("Messages are rejected with 429 RATE_LIMITED and not stored.")
+_READ = _("Receives get 429 RATE_LIMITED; pushes wait and report flow: quota.")
+_ONE_MORE = _("Creating more is rejected with 403 QUOTA_EXCEEDED.")
 
 _LIMITS: Final = (
     _Limit(name="messages_in_per_second", used="messages_in_per_second",
@@ -62,26 +62,26 @@ _LIMITS: Final = (
            title=_("Bytes out"), refusal=_READ, reset=_ANEW, show=_byte_rate),
     _Limit(name="storage_bytes_max", used="storage_bytes",
            title=_("Storage"),
-           refusal=_("Messages are refused with 403 QUOTA_EXCEEDED; reading goes on."),
-           reset=_("as retention drops messages, or when topics are deleted"), show=size),
+           refusal=_("Messages are rejected with 403 QUOTA_EXCEEDED; reading is not affected."),
+           reset=_("when retention deletes messages or topics are deleted"), show=size),
     _Limit(name="inflight_count_max", used="inflight_count",
            title=_("Messages in flight"),
-           refusal=_("Receives get 429 INFLIGHT_LIMIT; pushes wait, and say flow: inflight."),
-           reset=_("as messages are settled or their leases end"), show=count),
+           refusal=_("Receives get 429 INFLIGHT_LIMIT; pushes wait and report flow: inflight."),
+           reset=_("when messages are settled or their leases expire"), show=count),
     _Limit(name="connection_count_max", used="connection_count",
-           title=_("WebSockets"), refusal=_("A new one is refused with 429."),
+           title=_("WebSockets"), refusal=_("New connections are rejected with 429."),
            reset=_SETTLED, show=count),
     _Limit(name="parked_poll_count_max", used="parked_poll_count",
-           title=_("Receives that wait"), refusal=_("One more gets 429 RATE_LIMITED."),
+           title=_("Waiting receives"), refusal=_("Further receives get 429 RATE_LIMITED."),
            reset=_SETTLED, show=count),
     _Limit(name="topic_count_max", used="topic_count", title=_("Topics"),
            refusal=_ONE_MORE, reset=_("when one is deleted"), show=count),
     _Limit(name="group_count_max", used="group_count", title=_("Consumer groups"),
            refusal=_ONE_MORE, reset=_("when one is deleted"), show=count),
     _Limit(name="control_requests_per_second", used="",
-           title=_("Requests of the control plane"),
-           refusal=_("A request gets 429 RATE_LIMITED."),
-           reset=_("refills all the time, in full within two seconds"), show=rate),
+           title=_("Control plane requests"),
+           refusal=_("Requests get 429 RATE_LIMITED."),
+           reset=_("continuously, fully within 2 seconds"), show=rate),
 )  # fmt: skip
 
 
@@ -161,7 +161,7 @@ _LINES: Final[dict[str, list[tuple[Promise, Callable[[UsageRow], int | None]]]]]
         (_("out"), lambda row: row.messages_out),
     ],
     "bytes": [(_("in"), lambda row: row.bytes_in), (_("out"), lambda row: row.bytes_out)],
-    "calls": [(_("calls"), lambda row: row.api_calls)],
+    "calls": [(_("requests"), lambda row: row.api_calls)],
     "storage": [(_("stored"), lambda row: row.storage_bytes_max)],
 }
 CHARTS: Final = tuple(_LINES)

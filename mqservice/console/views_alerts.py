@@ -73,7 +73,7 @@ def new_alert(frame: Frame) -> HttpResponse:
     if frame.request.method == "POST" and form.is_valid():
         name = form.cleaned_data["name"]
         if AlertRule.objects.filter(namespace=frame.namespace, name=name).exists():
-            form.add_error("name", _("There is an alert of this name already."))
+            form.add_error("name", _("An alert with this name already exists."))
         elif (answer := _put(frame, name, form, None)) is not None:
             return answer
     return _form_page(frame, form, None)
@@ -101,7 +101,7 @@ def mute(frame: Frame, alert: str) -> HttpResponse:
     told = {"name": rule.name}
     if "unmute" in frame.request.POST:
         unmute_rule(frame.principal, frame.namespace, rule.name)
-        messages.success(frame.request, _("%(name)s is muted no more.") % told)
+        messages.success(frame.request, _("%(name)s is no longer muted.") % told)
         return back
     if frame.request.method == "POST" and form.is_valid():
         try:
@@ -148,7 +148,7 @@ def switch(frame: Frame, alert: str) -> HttpResponse:
     except Problem as problem:
         messages.error(frame.request, problem.detail or problem.title)
     else:
-        said = _("%(name)s is on again.") if is_enabled else _("%(name)s is off.")
+        said = _("%(name)s was turned on.") if is_enabled else _("%(name)s was turned off.")
         messages.success(frame.request, said % {"name": rule.name})
     return redirect("console:alert", frame.namespace.name, rule.name)
 
@@ -162,7 +162,7 @@ def remove_alert(frame: Frame, alert: str) -> HttpResponse:
         "console/alert_delete.html",
         lambda: delete_rule(frame.principal, frame.namespace, rule.name),
         name=rule.name,
-        fault=_("This is not the name of the alert."),
+        fault=_("This does not match the name of the alert."),
         told=_("The alert %(name)s was deleted.") % {"name": rule.name},
         back=frame.url("alerts"),
         rule=rule,
@@ -180,7 +180,13 @@ def _put(frame: Frame, name: str, form: AlertForm, revision: int | None) -> Http
         )
     except Problem as problem:
         if problem.code == "PRECONDITION_FAILED":
-            form.add_error(None, _("Somebody else changed this alert meanwhile. Look at it again."))
+            form.add_error(
+                None,
+                _(
+                    "Someone else has changed this alert in the meantime. Check its current "
+                    "settings, then try again."
+                ),
+            )
         else:
             form.add_problem(problem)
         return None
@@ -223,7 +229,7 @@ def _form_page(frame: Frame, form: AlertForm, rule: AlertRule | None) -> HttpRes
         curl=curl_of("PUT", path, {"kind": "lag", "group": "billing", "threshold": 1_000}),
         crumbs=[Crumb(title=_("Alerts"), url=frame.url("alerts")), Crumb(title=_("New alert"))]
         if rule is None
-        else _crumbs(frame, rule, _("Settings")),
+        else _crumbs(frame, rule, _("Edit")),
     )
 
 

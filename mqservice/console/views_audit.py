@@ -80,7 +80,7 @@ def audit(frame: Frame) -> HttpResponse:
         ],
         csv_query=f"?{asked}" if asked else "",
         export_rows_max=EXPORT_ROWS_MAX,
-        crumbs=[Crumb(title=_("Audit"))],
+        crumbs=[Crumb(title=_("Audit log"))],
         curl=curl_of("GET", f"/v1/audit?{asked}"),
     )
 

@@ -42,7 +42,10 @@ def chart(frame: Frame, name: str) -> HttpResponse:
     elif name == "lag":
         unit, lines = "", [(_("Lag, messages"), lags(namespace, grid, topic, group)[0])]
     elif name == "age":
-        unit, lines = " s", [(_("Age of the oldest, s"), lags(namespace, grid, topic, group)[1])]
+        unit, lines = (
+            " s",
+            [(_("Age of the oldest message, s"), lags(namespace, grid, topic, group)[1])],
+        )
     else:
         raise Http404
     return JsonResponse(_answer(grid, LENGTHS_MS[span], unit, lines))

@@ -54,10 +54,10 @@ def disconnect(frame: Frame) -> HttpResponse:
         messages.error(frame.request, problem.detail or problem.title)
     else:
         if was_there:
-            text = _("Disconnected. It may come back, unless its key is revoked.")
+            text = _("Disconnected. The client may reconnect unless its key is revoked.")
             messages.success(frame.request, text)
         else:
-            messages.info(frame.request, _("This client was gone already."))
+            messages.info(frame.request, _("This client was already disconnected."))
     return redirect("console:clients", frame.namespace.name)
 
 

@@ -74,7 +74,7 @@ def _apply(frame: Frame) -> HttpResponse:
     token = frame.request.POST["token"]
     digest = find_digest(token, body, frame.user, frame.namespace)
     if digest is None:
-        text = _("This preview is too old, or of somebody else. Make another one.")
+        text = _("This preview has expired or belongs to someone else. Create a new one.")
         return _page(frame, form=ImportForm(), fault=text, status=422)
     try:
         plan = import_definitions(
@@ -106,7 +106,7 @@ def _told(plan: Plan) -> str:
     told = plan.shown(is_dry_run=False)
     counts = {"created": told.created, "changed": told.changed, "unchanged": told.unchanged}
     return (
-        _("Imported: %(created)d created, %(changed)d changed, %(unchanged)d as before.") % counts
+        _("Imported: %(created)d created, %(changed)d changed, %(unchanged)d unchanged.") % counts
     )
 
 

@@ -119,7 +119,7 @@ def new_group(frame: Frame) -> HttpResponse:
     if frame.request.method == "POST" and form.is_valid():
         name, body = form.cleaned_data["name"], form.body()
         if ConsumerGroup.objects.filter(namespace=frame.namespace, name=name).exists():
-            form.add_error("name", _("There is a group of this name already."))
+            form.add_error("name", _("A group with this name already exists."))
         else:
             try:
                 change = read_change(msgspec.json.encode(body))
@@ -161,7 +161,11 @@ def edit_group(frame: Frame, group: str) -> HttpResponse:
         except Problem as problem:
             if problem.code == "PRECONDITION_FAILED":
                 form.add_error(
-                    None, _("Somebody else changed this group meanwhile. Look at it again.")
+                    None,
+                    _(
+                        "Someone else has changed this group in the meantime. Check its current "
+                        "settings, then try again."
+                    ),
                 )
             else:
                 form.add_problem(problem)
@@ -176,7 +180,7 @@ def edit_group(frame: Frame, group: str) -> HttpResponse:
         form=form,
         group=row,
         revision=frame.request.POST.get("revision", row.revision),
-        crumbs=group_crumbs(frame, row, _("Settings")),
+        crumbs=group_crumbs(frame, row, _("Edit")),
         curl=curl_of("PUT", _path(frame, row.name), body),
     )
 
@@ -191,7 +195,7 @@ def pause(frame: Frame, group: str) -> HttpResponse:
     except Problem as problem:
         messages.error(frame.request, problem.detail or problem.title)
     else:
-        text = _("The group is paused.") if is_paused else _("The group goes on.")
+        text = _("The group was paused.") if is_paused else _("The group was resumed.")
         messages.success(frame.request, text)
     return redirect("console:group", frame.namespace.name, row.name)
 
@@ -220,4 +224,4 @@ def remove_group(frame: Frame, group: str) -> HttpResponse:
 
 
 def _delete_form(row: ConsumerGroup, data: QueryDict | None = None) -> ConfirmForm:
-    return ConfirmForm(data, name=row.name, fault=_("This is not the name of the group."))
+    return ConfirmForm(data, name=row.name, fault=_("This does not match the name of the group."))

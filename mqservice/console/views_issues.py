@@ -35,10 +35,12 @@ ALL: Final = "all"
 QUIET_CHARS_MAX: Final = 16
 GROUPS_OFFERED_MAX: Final = 200
 TOLD: Final = {
-    Verb.ACKNOWLEDGE: gettext_lazy("Acknowledged: it is counted on, and nobody is told again."),
-    Verb.RESOLVE: gettext_lazy("Resolved: a dead letter after this opens it again."),
-    Verb.IGNORE: gettext_lazy("Ignored: it is counted, and nobody is told."),
-    Verb.REOPEN: gettext_lazy("It is open again."),
+    Verb.ACKNOWLEDGE: gettext_lazy(
+        "Acknowledged: dead letters are still counted, without further notifications."
+    ),
+    Verb.RESOLVE: gettext_lazy("Resolved: a new dead letter reopens the issue."),
+    Verb.IGNORE: gettext_lazy("Ignored: dead letters are counted, without notifications."),
+    Verb.REOPEN: gettext_lazy("The issue was reopened."),
 }
 
 
@@ -124,7 +126,7 @@ def settings(frame: Frame) -> HttpResponse:
     except Problem as problem:
         messages.error(frame.request, problem.detail or problem.title)
     else:
-        messages.success(frame.request, _("Saved; it holds at once."))
+        messages.success(frame.request, _("Saved. The change applies immediately."))
     return redirect(frame.url("issues"))
 
 
@@ -133,7 +135,7 @@ def _tabs(
 ) -> list[tuple[str, Text, int, bool]]:
     """Value, text, number of issues, and whether it is the chosen one."""
     tabs: list[tuple[str, Text, int]] = [
-        ("", _("Not ended"), active_count),
+        ("", _("Active"), active_count),
         *((state.value, WORDS[state.value], counts[state]) for state in IssueState),
         (ALL, _("All"), sum(counts.values())),
     ]

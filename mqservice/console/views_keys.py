@@ -161,6 +161,6 @@ def _revoke_form(row: ApiKey, data: QueryDict | None = None) -> ConfirmForm:
     return ConfirmForm(
         data,
         name=row.name,
-        fault=_("This is not the name of the key."),
+        fault=_("This does not match the name of the key."),
         chars_max=KEY_NAME_CHARS_MAX,
     )

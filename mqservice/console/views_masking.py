@@ -63,7 +63,7 @@ def mask_bodies(frame: Frame) -> HttpResponse:
     except Problem as problem:
         messages.error(frame.request, problem.detail or problem.title)
     else:
-        messages.success(frame.request, _("Saved; it holds at once."))
+        messages.success(frame.request, _("Saved. The change applies immediately."))
     return redirect("console:masking", frame.namespace.name)
 
 
@@ -76,7 +76,7 @@ def new_mask(frame: Frame) -> HttpResponse:
     if frame.request.method == "POST" and form.is_valid():
         name = form.cleaned_data["name"]
         if MaskRule.objects.filter(namespace=frame.namespace, name=name).exists():
-            form.add_error("name", _("There is a rule of this name already."))
+            form.add_error("name", _("A rule with this name already exists."))
         elif (answer := _put(frame, name, form, None)) is not None:
             return answer
     return _form_page(frame, form, None)
@@ -103,7 +103,7 @@ def remove_mask(frame: Frame, mask: str) -> HttpResponse:
         "console/mask_delete.html",
         lambda: delete_rule(frame.principal, frame.namespace, rule.name),
         name=rule.name,
-        fault=_("This is not the name of the rule."),
+        fault=_("This does not match the name of the rule."),
         told=_("The rule %(name)s was deleted.") % {"name": rule.name},
         back=frame.url("masking"),
         rule=rule,
@@ -119,7 +119,7 @@ def _put(frame: Frame, name: str, form: MaskForm, revision: int | None) -> HttpR
     except Problem as problem:
         form.add_problem(problem)
         return None
-    messages.success(frame.request, _("Saved; it holds at once."))
+    messages.success(frame.request, _("Saved. The change applies immediately."))
     return redirect("console:masking", frame.namespace.name)
 
 

@@ -66,7 +66,7 @@ def role(frame: Frame, username: str) -> HttpResponse:
         _tell(frame, problem)
     else:
         told = {"name": username, "role": given}
-        messages.success(frame.request, _("%(name)s has the role %(role)s now.") % told)
+        messages.success(frame.request, _("%(name)s now has the role %(role)s.") % told)
     return redirect("console:members", frame.namespace.name)
 
 
@@ -77,7 +77,7 @@ def remove(frame: Frame, username: str) -> HttpResponse:
     form = ConfirmForm(
         frame.request.POST or None,
         name=member.user.username,
-        fault=_("This is not the name of the member."),
+        fault=_("This does not match the name of the member."),
         chars_max=_USERNAME_CHARS_MAX,
     )
     if frame.request.method == "POST" and form.is_valid():
@@ -87,7 +87,7 @@ def remove(frame: Frame, username: str) -> HttpResponse:
             form.add_error(None, problem.detail or problem.title)
         else:
             told = {"name": member.user.username}
-            messages.success(frame.request, _("%(name)s is no member any more.") % told)
+            messages.success(frame.request, _("%(name)s is no longer a member.") % told)
             if member.user == frame.user:
                 return redirect("console:overview")
             return redirect("console:members", frame.namespace.name)
@@ -143,7 +143,10 @@ def _tell(frame: Frame, problem: Problem) -> None:
     if problem.status == 404:
         raise Http404(problem.detail)
     if problem.code == "PRECONDITION_FAILED":
-        detail = _("Somebody else changed this member meanwhile. Look again.")
+        detail = _(
+            "Someone else has changed this member in the meantime. Check the current role, then "
+            "try again."
+        )
     else:
         detail = problem.detail or problem.title
     messages.error(frame.request, detail)

@@ -89,7 +89,7 @@ def _send(frame: Frame, path: str, body: dict[str, object], count: int) -> str:
     refused = [each for each in results if "id" not in each]
     if refused:
         told = {"n": len(refused), "why": refused[0]["detail"]}
-        messages.error(frame.request, _("%(n)s were not stored: %(why)s") % told)
+        messages.error(frame.request, _("%(n)s not stored: %(why)s") % told)
     stored = len(results) - len(refused)
     told_text = ngettext("%(n)s message was stored.", "%(n)s messages were stored.", stored)
     return told_text % {"n": stored} if stored else ""
@@ -127,13 +127,13 @@ def _filled(frame: Frame, topic: str) -> dict[str, object]:
     if stored.get("masked") or stored.get("masked_properties"):
         # What stands in place of a hidden value must not become part of a new message.
         messages.error(
-            frame.request, _("What is hidden from your role was left out: fill it in anew.")
+            frame.request, _("Values hidden from your role were left out. Fill them in again.")
         )
     if stored.get("masked"):
         text = ""
     elif text is None:
         messages.error(
-            frame.request, _("The body is no text and cannot be edited here; it was left out.")
+            frame.request, _("The body is not text and cannot be edited here, so it was left out.")
         )
     hidden = stored.get("masked_properties", ())
     lines = [
@@ -158,7 +158,7 @@ def message_of(fields: dict[str, object]) -> dict[str, object]:
             json.loads(text)
             message["body_json"] = msgspec.Raw(text.strip().encode())  # as it was written
         except ValueError as exc:
-            raise BadForm("body", _("This is not JSON: %(why)s") % {"why": exc}) from None
+            raise BadForm("body", _("This is not valid JSON: %(why)s") % {"why": exc}) from None
     else:
         message["body"] = text
     for name in ("tag", "delay", "message_group"):
@@ -171,7 +171,9 @@ def message_of(fields: dict[str, object]) -> dict[str, object]:
     for line in str(fields["properties"]).splitlines():
         name, sign, value = line.partition("=")
         if line.strip() and not sign:
-            raise BadForm("properties", _("“%(line)s” is not name=value.") % {"line": line[:80]})
+            raise BadForm(
+                "properties", _("“%(line)s” is not in the form name=value.") % {"line": line[:80]}
+            )
         if sign:
             properties[name.strip()] = value.strip()
     if properties:

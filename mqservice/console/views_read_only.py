@@ -25,8 +25,8 @@ class ReadOnlyForm(forms.Form):
     reason = forms.CharField(
         required=False,
         max_length=REASON_CHARS_MAX,
-        label=gettext_lazy("Why"),
-        help_text=gettext_lazy("Shown to everybody here; optional."),
+        label=gettext_lazy("Reason"),
+        help_text=gettext_lazy("Shown to everyone in this namespace."),
     )
 
 
@@ -59,6 +59,10 @@ def switch_read_only(frame: Frame) -> HttpResponse:
     except Problem as problem:
         messages.error(frame.request, problem.detail or problem.title)
     else:
-        told = _("The namespace is read-only from now on.") if is_on else _("Changes are allowed.")
+        told = (
+            _("The namespace is now read-only.")
+            if is_on
+            else _("The namespace is no longer read-only.")
+        )
         messages.success(frame.request, told)
     return redirect("console:read-only", frame.namespace.name)

@@ -82,7 +82,7 @@ def purge(frame: Frame, group: str) -> HttpResponse:
     form = ConfirmForm(
         given if is_post else None,
         name=row.name,
-        fault=_("This is not the name of the group."),
+        fault=_("This does not match the name of the group."),
     )
     found: DryRunOut | None = None
     fault = ""
@@ -170,7 +170,7 @@ def cancel(frame: Frame, task_id: str) -> HttpResponse:
     except Problem as problem:
         messages.error(frame.request, told(problem))
     else:
-        messages.success(frame.request, _("Cancelled; what was moved stays moved."))
+        messages.success(frame.request, _("Cancelled. Messages already moved stay moved."))
     return redirect("console:task", frame.namespace.name, task_id)
 
 
@@ -216,8 +216,8 @@ def _require(frame: Frame, order: TaskOrder) -> None:
         masks = masks_for(frame.request, frame.principal, frame.namespace.name)
         if masks.shows_more_in(order.target.name):
             detail = _(
-                "Masking hides parts of messages from your role that would be shown in %(name)s: "
-                "redrive to the topics they came from, or ask an admin."
+                "Masking hides parts of messages from your role that would be visible in "
+                "%(name)s. Redrive to the original topics, or ask an admin."
             )
             raise Problem.of("FORBIDDEN", detail % {"name": order.target.name})
         frame.principal.require(Scope.MANAGE, Kind.TOPIC, order.target.name)

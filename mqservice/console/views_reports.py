@@ -49,7 +49,7 @@ def run(frame: Frame) -> HttpResponse:
         except Problem as problem:
             form.add_problem(problem)
         else:
-            messages.success(frame.request, _("The run was ordered; it begins within seconds."))
+            messages.success(frame.request, _("The run was requested and starts within seconds."))
             return redirect("console:reports", frame.namespace.name)
     return _list(frame, form, status=422)
 

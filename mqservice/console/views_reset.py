@@ -75,7 +75,7 @@ def _apply(
     preview = find_preview(frame.request.POST["token"], frame.user.pk, row)
     form = ResetForm(group=row, topic=topic, initial=_initial(frame, topic, rows))
     if preview is None or preview.body.get("topic") != topic.name:
-        text = _("This preview is too old, or of somebody else. Make another one.")
+        text = _("This preview has expired or belongs to someone else. Create a new one.")
         return _page(frame, row, topic, names, rows, form=form, fault=text, status=422)
     try:
         target = applied_target(row, topic, preview)
@@ -92,7 +92,7 @@ def _apply(
         return _page(frame, row, topic, names, rows, form=form, fault=text, status=422)
     made = Projection(reply=done, body=preview.body, token="")
     told = {"replayed": count(made.replayed), "skipped": count(made.skipped)}
-    text = _("The group goes on from there: %(replayed)s replayed, %(skipped)s skipped.") % told
+    text = _("Offsets were reset: %(replayed)s messages replayed, %(skipped)s skipped.") % told
     messages.success(frame.request, text)
     return redirect("console:group", frame.namespace.name, row.name)
 

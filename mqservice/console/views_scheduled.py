@@ -200,14 +200,16 @@ def _moment_ms(text: str) -> int | None:
     try:
         return parse_rfc3339(text)
     except ValueError:
-        raise Problem.of("BAD_REQUEST", _("%(text)s is not a time.") % {"text": text}) from None
+        raise Problem.of(
+            "BAD_REQUEST", _("%(text)s is not a valid time.") % {"text": text}
+        ) from None
 
 
 def _settle(frame: Frame, given: QueryDict) -> None:
     """Cancel, send or move what was chosen, one by one: each may be delivered meanwhile."""
     handles = given.getlist("handle")[:CHOSEN_MAX]
     if not handles:
-        messages.error(frame.request, _("No message is chosen: mark some in the list."))
+        messages.error(frame.request, _("No messages selected. Select some in the list."))
         return
     method, verb, body = "DELETE", "", b""
     if "send" in given:
@@ -247,13 +249,13 @@ def _told(verb: str, done: int) -> str:
         return ngettext("%(n)s message was sent.", "%(n)s messages were sent.", done)
     if verb == ":reschedule":
         return ngettext(
-            "%(n)s message comes at the other time.",
-            "%(n)s messages come at the other time.",
+            "%(n)s message was rescheduled.",
+            "%(n)s messages were rescheduled.",
             done,
         )
     return ngettext(
-        "%(n)s message was cancelled; it is never delivered.",
-        "%(n)s messages were cancelled; they are never delivered.",
+        "%(n)s message was cancelled and will not be delivered.",
+        "%(n)s messages were cancelled and will not be delivered.",
         done,
     )
 

@@ -126,7 +126,7 @@ def new_schedule(frame: Frame) -> HttpResponse:
     if _is_order(frame) and form.is_valid():
         name = form.cleaned_data["name"]
         if Schedule.objects.filter(namespace=frame.namespace, name=name).exists():
-            form.add_error("name", _("There is a schedule of this name already."))
+            form.add_error("name", _("A schedule with this name already exists."))
         elif (answer := _put(frame, name, form, None)) is not None:
             return answer
     return _form_page(frame, form, None)
@@ -155,7 +155,7 @@ def switch(frame: Frame, schedule: str) -> HttpResponse:
     switch_schedule(
         frame.principal, frame.namespace, found.name, SystemClock(), is_enabled=is_enabled
     )
-    said = _("%(name)s goes on.") if is_enabled else _("%(name)s is paused.")
+    said = _("%(name)s was resumed.") if is_enabled else _("%(name)s was paused.")
     messages.success(frame.request, said % {"name": found.name})
     return _back(frame, found)
 
@@ -184,7 +184,7 @@ def remove_schedule(frame: Frame, schedule: str) -> HttpResponse:
         "console/schedule_delete.html",
         lambda: delete_schedule(frame.principal, frame.namespace, found.name),
         name=found.name,
-        fault=_("This is not the name of the schedule."),
+        fault=_("This does not match the name of the schedule."),
         told=_("The schedule %(name)s was deleted.") % {"name": found.name},
         back=frame.url("schedules"),
         schedule=found,
@@ -230,7 +230,10 @@ def _put(frame: Frame, name: str, form: ScheduleForm, revision: int | None) -> H
         return None
     except Problem as problem:
         if problem.code == "PRECONDITION_FAILED":
-            told = _("Somebody else changed this schedule meanwhile. Look at it again.")
+            told = _(
+                "Someone else has changed this schedule in the meantime. Check its current "
+                "settings, then try again."
+            )
             form.add_error(None, told)
         else:
             form.add_problem(problem)
@@ -256,7 +259,7 @@ def _form_page(frame: Frame, form: ScheduleForm, found: Schedule | None) -> Http
             Crumb(title=_("New schedule")),
         ]
         if found is None
-        else _crumbs(frame, found, _("Settings")),
+        else _crumbs(frame, found, _("Edit")),
         **_tried(cron, time_zone),
     )
 

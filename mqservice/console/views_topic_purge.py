@@ -28,7 +28,9 @@ def purge_topic_page(frame: Frame, topic: str) -> HttpResponse:
     """Two queries and a call to the engine; POST with the topic's name drops its messages."""
     row = found_topic(frame, topic)
     form = ConfirmForm(
-        frame.request.POST or None, name=row.name, fault=_("This is not the name of the topic.")
+        frame.request.POST or None,
+        name=row.name,
+        fault=_("This does not match the name of the topic."),
     )
     if frame.request.method == "POST" and form.is_valid():
         try:
@@ -37,8 +39,8 @@ def purge_topic_page(frame: Frame, topic: str) -> HttpResponse:
             form.add_error(None, problem.detail or problem.title)
         else:
             told = ngettext(
-                "%(n)s message of %(name)s was dropped.",
-                "%(n)s messages of %(name)s were dropped.",
+                "%(n)s message of %(name)s was purged.",
+                "%(n)s messages of %(name)s were purged.",
                 dropped,
             )
             messages.success(frame.request, told % {"n": count(dropped), "name": row.name})

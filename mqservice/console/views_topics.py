@@ -96,7 +96,7 @@ def new_topic(frame: Frame) -> HttpResponse:
     if frame.request.method == "POST" and form.is_valid():
         name = form.cleaned_data["name"]
         if Topic.objects.filter(namespace=frame.namespace, name=name).exists():
-            form.add_error("name", _("There is a topic of this name already."))
+            form.add_error("name", _("A topic with this name already exists."))
         else:
             try:
                 put_topic(frame.namespace, name, form.change(), by=frame.principal)
@@ -136,7 +136,11 @@ def edit_topic(frame: Frame, topic: str) -> HttpResponse:
         except Problem as problem:
             if problem.code == "PRECONDITION_FAILED":
                 form.add_error(
-                    None, _("Somebody else changed this topic meanwhile. Look at it again.")
+                    None,
+                    _(
+                        "Someone else has changed this topic in the meantime. Check its current "
+                        "settings, then try again."
+                    ),
                 )
             else:
                 form.add_problem(problem)
@@ -152,7 +156,7 @@ def edit_topic(frame: Frame, topic: str) -> HttpResponse:
         form=form,
         topic=row,
         revision=frame.request.POST.get("revision", row.revision),
-        crumbs=topic_crumbs(frame, row, _("Settings")),
+        crumbs=topic_crumbs(frame, row, _("Edit")),
         curl=curl_of("PUT", _path(frame, row.name), settings),
     )
 
@@ -185,4 +189,4 @@ def _path(frame: Frame, topic: str) -> str:
 
 
 def _delete_form(row: Topic, data: QueryDict | None = None) -> ConfirmForm:
-    return ConfirmForm(data, name=row.name, fault=_("This is not the name of the topic."))
+    return ConfirmForm(data, name=row.name, fault=_("This does not match the name of the topic."))

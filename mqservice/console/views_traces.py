@@ -89,7 +89,7 @@ def traces(frame: Frame) -> HttpResponse:
         problem = answer.problem
         found = [] if problem else answer.data["messages"]
     elif given["key"]:
-        problem = Problem.of("BAD_REQUEST", _("A search by key needs the topic as well."))
+        problem = Problem.of("BAD_REQUEST", _("To search by key, also enter the topic."))
     return frame.render(
         "console/traces.html",
         status=422 if problem is not None else 200,

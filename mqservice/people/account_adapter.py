@@ -50,7 +50,7 @@ class AccountAdapter(DefaultAccountAdapter):  # type: ignore[misc]  # allauth ha
 
     def clean_password(self, password: str, user: Any = None) -> str:  # Any: as allauth has it
         if len(password) > PASSWORD_CHARS_MAX:
-            raise ValidationError(f"A password has at most {PASSWORD_CHARS_MAX} characters.")
+            raise ValidationError(f"Use at most {PASSWORD_CHARS_MAX} characters.")
         return str(super().clean_password(password, user))
 
     def get_email_confirmation_url(self, request: HttpRequest, emailconfirmation: Any) -> str:

@@ -8,6 +8,7 @@ from allauth.account import forms as account_forms
 from allauth.account.adapter import get_adapter
 from django import forms
 from django.http import HttpRequest, HttpResponse
+from django.utils.translation import gettext_lazy
 
 from mqservice.accounts.models import User
 from mqservice.lib.names import NAME_CHARS_MAX
@@ -21,10 +22,12 @@ from mqservice.people.same_work import (
 
 class FoundingForm(forms.Form):
     name = forms.CharField(
-        label="Name of the tenant",
+        label=gettext_lazy("Tenant name"),
         max_length=NAME_CHARS_MAX,
-        help_text="Letters, digits, - and _. It names your first namespace too, and so stands in "
-        "the addresses of your topics.",
+        help_text=gettext_lazy(
+            "Letters, digits, - and _. Your first namespace gets the same name, so it is part of "
+            "the URLs of your topics."
+        ),
         widget=forms.TextInput(attrs={"autocomplete": "organization", "autocapitalize": "none"}),
     )
 

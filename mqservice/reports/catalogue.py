@@ -35,17 +35,17 @@ REPORTS: Final = {
         ),
         _report(
             "usage_daily",
-            "Every produced message once, by topic",
+            "Produced messages by topic, each counted once",
             "topic message_count body_bytes record_bytes stored_bytes",
         ),
         _report(
             "storage_growth_daily",
-            "Bytes by topic and kind, and the day before",
+            "Bytes by topic and kind, compared with the day before",
             "topic kind record_count stored_bytes stored_bytes_before growth_ratio",
         ),
         _report(
             "retry_depth_daily",
-            "How often messages were delivered again",
+            "Redeliveries by group and topic",
             "group topic depth message_count",
         ),
         _report(
@@ -61,13 +61,13 @@ REPORTS: Final = {
         ),
         _report(
             "consumer_lag_hourly",
-            "How far groups were behind in each hour",
+            "Lag of each group per hour",
             "group topic hour sample_count unknown_count lag_max lag_p95 lag_last lag_ms_max "
             "over_threshold_ms trend_per_s drain_s",
         ),
         _report(
             "delivery_latency_daily",
-            "From born to settled, by group",
+            "Time from produced to settled, by group",
             f"group topic outcome message_count uncertain_ms_max {_STAGES}",
         ),
     )

@@ -138,11 +138,13 @@ def mail_of(day: Day) -> tuple[str, str]:
     subject = f"{day.namespace}, {day.date}: {told}"
     lines = [f"{day.namespace} on {day.date:%A, %d %B %Y} ({day.zone})", ""]
     if not day.is_complete:
-        lines += ["Not all of the day was in the log when this was made.", ""]
+        lines += ["The log did not have all of the day when this report was generated.", ""]
     for figure in figures:
-        lines.append(f"{figure.name}: {figure.value} ({figure.change or 'nothing a week before'})")
+        lines.append(
+            f"{figure.name}: {figure.value} ({figure.change or 'no data for the week before'})"
+        )
     if day.behind:
-        lines += ["", "Groups furthest behind:"]
+        lines += ["", "Groups with the largest lag:"]
         lines += [
             f"- {each.group} on {each.topic}: {count_text(each.lag_max)}, {behind_text(each)}"
             for each in day.behind[:MAIL_LINES_MAX]
@@ -150,15 +152,16 @@ def mail_of(day: Day) -> tuple[str, str]:
     if day.reasons:
         lines += ["", "Dead letters:"]
         lines += [
-            f"- {count_text(each.count)} of {each.group}: {each.reason or 'no reason given'}"
+            f"- {count_text(each.count)} in {each.group}: {each.reason or 'no reason given'}"
             f"{' (new)' if each.is_new else ''}"
             for each in day.reasons[:MAIL_LINES_MAX]
         ]
     lines += [
         "",
-        f"The whole day is in the attached page, and at {settings.MQ_BASE_URL}"
+        f"The attached page has the full report. It is also at {settings.MQ_BASE_URL}"
         f"/v1/ns/{day.namespace}/reports/daily.html?date={day.date}",
-        "Who gets this: PUT /v1/ns/NAMESPACE/reports/recipients, or the owners.",
+        "This email goes to the owners of the tenant unless recipients are set with "
+        f"PUT /v1/ns/{day.namespace}/reports/recipients.",
     ]
     return subject, "\n".join(lines) + "\n"
 
@@ -184,5 +187,5 @@ def _try(mail: ReportMail) -> tuple[str | None, bool]:
         return f"the mail server refused it: {type(exc).__name__}", True
     except (smtplib.SMTPException, OSError) as exc:
         # The server's words may tell of our own network.
-        return f"the mail server did not take it: {type(exc).__name__}", False
+        return f"the mail server did not accept it: {type(exc).__name__}", False
     return None, False

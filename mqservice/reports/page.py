@@ -106,10 +106,10 @@ def figures_of(day: Day) -> list[Figure]:
         return Figure(name=name, value=value, change=change_text(what), is_worse=is_bad and is_more)
 
     return [
-        figure("messages produced", day.produced, is_bad=False),
-        figure("bytes stored", day.stored_bytes, is_bytes=True, is_bad=False),
-        figure("dead letters", day.dead_letters, is_bad=True),
-        figure("greatest lag", day.lag_max, is_bad=True),
+        figure("Messages produced", day.produced, is_bad=False),
+        figure("Bytes stored", day.stored_bytes, is_bytes=True, is_bad=False),
+        figure("Dead letters", day.dead_letters, is_bad=True),
+        figure("Maximum lag, messages", day.lag_max, is_bad=True),
     ]
 
 
@@ -122,7 +122,7 @@ def behind_text(each: Behind) -> str:
     if each.lag_last == 0:
         notes.append("caught up")
     elif each.drain_s is None:
-        notes.append("did not shrink")
+        notes.append("did not decrease")
     else:
         notes.append(f"would drain in {duration_text(each.drain_s * 1e3)}")
     return ", ".join(notes)
@@ -140,7 +140,7 @@ def _strip(line: GroupHours, hours: list[dt.datetime]) -> Line:
         else:
             cells.append((lag, f"{hour:%H:%M} lag {count_text(lag)}"))
     value = "unknown" if line.lag_max is None else count_text(line.lag_max)
-    label = f"lag of {line.group} by hour, at most {value}"
+    label = f"Lag of {line.group} per hour, maximum {value}"
     return Line(name=line.group, drawing=strip(cells, label=label), value=value)
 
 
@@ -187,7 +187,7 @@ def _by_hour(day: Day) -> dict[str, Any] | None:
     top = count_text(max([*values, *(each or 0 for each in before)]))
     return {
         "drawing": columns(
-            values, before, titles, label=f"messages produced by hour, up to {top} an hour"
+            values, before, titles, label=f"Messages produced per hour, maximum {top}"
         ),
         "top": top,
         "has_before": any(each is not None for each in before),
@@ -212,7 +212,7 @@ def _by_day(day: Day) -> dict[str, Any]:
             values,
             before,
             [f"{row['date']}: {row['now']}" for row in rows],
-            label="messages produced on each of seven days; the table below has the numbers",
+            label="Messages produced per day over seven days; the table has the numbers",
         ),
         "marks": [date.strftime("%a") for date, _ in day.produced_by_day],
         "rows": rows,

@@ -35,9 +35,9 @@ def change_text(what: Compared, span: str = "a week") -> str:
     if what.now is None or what.before is None:
         return ""
     if what.before == 0:
-        return f"none {span} before" if what.now else f"as {span} before"
+        return f"none {span} before" if what.now else f"same as {span} before"
     percent = percent_text(what)
-    return f"{percent} in {span}" if percent != "0 %" else f"as {span} before"
+    return f"{percent} in {span}" if percent != "0 %" else f"same as {span} before"
 
 
 def percent_text(what: Compared) -> str:

@@ -56,13 +56,13 @@ async function send(event) {
   const state = form.querySelector("[data-part=state]");
   const answer = form.querySelector("[data-part=answer]");
   if (form.dataset.key && key.value.trim() === "") {
-    state.textContent = "Give your API key first.";
+    state.textContent = "Enter your API key first.";
     key.focus();
     return;
   }
   const button = form.querySelector("button");
   button.disabled = true;
-  state.textContent = "Waiting for the answer …";
+  state.textContent = "Waiting for the response …";
   const began = performance.now();
   try {
     const [path, options] = requestOf(form);
@@ -73,7 +73,7 @@ async function send(event) {
     answer.textContent = [...response.headers].map(([name, value]) => `${name}: ${value}`).join("\n") + "\n\n" + shown(text);
     answer.hidden = false;
   } catch (error) {
-    state.textContent = `There was no answer: ${error.message}`;
+    state.textContent = `No response: ${error.message}`;
   } finally {
     button.disabled = false;
   }

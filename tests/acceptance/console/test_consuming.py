@@ -25,10 +25,10 @@ def test_offsets_are_reset_from_a_preview_and_only_from_one(page: Page, service:
     page.get_by_role("link", name="billing").click()
     page.get_by_role("link", name="Reset offsets").click()
     expect(page.get_by_role("button", name="Apply")).to_have_count(0)
-    page.get_by_label("Go on at").select_option("earliest")
+    page.get_by_label("Reset to").select_option("earliest")
     page.get_by_role("button", name="Preview").click()
     preview = page.get_by_role("region", name="Preview")
-    expect(preview).to_contain_text("nothing has changed yet")
+    expect(preview).to_contain_text("nothing has been changed yet")
     assert int(preview.locator(".stat-number").first.inner_text().replace(",", "")) >= 3
 
     # Somebody settles meanwhile: what was previewed is no longer so.
@@ -38,7 +38,7 @@ def test_offsets_are_reset_from_a_preview_and_only_from_one(page: Page, service:
     expect(page.get_by_role("alert")).to_contain_text("Offsets have moved")
     preview.get_by_role("button", name="Apply", exact=True).click()
 
-    expect(page.locator(".toasts")).to_contain_text("The group goes on from there")
+    expect(page.locator(".toasts")).to_contain_text("Offsets were reset")
     expect(page.get_by_role("region", name="orders")).to_be_visible()
     assert receive(service, 3), "what was settled comes again"
 
@@ -75,7 +75,7 @@ def test_live_tail_of_a_busy_topic_samples_pauses_and_keeps_its_rows(
         page.get_by_role("button", name="Pause").click()
         expect(state).to_have_text("paused")
         first = rows.first.get_attribute("data-id")
-        page.get_by_label("Tag has").fill("EVEN")
+        page.get_by_label("Tag contains").fill("EVEN")
         page.get_by_role("button", name="Clear").click()
         page.get_by_role("button", name="Resume").click()
         expect(state).to_have_text("live")
@@ -86,7 +86,7 @@ def test_live_tail_of_a_busy_topic_samples_pauses_and_keeps_its_rows(
         is_over.set()
         producer.join()
     page.get_by_role("button", name="Stop").click()
-    expect(state).to_have_text("stopped; the rows stay")
+    expect(state).to_have_text("stopped; rows are kept")
     assert rows.count()
 
 
@@ -97,34 +97,36 @@ def test_marked_dead_letters_are_redriven_while_one_looks_on_and_the_rest_delete
     page.goto("/console/demo/dead-letters")
     page.get_by_role("link", name="marked", exact=True).click()
     main = page.locator("main")
-    expect(main).to_contain_text("6 messages that were given up")
+    expect(main).to_contain_text("6 dead letters")
     assert main.locator("script, img").count() == 0  # the reason and a body are a script's text
     chosen = page.get_by_role("button", name="Redrive selected")
     expect(chosen).to_be_disabled()
     for message_id in ids[:5]:
-        page.get_by_label(f"Mark {message_id}").check()
+        page.get_by_label(f"Select {message_id}").check()
     chosen.click()
-    expect(main).to_contain_text("5 messages. Nothing was changed yet.")
-    page.get_by_label("Messages a second").fill("1")  # so that there is something to look on at
+    expect(main).to_contain_text("5 messages. Nothing has been changed yet.")
+    page.get_by_label("Maximum messages per second").fill(
+        "1"
+    )  # so that there is something to look on at
     page.get_by_role("button", name="Redrive 5 messages").click()
     part = page.locator("#task")
-    expect(part).to_contain_text(re.compile("Looked at [1-4] of 5"))
+    expect(part).to_contain_text(re.compile("Processed [1-4] of 5"))
     page.evaluate("document.body.dataset.kept = 'yes'")
     expect(part.locator(".badge").first).to_have_text("done")
     assert page.evaluate("document.body.dataset.kept") == "yes"  # without loading the page again
     expect(part.get_by_role("cell", name="moved")).to_have_count(5)
 
-    page.get_by_role("link", name="To the dead letters").click()
-    expect(main).to_contain_text("1 message that was given up")
+    page.get_by_role("link", name="View dead letters").click()
+    expect(main).to_contain_text("1 dead letter")
     with page.expect_download() as download:
         page.get_by_role("link", name="Export CSV").click()
     assert ids[5] in download.value.path().read_text()
     page.locator("tbody a").last.click()
     page.get_by_role("link", name="Trace", exact=True).click()
-    expect(page.locator(".timeline")).to_contain_text("Given up")
+    expect(page.locator(".timeline")).to_contain_text("Dead-lettered")
     page.goto(f"/console/demo/dead-letters/marked/purge?id={ids[5]}")
     page.get_by_label("Type marked to confirm").fill("marked")
-    page.get_by_role("button", name="Delete the dead letters").click()
+    page.get_by_role("button", name="Delete dead letters").click()
     expect(part.locator(".badge").first).to_have_text("done")
     page.goto("/console/demo/dead-letters/marked")
     expect(main).to_contain_text("No dead letters")
@@ -137,10 +139,10 @@ def test_message_is_found_by_its_properties_edited_scheduled_and_cancelled(page:
     page.get_by_label("Body", exact=False).first.fill('{"n": 1}')
     page.get_by_label("Properties").fill("color=teal\nsize=42")
     page.get_by_role("button", name="Publish", exact=True).click()
-    page.get_by_label("Properties fit").fill("color = 'teal' AND size > 40")
-    page.get_by_label("Body has").fill('"n": 1')
+    page.get_by_label("Properties match").fill("color = 'teal' AND size > 40")
+    page.get_by_label("Body contains").fill('"n": 1')
     page.get_by_role("button", name="Search").click()
-    expect(page.locator("main")).to_contain_text("to the end, 1 fit")
+    expect(page.locator("main")).to_contain_text(", 1 matching.")
     page.locator("tbody a").first.click()
     page.get_by_role("link", name="Edit and resend").click()
     expect(page.get_by_label("Properties")).to_have_value("color=teal\nsize=42")
@@ -150,9 +152,9 @@ def test_message_is_found_by_its_properties_edited_scheduled_and_cancelled(page:
     expect(page.locator(".toasts")).to_contain_text("Stored in queue")
     page.goto("/console/demo/scheduled-by-time")
     page.get_by_role("row").filter(has_text='"n": 2').get_by_role("checkbox").check()
-    page.get_by_label("To another time").fill("5d")
-    page.get_by_role("button", name="Move selected").click()
-    expect(page.locator(".toasts")).to_contain_text("1 message comes at the other time")
+    page.get_by_label("New time").fill("5d")
+    page.get_by_role("button", name="Reschedule selected").click()
+    expect(page.locator(".toasts")).to_contain_text("1 message was rescheduled")
     page.goto("/console/demo/scheduled/orders")
     row = page.get_by_role("row").filter(has_text='"n": 2')
     row.get_by_role("checkbox").check()

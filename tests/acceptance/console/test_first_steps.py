@@ -40,7 +40,7 @@ def test_first_message_is_published_seen_arriving_and_read(page: Page, new_page:
     page.locator("tbody a").first.click()
     expect(page.get_by_role("group", name="Body as a tree")).to_contain_text('greeting: "hello"')
     with page.expect_download() as download:
-        page.get_by_role("link", name="Download the body").click()
+        page.get_by_role("link", name="Download body").click()
     assert download.value.path().read_text() == '{"greeting": "hello", "parts": [1, 2]}'
 
 
@@ -64,10 +64,10 @@ def test_from_login_to_the_first_message_without_leaving_the_page(
     context.set_default_timeout(60_000)
     page = context.new_page()
     page.goto("/account/login/?next=/console/demo/quick-start")
-    page.get_by_label("User name or email").fill(service.facts.username)
+    page.get_by_label("Username or email").fill(service.facts.username)
     page.get_by_label("Password", exact=True).fill(service.facts.password)
     page.get_by_role("button", name="Sign in").click()
-    page.get_by_role("button", name="Make a key").click()
+    page.get_by_role("button", name="Create key").click()
     expect(page.locator("#key")).to_contain_text("mqk_")
     expect(page.locator("#arrived")).to_contain_text("Waiting for a message")
     address = page.url
@@ -78,7 +78,7 @@ def test_from_login_to_the_first_message_without_leaving_the_page(
     expect(page.locator("#arrived")).to_contain_text("Your first message has arrived.")
     expect(page.locator("#arrived pre")).to_contain_text('{"order":42}')
     assert json.loads(sent.stdout)["id"] in str(
-        page.get_by_role("link", name="Look at it").get_attribute("href")
+        page.get_by_role("link", name="View message").get_attribute("href")
     )
     assert page.url == address
     context.close()
@@ -88,8 +88,8 @@ def test_key_is_shown_once_works_and_is_revoked(page: Page, service: Service) ->
     page.goto("/console/demo/keys")
     page.get_by_role("link", name="New key").click()
     page.get_by_label("Name", exact=True).fill("browser story")
-    page.get_by_label("Only for these topics and groups").fill("topic/orders")
-    page.get_by_role("button", name="Make the key").click()
+    page.get_by_label("Limit to topics and groups").fill("topic/orders")
+    page.get_by_role("button", name="Create key").click()
     text = page.locator("#key").inner_text()
     path = f"{service.facts.base_url}/v1/ns/demo/topics/orders/messages"
 
@@ -101,7 +101,7 @@ def test_key_is_shown_once_works_and_is_revoked(page: Page, service: Service) ->
     page.get_by_role("link", name="I have copied it").click()
     expect(page.get_by_role("heading", level=1)).to_have_text("browser story")
     assert text not in page.content()
-    button = page.get_by_role("button", name="Revoke the key")
+    button = page.get_by_role("button", name="Revoke key")
     expect(button).to_be_disabled()
     page.get_by_label("Type browser story to confirm").fill("browser story")
     button.click()
@@ -119,16 +119,16 @@ def test_topic_is_made_changed_and_deleted(page: Page) -> None:
     page.get_by_label("Queues").fill("3")
     page.get_by_role("button", name="Create topic").click()
     expect(page.get_by_role("heading", level=1)).to_have_text("life-cycle")
-    expect(page.get_by_text("3 queues, kept 3d, sync")).to_be_visible()
+    expect(page.get_by_text("3 queues, retention 3d, sync")).to_be_visible()
 
-    page.get_by_role("link", name="Settings").click()
+    page.get_by_role("link", name="Edit").click()
     page.get_by_label("Retention").fill("12h")
     page.get_by_role("button", name="Save").click()
-    expect(page.get_by_text("3 queues, kept 12h, sync")).to_be_visible()
+    expect(page.get_by_text("3 queues, retention 12h, sync")).to_be_visible()
 
     page.get_by_role("link", name="Delete").click()
     dialog = page.get_by_role("dialog")
-    button = dialog.get_by_role("button", name="Delete the topic")
+    button = dialog.get_by_role("button", name="Delete topic")
     dialog.get_by_role("textbox").fill("life")
     expect(button).to_be_disabled()
     dialog.get_by_role("textbox").fill("life-cycle")

@@ -79,7 +79,7 @@ def test_failures_of_one_cause_are_one_issue_that_comes_back(
     row.get_by_role("link").first.click()
     expect(page.get_by_text("no stock for order 2")).to_be_visible()
     page.get_by_role("button", name="Resolve").click()
-    expect(page.get_by_text("a dead letter after this opens it again")).to_be_visible()
+    expect(page.get_by_text("a new dead letter reopens the issue")).to_be_visible()
     page.goto(LIST)
     expect(page.locator("tbody tr")).to_have_count(1)
 
@@ -87,13 +87,13 @@ def test_failures_of_one_cause_are_one_issue_that_comes_back(
     failures.happen("no stock for order 77")
     page.goto(LIST)
     row = page.locator("tbody tr", has_text="no stock for order <n>")
-    expect(row).to_contain_text("again")
+    expect(row).to_contain_text("reopened")
     row.get_by_role("link").first.click()
-    expect(page.get_by_text("it happened again")).to_be_visible()
+    expect(page.get_by_text("new dead letter after it was resolved")).to_be_visible()
     assert faults_of(page) == []
     # Then its messages lead to the dead letter, and can be sent again
     page.locator("tbody a.name").first.click()
     expect(page.get_by_text("no stock for order 77")).to_be_visible()
     page.go_back()
-    page.get_by_role("link", name="Redrive these").click()
+    page.get_by_role("link", name="Redrive these messages").click()
     expect(page).to_have_url(re.compile(r"/redrive\?id="))

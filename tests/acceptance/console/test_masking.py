@@ -39,8 +39,8 @@ def test_developer_sees_masks_where_the_owner_sees_values(
     page.get_by_role("link", name="New rule").first.click()
     page.get_by_label("Name", exact=True).fill("cards")
     page.get_by_label("Topics", exact=True).fill("masked-*")
-    page.get_by_label("Which field or property").fill("/card/number")
-    page.get_by_role("button", name="Make the rule").click()
+    page.get_by_label("Field or property").fill("/card/number")
+    page.get_by_role("button", name="Create rule").click()
     expect(page.locator("tbody")).to_contain_text("/card/number")
     page.goto(f"{MESSAGES}/{ids[0]}")
     expect(page.get_by_role("group", name="Body as a tree")).to_contain_text(CARD)
@@ -52,10 +52,10 @@ def test_developer_sees_masks_where_the_owner_sees_values(
     for address in (MESSAGES, *(f"{MESSAGES}/{each}" for each in ids)):
         developer.goto(address)
         assert CARD not in developer.content()
-    expect(developer.get_by_text("Masking hides the body from your role.")).to_be_visible()
+    expect(developer.get_by_text("The body is hidden from your role by masking.")).to_be_visible()
     developer.goto(f"{MESSAGES}/{ids[0]}")
     with developer.expect_download() as download:
-        developer.get_by_role("link", name="Download the body").click()
+        developer.get_by_role("link", name="Download body").click()
     assert download.value.path().read_text() == '{"n": 1, "card": [{"number": "•••••"}]}'
     developer.goto(f"{MESSAGES}?contains={CARD}")
     expect(developer.get_by_role("alert")).to_contain_text("hidden from your role")
@@ -75,9 +75,9 @@ def test_developer_sees_masks_where_the_owner_sees_values(
 def _developer(page: Page, browser: Browser, api: httpx.Client) -> Page:
     """Somebody who was invited as one, signed in; ``page`` is the owner's."""
     page.goto("/console/demo/invite")
-    page.get_by_label("E-mail").fill("dora@example.com")
+    page.get_by_label("Email").fill("dora@example.com")
     page.get_by_label("Role").select_option("developer")
-    page.get_by_role("button", name="Make the invitation").click()
+    page.get_by_role("button", name="Create invitation").click()
     token = page.locator("#link").inner_text().strip().rstrip("/").rpartition("/")[2]
     joined = {"token": token, "username": "dora", "password": PASSWORD}
     httpx.post(f"{api.base_url}/v1/invitations:accept", json=joined).raise_for_status()
@@ -85,7 +85,7 @@ def _developer(page: Page, browser: Browser, api: httpx.Client) -> Page:
     context.set_default_timeout(60_000)
     theirs = context.new_page()
     theirs.goto("/account/login/")
-    theirs.get_by_label("User name or email").fill("dora")
+    theirs.get_by_label("Username or email").fill("dora")
     theirs.get_by_label("Password", exact=True).fill(PASSWORD)
     theirs.get_by_role("button", name="Sign in").click()
     theirs.wait_for_url("**/console/demo/")

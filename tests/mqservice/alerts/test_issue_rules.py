@@ -159,7 +159,7 @@ def test_many_at_once_are_one_mail_and_one_request_that_say_how_many(
         "is_reopened": False, "url": f"https://mq.example/console/acme/issues/{issue.public_id}",
     }  # fmt: skip
     [message] = mail.outbox
-    assert message.subject == "[ISSUE] acme: 26 issues of broken"
+    assert message.subject == "[ISSUE] acme: broken: 26 new issues"
     assert f"and {26 - ISSUES_TOLD_MAX} more" in message.body
 
 
@@ -171,8 +171,8 @@ def test_the_mail_of_one_issue_says_its_reason(acme: Client, people: People) -> 
     [notification_id] = claim_due(NOW_MS)
     send(notification_id, ManualClock(NOW_MS))
     [message] = mail.outbox
-    assert message.subject == "[ISSUE] acme: 1 issue of broken: no stock of <text>"
-    assert "billing on orders: 1 dead letters so far" in message.body
+    assert message.subject == "[ISSUE] acme: broken: 1 new issue: no stock of <text>"
+    assert "billing on orders: 1 dead letter so far" in message.body
 
 
 @pytest.mark.parametrize("kind", ["lag", "dlq_growth"])

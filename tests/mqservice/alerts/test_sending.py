@@ -11,7 +11,7 @@ from pytest_django import Settings
 
 from mqservice.alerts.limits import ATTEMPTS_MAX, CLAIM_MS, PAUSE_MS_MAX, PAUSE_MS_MIN
 from mqservice.alerts.models import AlertEvent, AlertRule, Notification
-from mqservice.alerts.sending import ANY_DUE, claim_due, pause_ms, send
+from mqservice.alerts.sending import ANY_DUE, claim_due, mail_of, pause_ms, send
 from mqservice.alerts.tasks import send_notification, sweep
 from mqservice.alerts.webhook import signature
 from tests.clock import ManualClock
@@ -121,10 +121,31 @@ def test_an_e_mail_says_what_happened(rule: Rule, clock: ManualClock) -> None:
     [message] = mail.outbox
     assert message.to == ["ops@x.example"]
     assert message.subject == "[FIRING] acme: slow"
-    assert "lag of billing is 120 messages; the threshold is 100." in message.body
+    assert "Lag of billing: 120 messages. The threshold is 100." in message.body
     assert told.event.public_id in message.body
     told.refresh_from_db()
     assert told.state == "sent"
+
+
+@pytest.mark.parametrize(
+    ("fields", "value", "sentence"),
+    [
+        ({"topic": "orders"}, 120, "Lag of billing on orders: 120 messages."),
+        ({"kind": "oldest_age"}, 5_000, "Age of the oldest message of billing: 5000 ms."),
+        ({"kind": "disk", "group_name": ""}, 91, "Disk usage of the storage engine: 91 % used."),
+        ({"kind": "lag"}, None, "Lag of billing: unknown."),
+        ({"kind": "no_consumer"}, 1, "Group billing has no consumers."),
+        ({"kind": "no_consumer"}, 0, "Group billing has consumers."),
+        ({"kind": "no_consumer"}, None, "It is unknown whether group billing has consumers."),
+    ],
+)
+def test_an_e_mail_states_the_value_in_words(
+    rule: Rule, fields: dict[str, str], value: int | None, sentence: str
+) -> None:
+    watching = rule(**fields)
+    event = AlertEvent(rule=watching, state="firing", at_ms=0, value=value, threshold=100)
+    _, text = mail_of(event, watching)
+    assert text.startswith(sentence)
 
 
 def test_a_mail_server_that_is_away_is_tried_again_and_not_quoted(

@@ -86,7 +86,7 @@ def test_sockets_are_shown_with_what_they_say_and_do(
     assert "1 to 50 of 60" in text
     assert "51 to 60 of 60" in text_of(alice, f"{CLIENTS}?page=2")
     assert "1 to 1 of 1" in text_of(alice, f"{CLIENTS}?q=shop-33")
-    assert "No socket fits" in text_of(alice, f"{CLIENTS}?q=nothing")
+    assert "No matching WebSockets" in text_of(alice, f"{CLIENTS}?q=nothing")
 
 
 def test_socket_is_ended_with_an_entry(
@@ -95,7 +95,7 @@ def test_socket_is_ended_with_an_entry(
     processes.connections = [socket(1)]
     answer = alice.post(DISCONNECT, {"id": "s_1"}, follow=True)
     assert b"Disconnected." in answer.content
-    assert b"gone already" in alice.post(DISCONNECT, {"id": "s_2"}, follow=True).content
+    assert b"already disconnected" in alice.post(DISCONNECT, {"id": "s_2"}, follow=True).content
     entries = AuditEntry.objects.filter(action="connection.disconnect").order_by("id")
     assert [(row.actor, row.target, row.details["was_there"]) for row in entries] == [
         ("user:alice", "connections/s_1", True),
@@ -124,8 +124,8 @@ def test_stranger_finds_nothing(people: People, processes: Processes, client: Cl
 def test_unknown_is_said_to_be_unknown(processes: Processes, alice: Client) -> None:
     processes.is_away = True
     text = text_of(alice)
-    assert "open sockets are unknown" in text
-    assert "who receives is unknown" in text  # nor is there an engine
+    assert "open WebSockets are unknown" in text
+    assert "consumers are unknown" in text  # nor is there an engine
 
 
 def test_consumers_over_rest_and_addresses_of_those_on_sockets(
@@ -138,7 +138,7 @@ def test_consumers_over_rest_and_addresses_of_those_on_sockets(
     processes.connections = [socket(9, group=reader.group, topic=reader.topic)]
     text = text_of(alice, f"/console/acme/groups/{reader.group}")
     assert "10.0.0.9 · shop-9" in text
-    assert "shop-9 (no credit) get nothing for now" in text
+    assert "shop-9 (no credit) cannot receive messages now" in text
 
 
 def test_what_is_no_id_of_a_socket_is_refused_over_rest(

@@ -67,7 +67,7 @@ def test_a_preview_shows_what_becomes_different_and_only_it_is_done(alice: Clien
     entries = AuditEntry.objects.count()
     page = alice.post(IMPORT, {"file": file_of(DOCUMENT)}).content.decode()
     numbers = re.findall(r'stat-label">([^<]*)</span><span class="stat-number">(\d+)<', page)
-    assert numbers == [("To be created", "1"), ("To be changed", "1"), ("As before", "1")]
+    assert numbers == [("To create", "1"), ("To change", "1"), ("Unchanged", "1")]
     assert '<span class="soft small">queues</span> <del>2</del>' in page
     assert "<ins>6</ins>" in page
     assert ">billing</span>" not in page
@@ -77,7 +77,7 @@ def test_a_preview_shows_what_becomes_different_and_only_it_is_done(alice: Clien
     done = alice.post(IMPORT, hidden(page), follow=True)
 
     assert done.redirect_chain[-1][0] == PAGE
-    assert "Imported: 1 created, 1 changed, 1 as before." in done.content.decode()
+    assert "Imported: 1 created, 1 changed, 1 unchanged." in done.content.decode()
     assert dict(Topic.objects.values_list("name", "queue_count")) == {"orders": 6, "bulk": 4}
     assert {each.actor for each in AuditEntry.objects.all()[entries:]} == {"user:alice"}
 
@@ -88,14 +88,14 @@ def test_text_is_as_good_as_a_file_and_one_of_both_is_needed(alice: Client) -> N
     for data in ({}, {"text": " \n"}, {"text": text, "file": file_of(DOCUMENT)}):
         answer = alice.post(IMPORT, data)
         assert answer.status_code == 422
-        assert "Choose a file, or paste its text" in answer.content.decode()
+        assert "Choose a file or paste its contents" in answer.content.decode()
 
 
 @pytest.mark.parametrize("text", ["{", "{\xff", '{"a": 1e999}', "[" * 5_000])
 def test_what_is_no_json_is_refused_at_the_form(alice: Client, text: str) -> None:
     answer = alice.post(IMPORT, {"text": text})
     assert answer.status_code == 422
-    assert "This is not JSON" in answer.content.decode()
+    assert "This is not valid JSON" in answer.content.decode()
 
 
 def test_a_field_that_is_there_twice_is_refused_before_it_is_lost(alice: Client) -> None:
@@ -130,7 +130,7 @@ def test_faults_of_yaml_are_told_with_line_and_column(alice: Client) -> None:
     assert "line 4, column 5: must be in [1, 256], found 0" in page
     answer = alice.post(IMPORT, {"text": "version: 1\ntopics: [\n"})
     assert answer.status_code == 422
-    assert "This YAML cannot be read: line 3, column 1:" in html.unescape(answer.content.decode())
+    assert "This is not valid YAML: line 3, column 1:" in html.unescape(answer.content.decode())
 
 
 def test_without_an_engine_nothing_is_imported(alice: Client, settings: Settings) -> None:
@@ -148,7 +148,7 @@ def test_a_document_too_large_for_the_way_back_is_refused(
     monkeypatch.setattr(definitions, "DOCUMENT_BYTES_MAX", 10)
     answer = alice.post(IMPORT, {"text": json.dumps(DOCUMENT)})
     assert answer.status_code == 422
-    assert "import it in parts" in answer.content.decode()
+    assert "Split it" in answer.content.decode()
 
 
 def test_faults_are_shown_with_their_places_and_the_name_there(alice: Client) -> None:
@@ -172,7 +172,7 @@ def test_settings_that_moved_on_are_shown_again_before_anything_is_done(
 
     assert again.status_code == 409
     text = again.content.decode()
-    assert "so nothing was done" in text
+    assert "so nothing was applied" in text
     assert "<del>5</del>" in text
     assert Topic.objects.get(name="orders").queue_count == 5
     assert not Topic.objects.filter(name="bulk").exists()
@@ -191,7 +191,7 @@ def test_what_was_not_previewed_is_not_done(alice: Client, people: People) -> No
     ):
         answer = alice.post(IMPORT, data)
         assert answer.status_code == 422
-        assert "too old, or of somebody else" in answer.content.decode()
+        assert "has expired or belongs to someone else" in answer.content.decode()
     alice.force_login(people.charlie)
     assert alice.post("/console/rival/definitions/import", good).status_code == 422
     assert Topic.objects.count() == 1
@@ -210,7 +210,7 @@ def test_of_a_large_import_the_first_are_shown_and_the_rest_counted(
     monkeypatch.setattr(definitions, "SHOWN_MAX", 2)
     many = {"version": 1, "topics": [{"name": f"t{at}"} for at in range(5)]}
     page = alice.post(IMPORT, {"text": json.dumps(many)}).content.decode()
-    assert "3 more become different and are not shown." in page
+    assert "3 more changes are not shown." in page
     assert page.count(">t") >= 2
     assert ">t2</span>" not in page
     assert alice.post(IMPORT, hidden(page)).status_code == 302
@@ -220,7 +220,7 @@ def test_of_a_large_import_the_first_are_shown_and_the_rest_counted(
 def test_an_import_that_changes_nothing_has_no_button(alice: Client) -> None:
     same = {"version": 1, "groups": [{"name": "billing", "lease": "45s"}]}
     page = alice.post(IMPORT, {"text": json.dumps(same)}).content.decode()
-    assert "Everything is like this already." in page
+    assert "All settings already match." in page
     assert ">Import</button>" not in page
 
 

@@ -132,7 +132,7 @@ def test_broadcast_group_is_made_of_the_form_as_it_stands(engine: str, alice: Cl
         ),
         ({"retry": "list", "delays": "10s, later"}, "delays", "duration"),
         ({"retry": "exponential", "cap": "1ms"}, "cap", "must not be less than start"),
-        ({"strategy": "CONFIG", "assignment": "{"}, "assignment", "not JSON"),
+        ({"strategy": "CONFIG", "assignment": "{"}, "assignment", "not valid JSON"),
         ({"assignment": '{"other": 1}'}, "assignment", "unknown field"),
     ],
 )
@@ -152,7 +152,7 @@ def test_change_on_top_of_somebody_elses_is_refused(
     put_group(people.acme, "billing", GroupChange())
     put_group(people.acme, "billing", GroupChange(lease_ms=10_000))
     answer = alice.post(f"{GROUPS}/billing/edit", FORM | {"revision": "1"})
-    assert b"Somebody else changed this group" in answer.content
+    assert b"Someone else has changed this group" in answer.content
     assert ConsumerGroup.objects.get(name="billing").lease_ms == 10_000
 
 
@@ -205,28 +205,28 @@ def test_a_thousand_groups_are_paged_searched_and_sorted_at_a_bounded_cost(
 def test_group_shows_its_queues_its_consumer_and_what_it_holds(
     alice: Client, reader: Reader
 ) -> None:
-    assert "no consumer" not in text_of(alice, f"{GROUPS}/{reader.group}")
+    assert ": no consumers" not in text_of(alice, f"{GROUPS}/{reader.group}")
     reader.receive(2)
     text = text_of(alice, f"{GROUPS}/{reader.group}")
     assert f'<a href="/console/acme/topics/{reader.topic}">{reader.topic}</a>' in text
     assert "<b>In flight</b> 2" in text
-    assert "nobody is asking right now" in text
+    assert "no consumer is requesting messages" in text
     reader.receive(100)
-    assert "all that is left is in flight" in text_of(alice, f"{GROUPS}/{reader.group}")
+    assert "all remaining messages are in flight" in text_of(alice, f"{GROUPS}/{reader.group}")
 
 
 def test_group_tells_why_nothing_comes(people: People, alice: Client, reader: Reader) -> None:
     put_group(people.acme, reader.group, GroupChange(is_paused=True))
     assert "The group is paused" in text_of(alice, f"{GROUPS}/{reader.group}")
     put_group(people.acme, "new", GroupChange())
-    assert "No topic was read yet" in text_of(alice, f"{GROUPS}/new")
+    assert "No topic has been read yet" in text_of(alice, f"{GROUPS}/new")
 
 
 def test_filter_that_matches_nothing_is_named(alice: Client, reader: Reader) -> None:
     poll(reader, member_id="m", tags="nothing || at-all")
     text = text_of(alice, f"{GROUPS}/{reader.group}")
-    assert "read through the filter at-all || nothing" in text
-    assert "Everything is settled" in text
+    assert "read with the filter at-all || nothing" in text
+    assert "All messages are settled" in text
 
 
 def test_a_filter_that_names_a_hidden_property_is_not_told(
@@ -248,8 +248,8 @@ def test_ordered_group_names_who_holds_the_batch(
     put_group(people.acme, reader.group, GroupChange(dispatch=Dispatch.EXCLUSIVE, is_ordered=True))
     poll(reader, member_id="consumer-worker-1", tags="*")
     text = text_of(alice, f"{GROUPS}/{reader.group}")
-    assert "waits for its batch" in text
-    assert "when worker-1 (1) has settled it" in text
+    assert "is waiting for its current batch" in text
+    assert "when the batch leased by worker-1 (1) is settled" in text
 
 
 def test_queue_that_nobody_is_assigned_is_named(
@@ -264,7 +264,7 @@ def test_queue_that_nobody_is_assigned_is_named(
         ),
     )
     poll(reader, member_id="consumer-worker-1", tags="*")
-    assert "nobody reads queue 1" in text_of(alice, f"{GROUPS}/{reader.group}")
+    assert "queue 1 has no consumer" in text_of(alice, f"{GROUPS}/{reader.group}")
 
 
 def poll(reader: Reader, *, member_id: str, tags: str) -> None:
@@ -281,5 +281,5 @@ def test_no_engine_is_told_and_nothing_is_made_up(
 ) -> None:
     ConsumerGroup.objects.create(namespace=people.acme, name="billing")
     text = text_of(alice, f"{GROUPS}/billing")
-    assert "The storage engine does not answer" in text
+    assert "The storage engine is not responding" in text
     assert '<span data-live="g:billing:lag">unknown</span>' in text

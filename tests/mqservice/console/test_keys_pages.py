@@ -99,7 +99,7 @@ def test_ready_command_sends_to_a_topic_that_the_key_may_reach(
         ({"patterns": "orders**"}, "patterns", "pattern"),
         ({"expires_in": "soon"}, "expires_in", "duration"),
         ({"expires_in": "99999d"}, "expires_in", "must be"),
-        ({"role": "viewer"}, "scopes", "cannot consume"),
+        ({"role": "viewer"}, "scopes", "does not permit consume"),
         ({"role": "emperor"}, "role", "not one of the available choices"),
         ({"place": "rival"}, "place", "not one of the available choices"),
     ],
@@ -139,7 +139,7 @@ def test_key_is_revoked_once_its_name_was_typed(people: People, alice: Client) -
     path = f"/console/acme/keys/{row_of(text).public_id}/revoke"
     wrong = alice.post(path, {"confirm": "billing"})
     assert wrong.status_code == 422
-    assert b"This is not the name of the key." in wrong.content
+    assert b"This does not match the name of the key." in wrong.content
     assert find_principal(bearer(text)) is not None
     assert alice.post(path, {"confirm": "billing worker"}).status_code == 302
     assert find_principal(bearer(text)) is None
@@ -195,7 +195,7 @@ def test_viewer_and_developer_see_no_action_and_are_refused_each(
         set_role(people.acme.tenant, people.bob, role)
         seen = developer.get("/console/acme/members").content.decode()
         seen += developer.get("/console/acme/").content.decode()
-        for word in ("/invite", "/remove", "/role", "/keys", "/audit", "Open invitations"):
+        for word in ("/invite", "/remove", "/role", "/keys", "/audit", "Pending invitations"):
             assert word not in seen
         for path in [*PAGES, f"keys/{key_id}"]:
             assert developer.get(f"/console/acme/{path}").status_code == 403, path
@@ -224,9 +224,9 @@ def test_stranger_finds_nothing_and_changes_nothing(people: People, alice: Clien
 def test_member_gets_another_role_and_is_removed_by_name(people: People, alice: Client) -> None:
     path = "/console/acme/members/bob"
     changed = alice.post(f"{path}/role", {"role": "developer", "revision": "1"}, follow=True)
-    assert b"bob has the role developer now." in changed.content
+    assert b"bob now has the role developer." in changed.content
     late = alice.post(f"{path}/role", {"role": "viewer", "revision": "1"}, follow=True)
-    assert b"Somebody else changed this member" in late.content
+    assert b"Someone else has changed this member" in late.content
     assert Member.objects.get(user=people.bob).role == Role.DEVELOPER
     assert alice.post(f"{path}/remove", {"confirm": "Bob"}).status_code == 422
     alice.post(f"{path}/remove", {"confirm": "bob"})
@@ -273,7 +273,7 @@ def test_one_click_makes_a_key_a_topic_and_a_group(
     people: People, engine: str, alice: Client
 ) -> None:
     before = alice.get("/console/acme/quick-start").content.decode()
-    assert "Make a key" in before
+    assert "Create key" in before
     assert "Waiting for a message" not in before  # there is no topic yet
     answer = alice.post("/console/acme/quick-start/key")
     assert answer.status_code == 201

@@ -123,7 +123,7 @@ def test_numbers_are_unknown_and_not_zero_while_the_engine_is_away(
     Topic.objects.create(namespace=people.acme, name="orders")
     ConsumerGroup.objects.create(namespace=people.acme, name="billing")
     text = alice.get("/console/acme/").content.decode()
-    assert "does not answer" in text
+    assert "is not responding" in text
     assert text.count("unknown") >= 4
     for key in ("in", "out", "lag", "oldest", "readable", "dead", "t:orders:messages"):
         assert f'<span data-live="{key}">unknown</span>' in text
@@ -135,8 +135,8 @@ def client_text(client: Client, path: str) -> str:
 
 def test_empty_namespace_says_what_to_do(alice: Client) -> None:
     text = alice.get("/console/acme/").content.decode()
-    assert "No topic yet" in text
-    assert "No consumer group yet" in text
+    assert "No topics yet" in text
+    assert "No consumer groups yet" in text
 
 
 def test_other_tenants_names_are_on_no_page(people: People, alice: Client) -> None:
@@ -177,7 +177,7 @@ def test_nul_is_the_name_of_nothing(alice: Client, path: str) -> None:
 
 
 def test_page_of_a_fault_of_ours_needs_nothing_but_its_template() -> None:
-    for language, word in (("en", "Something broke"), ("zh-hans", "出错了")):
+    for language, word in (("en", "Something went wrong"), ("zh-hans", "出错了")):
         with translation.override(language):
             answer = server_error(RequestFactory().get("/console/acme/"))
         text = answer.content.decode()

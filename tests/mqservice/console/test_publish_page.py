@@ -72,7 +72,7 @@ def test_those_that_were_not_stored_are_told(alice: Client, plane: Plane) -> Non
     alice.post(PATH, {**FORM, "repeat": "3"})
     page = toast(alice)
     assert "1 message was stored." in page
-    assert "2 were not stored: no room" in page
+    assert "2 not stored: no room" in page
     plane.answer = Answer(status=207, data={"results": [LOST, LOST]})
     alice.post(PATH, {**FORM, "repeat": "2"})
     assert "stored." not in toast(alice)

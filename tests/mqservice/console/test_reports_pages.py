@@ -88,14 +88,14 @@ def test_nights_are_listed_with_what_became_of_each(people: People, alice: Clien
     text = text_of(alice, REPORTS)
     assert "1,234" in row_of(text, DATE)
     assert ">12<" in row_of(text, DATE)
-    assert "nothing to report" in row_of(text, DATE - DAY)
+    assert "no data" in row_of(text, DATE - DAY)
     assert ">–<" in row_of(text, DATE - DAY)  # unknown is no 0
     assert "failed" in row_of(text, DATE - 2 * DAY)
-    assert "made by hand" in row_of(text, DATE - 4 * DAY)
+    assert "requested" in row_of(text, DATE - 4 * DAY)
     running = row_of(text, DATE + DAY)
     assert 'max="9" value="2"' in running
     assert "3/9 dlq_daily" in running
-    assert "The last night has no reports. Reports need Java 17" in text
+    assert "There are no reports for last night. Reports need Java 17" in text
     assert "job_failed" in text
     assert "secret" not in text
     assert "99,999" not in text
@@ -129,8 +129,8 @@ def test_day_is_drawn_with_a_week_before_and_unknown_is_not_zero(
     text = text_of(alice, f"{REPORTS}/{DATE}")
     assert "+54 % in a week" in text
     assert "none a week before" in text  # dead letters, and the topic that is new
-    assert "nothing known of the day before" not in text
-    assert "Lag of billing by hour, at most 12,000 messages" in text
+    assert "no data for the day before" not in text
+    assert "Lag of billing per hour, maximum 12,000 messages" in text
     assert "03:00 12,000" in text
     assert "04:00 unknown" in text
     assert "05:00 0" in text
@@ -150,9 +150,9 @@ def test_what_is_no_day_is_not_found(people: People, alice: Client, date: str) -
 
 
 def test_day_without_a_report_says_so(people: People, alice: Client) -> None:
-    assert "There is no report of this day" in text_of(alice, f"{REPORTS}/{DATE}")
+    assert "There is no report for this day" in text_of(alice, f"{REPORTS}/{DATE}")
     assert alice.get(f"{REPORTS}/{DATE}/page.html").status_code == 404
-    assert "No report yet" in text_of(alice, REPORTS)
+    assert "No reports yet" in text_of(alice, REPORTS)
 
 
 def test_files_are_kept_and_need_nothing(people: People, alice: Client) -> None:
@@ -176,7 +176,7 @@ def test_run_is_ordered_by_the_days_of_the_form_under_the_limits_of_rest(
     settings.MQ_REPORTS_BY_HAND_MAX = 1
     days = {"first": "2026-01-10", "last": "2026-01-12"}
     answer = alice.post(f"{REPORTS}/run", days, follow=True)
-    assert "The run was ordered" in answer.content.decode()
+    assert "The run was requested" in answer.content.decode()
     run = ReportRun.objects.get()
     assert (run.from_date, run.to_date) == (dt.date(2026, 1, 10), dt.date(2026, 1, 13))
     assert (run.created_by, run.trigger) == ("user:alice", "by_hand")
@@ -189,7 +189,9 @@ def test_run_is_ordered_by_the_days_of_the_form_under_the_limits_of_rest(
     assert "is in progress" in again.content.decode()
     run.state = RunState.DONE.value
     run.save()
-    assert "may order 1 runs within 24 hours" in alice.post(f"{REPORTS}/run", days).content.decode()
+    assert (
+        "may request 1 runs within 24 hours" in alice.post(f"{REPORTS}/run", days).content.decode()
+    )
 
 
 @pytest.mark.parametrize(

@@ -42,7 +42,7 @@ def test_a_search_is_kept_and_leads_back_to_the_same_address(people: People, ali
         ("", {"tag": "a"}, "needs a name"),
         ("x" * 61, {"tag": "a"}, "needs a name"),
         ("\u202e", {"tag": "a"}, "needs a name"),
-        ("none", {"tag": "", "cursor": ""}, "nothing to save"),
+        ("none", {"tag": "", "cursor": ""}, "Nothing to save"),
         ("long", {"filter": "é" * 400}, "too long"),
     ],
 )

@@ -46,21 +46,21 @@ def changed(**fields: str) -> dict[str, str]:
 
 def test_a_schedule_is_made_paused_sent_changed_and_deleted(alice: Client, desk: Desk) -> None:
     empty = alice.get(f"{ROOT}/schedules").content.decode()
-    assert "No schedule yet" in empty
+    assert "No schedules yet" in empty
     assert NEW in empty
     made = alice.post(NEW, FORM, follow=True)
     assert made.redirect_chain[-1][0] == ONE
     page = made.content.decode()
-    assert "on workdays at 09:30, Europe/Berlin" in page
+    assert "on weekdays at 09:30, Europe/Berlin" in page
     assert "the &lt;b&gt;report&lt;/b&gt;" in page
     assert len(re.findall(r"<td>\d{4}-\d\d-\d\d 09:30 \+0[12]00</td>", page)) == 10
     listed = alice.get(f"{ROOT}/schedules").content.decode()
     assert "30 9 * * mon-fri" in listed
-    assert "none yet" in listed
+    assert "never" in listed
 
     assert "is paused" in alice.post(f"{ONE}/switch", follow=True).content.decode()
     assert 'badge">paused' in alice.get(ONE).content.decode()
-    assert "None while it is paused" in alice.get(ONE).content.decode()
+    assert "No runs while it is paused" in alice.get(ONE).content.decode()
     alice.post(f"{ONE}/switch", {"is_enabled": "1"})
     assert Schedule.objects.get().next_ms is not None
 
@@ -91,7 +91,7 @@ def test_the_next_runs_are_shown_before_anything_is_saved(alice: Client) -> None
     assert text.count("+0800</td>") == 10
     assert "<html" not in text
     wrong = alice.get(f"{ROOT}/schedule-runs?cron=61+*+*+*+*&time_zone=UTC").content.decode()
-    assert "is wrong in the minute (0 to 59)" in wrong
+    assert "is invalid in the minute (0 to 59)" in wrong
     nowhere = alice.get(f"{ROOT}/schedule-runs?cron=@daily&time_zone=Mars").content.decode()
     assert "must be an IANA time zone" in nowhere
     # Without a script: a button, and what was written stays
@@ -110,11 +110,11 @@ def test_the_next_runs_are_shown_before_anything_is_saved(alice: Client) -> None
         ({"cron": "0 0 31 2 *"}, "never fires"),
         ({"time_zone": "Berlin"}, "must be an IANA time zone"),
         ({"topic": "nowhere"}, "nowhere does not exist"),
-        ({"body": "{"}, "This is not JSON"),
+        ({"body": "{"}, "This is not valid JSON"),
         ({"body": "", "is_json": ""}, "This field is required"),
         ({"tag": "a|b"}, "must not contain |"),
         ({"queue": "7"}, "has queues 0 to 0"),
-        ({"properties": "x"}, "is not name=value"),
+        ({"properties": "x"}, "is not in the form name=value"),
         ({"name": "a.b"}, "a-z A-Z 0-9 _ -"),
     ],
 )
@@ -132,17 +132,17 @@ def test_what_is_refused_is_told_at_its_field(
 
 def test_a_name_that_is_taken_and_a_lost_update(alice: Client) -> None:
     alice.post(NEW, FORM)
-    assert "There is a schedule of this name already" in alice.post(NEW, FORM).content.decode()
+    assert "A schedule with this name already exists" in alice.post(NEW, FORM).content.decode()
     alice.post(f"{ONE}/edit", changed(cron="@daily", revision="1"))
     lost = alice.post(f"{ONE}/edit", changed(cron="@weekly", revision="1"))
     assert lost.status_code == 422
-    assert "Somebody else changed this schedule meanwhile" in lost.content.decode()
+    assert "Someone else has changed this schedule" in lost.content.decode()
     assert Schedule.objects.get().cron == "@daily"
 
 
 def test_a_body_that_is_no_text_stays_unless_another_is_written(alice: Client, desk: Desk) -> None:
     desk.make(body=b"\xff\x00")
-    assert "leave this empty to keep it" in alice.get(f"{ONE}/edit").content.decode()
+    assert "Leave this empty to keep it" in alice.get(f"{ONE}/edit").content.decode()
     form = changed(cron="@daily", body="", is_json="", revision="1")
     assert alice.post(f"{ONE}/edit", form).status_code == 302
     kept = Schedule.objects.get()
@@ -156,7 +156,7 @@ def test_one_that_fails_stands_first_and_says_why(alice: Client, desk: Desk) -> 
     desk.make("a-good-one")
     desk.make("the-bad-one", topic="gone")
     page = alice.get(f"{ROOT}/schedules").content.decode()
-    assert "1 fails" in page
+    assert "1 failing" in page
     assert page.index("the-bad-one") < page.index("a-good-one")
     one = alice.get(f"{ROOT}/schedules/the-bad-one").content.decode()
     assert f"{ROOT}/topics/gone" not in page + one, "that leads nowhere"
@@ -175,10 +175,10 @@ def test_masking_holds_for_the_message_of_a_schedule(
     )  # fmt: skip
     desk.make(body=b'{"card": "4111-1111"}', is_json=True)
     assert "4111-1111" not in (page := alice.get(ONE).content.decode())
-    assert "Masking hides values" in page
+    assert "hidden from your role by masking" in page
     form = alice.get(f"{ONE}/edit").content.decode()
     assert "4111-1111" not in form
-    assert "so it stays as it is" in form
+    assert "so the message is left unchanged" in form
     written = changed(cron="@daily", revision="1", topic="elsewhere", body="other")
     assert alice.post(f"{ONE}/edit", written).status_code == 302
     kept = Schedule.objects.get()
@@ -229,7 +229,7 @@ def test_nobody_elses_schedule_is_there(people: People, desk: Desk, client: Clie
         ("@hourly", "every hour at :00"),
         ("5 */6 * * *", "every 6 hours at :05"),
         ("0 9 * * *", "every day at 09:00"),
-        ("30 17 * * 1-5", "on workdays at 17:30"),
+        ("30 17 * * 1-5", "on weekdays at 17:30"),
         ("0 8 * * sat,sun", "on weekends at 08:00"),
         ("0 8 * * 0", "every Sunday at 08:00"),
         ("0 8 * * MON", "every Monday at 08:00"),

@@ -122,7 +122,7 @@ def test_address_that_is_shared_means_the_same_times_for_every_reader(alice: Cli
 def test_forms_with_times_say_their_zone_and_mean_it(people: People, alice: Client) -> None:
     alice.cookies["mq_zone"] = "Europe/Berlin"
     form = alice.get("/console/acme/new-group").content.decode()
-    assert "At this time, Europe/Berlin" in form
+    assert "Start time, Europe/Berlin" in form
     assert 'name="zone" value="Europe/Berlin"' in form
     with timezone.override(ZoneInfo("Europe/Berlin")):
         mute = MuteForm({"length": "1h", "until": "2026-07-01T10:00", "zone": "America/New_York"})

@@ -94,7 +94,7 @@ def test_topic_is_created_changed_and_deleted_with_an_entry_each(
         ("name", "no blanks", "a name may contain only"),
         ("queues", "0", "greater than or equal to 1"),
         ("queues", "many", "whole number"),
-        ("retention", "soon", "not a duration"),
+        ("retention", "soon", "Enter a duration"),
         ("retention", "1ms", "must be in"),
         ("message_type", "other", "not one of the available choices"),
     ],
@@ -116,7 +116,7 @@ def test_topic_that_is_there_is_not_overwritten_by_a_new_one(
 ) -> None:
     put_topic(people.acme, "invoices", TopicChange(queue_count=8))
     answer = alice.post("/console/acme/new-topic", FORM)
-    assert b"There is a topic of this name already" in answer.content
+    assert b"A topic with this name already exists" in answer.content
     assert Topic.objects.get(name="invoices").queue_count == 8
 
 
@@ -126,7 +126,7 @@ def test_change_on_top_of_somebody_elses_is_refused(
     put_topic(people.acme, "invoices", TopicChange(queue_count=2))
     put_topic(people.acme, "invoices", TopicChange(queue_count=4))
     answer = alice.post(f"{TOPICS}/invoices/edit", FORM | {"queues": "8", "revision": "1"})
-    assert b"Somebody else changed this topic" in answer.content
+    assert b"Someone else has changed this topic" in answer.content
     assert Topic.objects.get(name="invoices").queue_count == 4
 
 

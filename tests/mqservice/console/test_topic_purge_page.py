@@ -38,7 +38,7 @@ def test_page_shows_what_would_go_and_the_name_lets_it_go(reader: Reader, alice:
     assert not AuditEntry.objects.filter(action="topic.purge").exists()
     done = alice.post(path, {"confirm": reader.topic}, follow=True)
     assert done.redirect_chain[-1][0] == f"/console/acme/topics/{reader.topic}"
-    assert f"1,234 messages of {reader.topic} were dropped." in done.content.decode()
+    assert f"1,234 messages of {reader.topic} were purged." in done.content.decode()
     entry = AuditEntry.objects.get(action="topic.purge")
     assert (entry.actor, entry.details["messages"]) == ("user:alice", 1_234)
     assert "<dd>0</dd>" in alice.get(path).content.decode()
@@ -51,4 +51,4 @@ def test_where_the_engine_is_away_the_page_says_so(
     page = alice.get(f"/console/acme/topics/{reader.topic}/purge")
     assert page.status_code == 200
     assert 'role="alert"' in page.content.decode()
-    assert "Drop the messages" not in page.content.decode()
+    assert "Purge messages" not in page.content.decode()

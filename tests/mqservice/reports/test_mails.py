@@ -71,7 +71,7 @@ def test_owners_are_told_of_their_own_namespaces_only(
     [message] = mail.outbox
     assert message.to == ["alice@x.example"]
     assert message.subject == f"acme, {NIGHT}: 1,500 messages, 0 dead letters"
-    assert "messages produced: 1,500 (nothing a week before)" in message.body
+    assert "Messages produced: 1,500 (no data for the week before)" in message.body
     (name, page, kind) = message.attachments[0]
     assert (name, kind) == (f"acme-{NIGHT}.html", "text/html")
     assert "1,500" in str(page)
