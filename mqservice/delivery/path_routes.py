@@ -1,4 +1,4 @@
-"""The topic and group in a request's path, from this process's caches or from PostgreSQL."""
+"""Topic and group that a request's path names, from this process's caches or from PostgreSQL."""
 
 from __future__ import annotations
 
