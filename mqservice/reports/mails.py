@@ -184,5 +184,5 @@ def _try(mail: ReportMail) -> tuple[str | None, bool]:
         return f"the mail server refused it: {type(exc).__name__}", True
     except (smtplib.SMTPException, OSError) as exc:
         # The server's words may tell of our own network.
-        return f"the mail server did not take it: {type(exc).__name__}", False
+        return f"the mail server did not accept it: {type(exc).__name__}", False
     return None, False

@@ -99,7 +99,7 @@ def test_ready_command_sends_to_a_topic_that_the_key_may_reach(
         ({"patterns": "orders**"}, "patterns", "pattern"),
         ({"expires_in": "soon"}, "expires_in", "duration"),
         ({"expires_in": "99999d"}, "expires_in", "must be"),
-        ({"role": "viewer"}, "scopes", "cannot consume"),
+        ({"role": "viewer"}, "scopes", "does not permit consume"),
         ({"role": "emperor"}, "role", "not one of the available choices"),
         ({"place": "rival"}, "place", "not one of the available choices"),
     ],

@@ -189,7 +189,9 @@ def test_run_is_ordered_by_the_days_of_the_form_under_the_limits_of_rest(
     assert "is in progress" in again.content.decode()
     run.state = RunState.DONE.value
     run.save()
-    assert "may order 1 runs within 24 hours" in alice.post(f"{REPORTS}/run", days).content.decode()
+    assert (
+        "may request 1 runs within 24 hours" in alice.post(f"{REPORTS}/run", days).content.decode()
+    )
 
 
 @pytest.mark.parametrize(

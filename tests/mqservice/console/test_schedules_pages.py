@@ -91,7 +91,7 @@ def test_the_next_runs_are_shown_before_anything_is_saved(alice: Client) -> None
     assert text.count("+0800</td>") == 10
     assert "<html" not in text
     wrong = alice.get(f"{ROOT}/schedule-runs?cron=61+*+*+*+*&time_zone=UTC").content.decode()
-    assert "is wrong in the minute (0 to 59)" in wrong
+    assert "is invalid in the minute (0 to 59)" in wrong
     nowhere = alice.get(f"{ROOT}/schedule-runs?cron=@daily&time_zone=Mars").content.decode()
     assert "must be an IANA time zone" in nowhere
     # Without a script: a button, and what was written stays

@@ -78,7 +78,9 @@ def test_link_signs_nobody_in_elsewhere(db: None, client: Client) -> None:
     assert sign_in(elsewhere, EMAIL, PHRASE).headers["Location"] == "/account/start/"
 
 
-@pytest.mark.parametrize(("name", "why"), [("acme", "is taken"), ("a b", "a-z"), ("", "required")])
+@pytest.mark.parametrize(
+    ("name", "why"), [("acme", "is already in use"), ("a b", "a-z"), ("", "required")]
+)
 def test_bad_name_of_a_tenant_is_said_on_the_form(
     name: str, why: str, people: People, client: Client
 ) -> None:
