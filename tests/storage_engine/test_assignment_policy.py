@@ -89,7 +89,11 @@ def test_nearby_leaves_no_queue_to_nobody_and_gives_none_to_two(
         (Strategy.AVG, AssignmentPolicy(rooms={"a b": (0,)}), "'a b'"),
         (Strategy.AVG, AssignmentPolicy(rooms={"*": (0,)}), "not a valid name"),
         (Strategy.AVG, AssignmentPolicy(within_room=Strategy.CONFIG), "CONFIG"),
-        (Strategy.AVG, AssignmentPolicy(rooms={str(n): () for n in range(1_025)}), "rooms has 1025 names"),
+        (
+            Strategy.AVG,
+            AssignmentPolicy(rooms={str(n): () for n in range(1_025)}),
+            "rooms has 1025 names",
+        ),
     ],
 )  # fmt: skip
 def test_a_policy_that_cannot_be_meant_is_refused(

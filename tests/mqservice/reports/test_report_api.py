@@ -192,7 +192,7 @@ def test_runs_by_hand_are_so_many_a_day_for_a_tenant_and_so_many_in_all(
     assert f"{WAITING_RUNS_MAX} requested runs" in ordered(rival, "rival").json()["detail"]
     settings.MQ_REPORTS_BY_HAND_MAX = 0
     ReportRun.objects.all().delete()
-    assert "switched" in ordered(rival, "rival").json()["detail"]
+    assert "turned off requested runs" in ordered(rival, "rival").json()["detail"]
     assert not ReportRun.objects.exists()
 
 
