@@ -35,7 +35,7 @@ def parse_tags(text: str) -> list[str]:
         if "|" in tag:
             raise refusal("a single |", tag_at + tag.index("|"), "separate tags with ||")
         if tag == ALL and len(parts) > 1:
-            raise refusal("*", tag_at, "* stands for all messages and must stand alone")
+            raise refusal("*", tag_at, "it stands for all messages and must be used alone")
         if count > NODES_MAX:
             raise refusal(f"tag {shown(tag)}", tag_at, f"at most {NODES_MAX} tags are allowed")
         tags.add(tag)

@@ -245,7 +245,7 @@ def _room(kind: str, name: str, room_of: Callable[[str], str | None]) -> str:
 def _sorted(kind: str, given: Iterable[_Sortable]) -> list[_Sortable]:
     ordered = sorted(given)
     if not ordered:
-        raise BadRequest(f"cannot assign queues: there is no {kind}")
+        raise BadRequest(f"cannot assign queues: there are no {kind}s")
     for before, after in pairwise(ordered):
         if before == after:
             raise BadRequest(f"{kind} {after!r} is given twice")

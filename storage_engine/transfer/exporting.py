@@ -239,8 +239,8 @@ class _Export:
             "json": "bodies were sent as JSON: their property __MQ_BODY says so",
             "empty": "messages have a property with an empty value, which RocketMQ's clients drop",
             "ahead": (
-                "messages were settled before others ahead of them: RocketMQ has one "
-                "offset per queue, so it delivers them again"
+                "messages were settled out of order: RocketMQ has one offset per queue, so "
+                "it delivers them again"
             ),
             "broadcast": (
                 "groups have broadcast dispatch: RocketMQ keeps their progress in its "

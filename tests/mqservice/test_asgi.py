@@ -175,7 +175,7 @@ def test_a_port_that_cannot_be_meant(port: str) -> None:
 
 
 def test_an_address_that_does_not_exist() -> None:
-    with pytest.raises(ConfigRefused, match="no address"):
+    with pytest.raises(ConfigRefused, match="not an address"):
         bind_socket("no.such.host.invalid", 0, is_shared=False)
 
 

@@ -228,8 +228,8 @@ def test_consistent_hash_follows_a_ring_made_by_hand() -> None:
 @pytest.mark.parametrize(
     ("queues", "members", "words"),
     [
-        ([], ["hz@a"], "without a queue"),
-        (queues_of(1, "hz@a"), [], "without a member"),
+        ([], ["hz@a"], "there are no queues"),
+        (queues_of(1, "hz@a"), [], "there are no members"),
         (queues_of(1, "hz@a") * 2, ["hz@a"], "queue QueueRef.* is given twice"),
         (queues_of(1, "hz@a"), ["hz@a", "hz@b", "hz@a"], "member 'hz@a' is given twice"),
         (queues_of(1, "hz@a"), ["hz@a", ""], "empty id"),

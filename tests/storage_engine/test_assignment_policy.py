@@ -87,9 +87,13 @@ def test_nearby_leaves_no_queue_to_nobody_and_gives_none_to_two(
         (Strategy.AVG, AssignmentPolicy(consumers={"a": (-1,)}), "queue -1"),
         (Strategy.AVG, AssignmentPolicy(consumers={"a": (64,)}), "queue 64"),
         (Strategy.AVG, AssignmentPolicy(rooms={"a b": (0,)}), "'a b'"),
-        (Strategy.AVG, AssignmentPolicy(rooms={"*": (0,)}), "no name"),
+        (Strategy.AVG, AssignmentPolicy(rooms={"*": (0,)}), "not a valid name"),
         (Strategy.AVG, AssignmentPolicy(within_room=Strategy.CONFIG), "CONFIG"),
-        (Strategy.AVG, AssignmentPolicy(rooms={str(n): () for n in range(1_025)}), "1025 rooms"),
+        (
+            Strategy.AVG,
+            AssignmentPolicy(rooms={str(n): () for n in range(1_025)}),
+            "rooms has 1025 names",
+        ),
     ],
 )  # fmt: skip
 def test_a_policy_that_cannot_be_meant_is_refused(

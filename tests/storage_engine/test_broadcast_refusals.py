@@ -18,11 +18,11 @@ async def test_who_reads_must_fit_the_group(tmp_path: Path) -> None:
     async with OpenStore(tmp_path) as store:
         await filled(store)
         store.group("plain")
-        with pytest.raises(BadRequest, match="plain does not broadcast"):
+        with pytest.raises(BadRequest, match="plain does not have broadcast dispatch"):
             Listener(store, "a", group="plain").receive()
-        with pytest.raises(BadRequest, match="g broadcasts, so client_id must say who reads"):
+        with pytest.raises(BadRequest, match="g has broadcast dispatch, so client_id must name"):
             Listener(store, "").receive()
-        with pytest.raises(BadRequest, match="g broadcasts, so client_id must say who reads"):
+        with pytest.raises(BadRequest, match="g has broadcast dispatch, so client_id must name"):
             store.store.consumption.subscribe(SubscribeRequest(group="g", topic="t", member_id="m"))
         with pytest.raises(BadRequest, match="does not have broadcast dispatch"):
             store.store.consumption.group_stats("plain", "a")
@@ -74,10 +74,12 @@ async def test_dispatch_changes_to_or_from_broadcast_until_something_is_read(
         store.group()
         broadcast(store)
         Listener(store, "a").receive()
-        with pytest.raises(BadRequest, match="g was read with dispatch broadcast: to or from"):
+        with pytest.raises(
+            BadRequest, match="g was read with broadcast dispatch; to change to or from"
+        ):
             store.group()
         store.group("plain")
         store.receive(group="plain")
-        with pytest.raises(BadRequest, match="plain was read with dispatch shared"):
+        with pytest.raises(BadRequest, match="plain was read with shared dispatch"):
             broadcast(store, "plain")
         store.store.catalog.group_put(GroupConfig(group="plain", dispatch=Dispatch.EXCLUSIVE))

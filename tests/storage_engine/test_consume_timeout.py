@@ -128,7 +128,7 @@ async def test_wall_clocks_that_jump_move_no_timeout(tmp_path: Path) -> None:
 async def test_timeouts_out_of_range_are_refused(tmp_path: Path, timeout_ms: int) -> None:
     async with OpenStore(tmp_path) as store:
         with pytest.raises(
-            BadRequest, match=f"consume_timeout_ms is {timeout_ms}, 10000 to 43200000"
+            BadRequest, match=f"consume_timeout_ms is {timeout_ms}, it must be 10000 to 43200000"
         ):
             with_timeout(store, timeout_ms)
         assert store.store.catalog.groups == {}

@@ -22,7 +22,7 @@ async def test_at_90_percent_puts_are_refused_and_taken_again_by_themselves(
         await store.put_bodies(b"before")
         store.files.disk = (100, free)
         store.store.disk.look()
-        with pytest.raises(DiskFull, match="puts are taken below 90 %"):
+        with pytest.raises(DiskFull, match="messages are accepted again below 90 %"):
             store.start_put([message(b"refused")])
         assert store.pull_bodies() == [b"before"]
         assert store.ack(store.receive()).acked_count == 1

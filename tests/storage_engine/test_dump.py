@@ -87,7 +87,7 @@ async def test_a_journal_names_groups_and_its_torn_tail(tmp_path: Path) -> None:
     shown = lines(path)
     assert shown[0] == "name 0 is group g on topic t"
     assert "first=0, count=1" in shown[-2]
-    assert shown[-1].endswith("DAMAGED 4 bytes that are no whole entry")
+    assert shown[-1].endswith("DAMAGED 4 bytes that are not a whole entry")
 
 
 def test_a_directory_is_dumped_file_by_file_past_unreadable_ones(store_dir: Path) -> None:

@@ -242,7 +242,7 @@ async def test_there_is_room_for_so_many_sessions_and_bytes(tmp_path: Path) -> N
         with pytest.raises(StoreBusy, match="saved sessions take"):
             web.keep(leased, name="b")
         web.keep(name="b")
-        with pytest.raises(StoreBusy, match="2 sessions are kept"):
+        with pytest.raises(StoreBusy, match="2 sessions are saved"):
             web.keep(name="c")
 
         await store.pass_time(30_000)

@@ -212,7 +212,7 @@ async def test_cursor_of_another_key_or_changed_is_refused(tmp_path: Path) -> No
 
         with pytest.raises(CursorInvalid, match="another"):
             look_up(store, "other", cursor=cursor)
-        with pytest.raises(CursorInvalid, match="none"):
+        with pytest.raises(CursorInvalid, match="not made by this engine"):
             look_up(store, "k", cursor=changed)
 
 

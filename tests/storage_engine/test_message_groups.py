@@ -302,7 +302,7 @@ async def test_a_record_that_cannot_be_read_holds_nobody_up(tmp_path: Path) -> N
 @pytest.mark.parametrize("count", [0, 33])
 async def test_a_batch_out_of_range_is_refused(tmp_path: Path, count: int) -> None:
     async with OpenStore(tmp_path) as store:
-        with pytest.raises(BadRequest, match=f"batch_per_group is {count}, 1 to 32"):
+        with pytest.raises(BadRequest, match=f"batch_per_group is {count}, it must be 1 to 32"):
             store.store.catalog.group_put(ordered_group(batch_per_group=count))
 
 

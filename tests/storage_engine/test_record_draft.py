@@ -91,5 +91,5 @@ def test_a_topic_that_the_layout_cannot_hold_is_refused(length: int) -> None:
     draft = read_draft(stored(encode_record(message())))
     draft.topic = b"t" * length
 
-    with pytest.raises(RecordRefused, match=f"topic is {length} bytes long"):
+    with pytest.raises(RecordRefused, match=f"the topic has {length} bytes"):
         draft.encode()

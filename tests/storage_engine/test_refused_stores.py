@@ -88,7 +88,7 @@ OUR_DAMAGES: dict[str, tuple[Damage, str]] = {
     ),
     "middle segment missing": (
         lambda path: segments(path)[1].unlink(),
-        "is missing.*bring it back",
+        "is missing.*restore it",
     ),
     "last segment missing": (lambda path: segments(path)[-1].unlink(), "segments are missing"),
     "all segments missing": (
@@ -113,7 +113,7 @@ OUR_DAMAGES: dict[str, tuple[Damage, str]] = {
         "copy the store's config directory",
     ),
     **{
-        f"unreadable {name}": (unreadable(name), f"{name}.* cannot be read")
+        f"unreadable {name}": (unreadable(name), f"cannot read .*{name}")
         for name in ("topics.json", "subscriptionGroup.json", "consumerOffset.json")
     },
     "unreadable delayOffset.json": (unreadable("delayOffset.json"), "cannot read"),
@@ -149,7 +149,7 @@ def other_format(path: Path) -> None:
 THEIR_DAMAGES: dict[str, tuple[Damage, str]] = {
     "middle segment missing": (
         lambda path: segments(path)[1].unlink(),
-        "is missing.*bring it back",
+        "is missing.*restore it",
     ),
     "last segment missing": (lambda path: segments(path)[-1].unlink(), "last segments are missing"),
     "all segments missing": (remove_segments, "last segments are missing"),
@@ -284,7 +284,7 @@ async def test_segments_of_another_size_than_configured_are_read_as_they_are(
 
 async def test_a_directory_that_is_no_store_is_refused(tmp_path: Path) -> None:
     (tmp_path / "thesis.tex").write_text("x")
-    with pytest.raises(StoreCorrupt, match=r"no store and not empty.*thesis\.tex"):
+    with pytest.raises(StoreCorrupt, match=r"not a store and not empty.*thesis\.tex"):
         OpenStore(tmp_path).open()
     assert list(fingerprint(tmp_path)) == ["thesis.tex"]
 

@@ -77,7 +77,7 @@ def test_a_cut_inside_of_a_record_is_refused_and_says_where_it_may_be(tmp_path: 
     before = fingerprint(tmp_path / "s")
     record_at = whole_records(tmp_path / "s", 2)
     for wrong in (record_at + 1, end + 1, 1 << 40):
-        with pytest.raises(BadRequest, match=r"stands from|the log goes from"):
+        with pytest.raises(BadRequest, match=r"inside the record from|the log goes from"):
             cut_log(tmp_path / "s", wrong, FaultyFiles())
     assert main([str(tmp_path / "s"), "--cut-at", str(end + 1)]) == EXIT_REFUSED
     assert fingerprint(tmp_path / "s") == before

@@ -120,10 +120,10 @@ def test_a_whole_number_as_factor_of_a_huge_power_is_quick() -> None:
     ("policy", "words"),
     [
         (ListDelays(delays_ms=()), "0 entries"),
-        (ListDelays(delays_ms=(1,) * 1_001), "1001 entries, 1 to 1000"),
-        (ListDelays(delays_ms=(1, 0)), r"delays_ms\[1\] is 0, 1 to"),
+        (ListDelays(delays_ms=(1,) * 1_001), "1001 entries, it must have 1 to 1000"),
+        (ListDelays(delays_ms=(1, 0)), r"delays_ms\[1\] is 0, it must be 1 to"),
         (ListDelays(delays_ms=(-5,)), r"delays_ms\[0\] is -5"),
-        (ListDelays(delays_ms=(YEAR_MS + 1,)), f"is {YEAR_MS + 1}, 1 to {YEAR_MS} is allowed"),
+        (ListDelays(delays_ms=(YEAR_MS + 1,)), f"is {YEAR_MS + 1}, it must be 1 to {YEAR_MS}"),
         (ExponentialDelays(start_ms=0), "start_ms is 0"),
         (ExponentialDelays(start_ms=-1), "start_ms is -1"),
         (ExponentialDelays(cap_ms=0), "cap_ms is 0"),

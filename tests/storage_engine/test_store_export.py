@@ -170,8 +170,8 @@ async def test_it_says_what_rocketmq_will_not_do(tmp_path: Path) -> None:
     notes = "\n".join((await exported(tmp_path / "ours", tmp_path / "theirs")).notes)
     assert "1 bodies were sent as JSON: their property __MQ_BODY says so" in notes
     assert "1 messages have a property with an empty value" in notes
-    assert "1 messages were settled ahead of others" in notes
-    assert "1 groups are of dispatch broadcast" in notes
+    assert "1 messages were settled out of order" in notes
+    assert "1 groups have broadcast dispatch" in notes
 
 
 async def test_all_namespaces_keep_their_prefix_which_rocketmq_knows(tmp_path: Path) -> None:

@@ -348,7 +348,7 @@ DAMAGES: dict[str, tuple[Callable[[Path], object], str]] = {
     ),
     "torn offsets": (
         lambda store: (store / "config/consumerOffset.json").write_text("["),
-        "consumerOffset.json cannot be read",
+        "config/consumerOffset.json: ",
     ),
     "hole": (lambda store: segments(store)[1].unlink(), "is missing, the next one is"),
     "no end": (lambda store: segments(store)[-1].unlink(), "the last segments are missing"),

@@ -25,7 +25,7 @@ def test_every_group_has_room_for_the_names_of_its_topics() -> None:
     check_group_name(group)
     check_topic_name(retry_topic_of(group))
     check_topic_name(dlq_topic_of(group))
-    with pytest.raises(BadRequest, match="249 characters long, at most 248"):
+    with pytest.raises(BadRequest, match="249 characters, at most 248"):
         check_group_name(group + "g")
 
 

@@ -168,7 +168,7 @@ async def test_beside_a_running_engine_and_after_a_kill(tmp_path: Path) -> None:
     list(report.run())
     assert found(report.report) == []
     assert not report.report.is_whole_store
-    assert "an engine runs" in report.report.notes[0]
+    assert "an engine is running" in report.report.notes[0]
     assert report.report.counts["commit log"].item_count == 20
     killed = copy_store(tmp_path / "store", tmp_path / "killed")
     await store.close()

@@ -144,7 +144,7 @@ def test_a_restore_that_was_killed_behind_its_commit_is_done_again(
         restored(made.backup, tmp_path / "data", url)
         assert len(topic_names(url)) == 1_000
         assert database.restored_from(url) is None
-        with pytest.raises(BackupRefused, match="is not empty, it was filled: make a new one"):
+        with pytest.raises(BackupRefused, match="is not empty, it was filled: create another one"):
             restored(made.backup, tmp_path / "other", url)
 
 
@@ -155,7 +155,9 @@ def test_a_database_that_another_restore_has_filled_is_refused_with_what_to_do(
         clients = find_postgres_clients(database.server_version(url))
         database.restore(clients, url, made.backup / "database.dump", stamp="abc")
         assert database.restored_from(url) == "abc"
-        with pytest.raises(BackupRefused, match="by a restore of another backup: make a new one"):
+        with pytest.raises(
+            BackupRefused, match="by a restore of another backup: create another one"
+        ):
             restored(made.backup, tmp_path / "data", url)
 
 

@@ -17,8 +17,8 @@ LATER, EARLIER = "2026-11-21T09:00:00.000Z", "2026-11-21T08:59:59.999Z"
         ("key=", "ILLEGAL_KEY", "?key", "must not be blank"),
         ("key=a%20b", "ILLEGAL_KEY", "?key", "white space"),
         (f"from={LATER}&to={EARLIER}", "BAD_REQUEST", "?to", "1 ms before"),
-        ("reason=%20", "BAD_REQUEST", "?reason", "<none> stands for"),
-        ("reason=%01%00", "BAD_REQUEST", "?reason", "<none> stands for"),
+        ("reason=%20", "BAD_REQUEST", "?reason", "use <none> for"),
+        ("reason=%01%00", "BAD_REQUEST", "?reason", "use <none> for"),
         (f"reason={'x' * 1_001}", "BAD_REQUEST", "?reason", "found 1001"),
     ],
 )

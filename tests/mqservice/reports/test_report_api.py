@@ -189,10 +189,10 @@ def test_runs_by_hand_are_so_many_a_day_for_a_tenant_and_so_many_in_all(
     ReportRun.objects.update(state=RunState.DONE.value)
     for _ in range(WAITING_RUNS_MAX):
         make_run(trigger=Trigger.BY_HAND.value, namespace=people.acme)
-    assert f"{WAITING_RUNS_MAX} runs" in ordered(rival, "rival").json()["detail"]
+    assert f"{WAITING_RUNS_MAX} requested runs" in ordered(rival, "rival").json()["detail"]
     settings.MQ_REPORTS_BY_HAND_MAX = 0
     ReportRun.objects.all().delete()
-    assert "switched" in ordered(rival, "rival").json()["detail"]
+    assert "turned off requested runs" in ordered(rival, "rival").json()["detail"]
     assert not ReportRun.objects.exists()
 
 

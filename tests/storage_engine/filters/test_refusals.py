@@ -7,7 +7,7 @@ import pytest
 from storage_engine.errors import ERRORS_BY_CODE, FilterInvalid, error_from_code
 from tests.storage_engine.filters.encoded import sql
 
-OPERAND = "expected a property, a number, a text, TRUE, FALSE, NULL or \\("
+OPERAND = "expected a property, a number, a string, TRUE, FALSE, NULL or \\("
 LONG = "an integer has at most 64 bits"
 ORDER = "compare numbers, or properties that hold a number"
 CONDITION = "a condition is needed, such as a = 5"
@@ -27,17 +27,17 @@ CONDITION = "a condition is needed, such as a = 5"
         ("(a = 5", r"the end at character 7: expected \)"),
         ("a = 5)", r"'\)' at character 6: expected AND, OR or the end"),
         ("()", rf"'\)' at character 2: {OPERAND}"),
-        ("a = 1 = 2", "'=' at character 7: write parentheses around a comparison"),
-        ("a IS NULL IS NULL", "'IS' at character 11: write parentheses"),
+        ("a = 1 = 2", "'=' at character 7: put a comparison"),
+        ("a IS NULL IS NULL", "'IS' at character 11: put a comparison"),
         ("a = NOT b", "'NOT' at character 5"),
-        ("a == 5", "'=' at character 4: .*; = is written once"),
+        ("a == 5", "'=' at character 4: .*; write a single ="),
         ("a != 5", "'!' at character 3: write <> for unequal"),
         ("a && b", "'&' at character 3: write AND"),
         ("a || b", r"'\|' at character 3: write OR"),
         ("a LIKE 'x%'", "'LIKE' at character 3: write CONTAINS, STARTSWITH or ENDSWITH"),
         ("a + 1 > 5", r"'\+' at character 3: expected AND, OR or the end; there is no arithmetic"),
         ("a * 2 > 5", r"'\*' at character 3: there is no arithmetic"),
-        ("user-id = 5", "'-' at character 5: .* names have letters"),
+        ("user-id = 5", "'-' at character 5: .* names have only letters"),
         ("a.b = 5", "'.' at character 2: only names"),
         ("é = 5", "'é' at character 1: only names"),
         ("a = 'é😀' AND ü", "'ü' at character 14"),
@@ -45,9 +45,9 @@ CONDITION = "a condition is needed, such as a = 5"
         ("`a` = 5", "'`' at character 1: write names of properties without quotes"),
         ("a = 'x", '"\'" at character 5: the string that starts here has no closing quote'),
         ("a = 'it's'", "'s' at character 9"),
-        ("a = '''", '"\'" at character 5: the text that begins here'),
-        ("a /* x", "'/' at character 3: a comment that begins"),
-        ("a /*/ = 5", "'/' at character 3: a comment that begins"),
+        ("a = '''", '"\'" at character 5: the string that starts here'),
+        ("a /* x", "'/' at character 3: a comment that starts"),
+        ("a /*/ = 5", "'/' at character 3: a comment that starts"),
         ("a IS 5", "'5' at character 6: expected NULL"),
         ("a IS NOT TRUE", "'TRUE' at character 10: expected NULL"),
         ("a NOT = 5", "'=' at character 7: expected BETWEEN, IN, CONTAINS"),
@@ -62,8 +62,8 @@ CONDITION = "a condition is needed, such as a = 5"
         ("a IN (NULL)", "'NULL' at character 7: expected a string or a number"),
         ("a IN (-'5')", "\"'5'\" at character 8: expected a number"),
         ("a IN ((5))", r"'\(' at character 7: expected a string or a number"),
-        ("a CONTAINS b", "'b' at character 12: expected a text"),
-        ("a CONTAINS 5", "'5' at character 12: expected a text"),
+        ("a CONTAINS b", "'b' at character 12: expected a string"),
+        ("a CONTAINS 5", "'5' at character 12: expected a string"),
         ("a <' x'", "\"' x'\" at character 4"),
     ],
 )
@@ -82,9 +82,9 @@ def test_texts_that_are_no_condition(text: str, message: str) -> None:
         ("a OR b AND -c", f"'-' at character 12: {CONDITION}"),
         ("NOT 5", f"'5' at character 5: {CONDITION}"),
         ("(5) AND a", rf"'\(' at character 1: {CONDITION}"),
-        ("a = NULL", "NULL at character 5: nothing equals it; write IS NULL"),
-        ("NULL <> a", "NULL at character 1: nothing equals it"),
-        ("a = (NULL)", "NULL at character 5: nothing equals it"),
+        ("a = NULL", "NULL at character 5: nothing is equal to NULL; write IS NULL"),
+        ("NULL <> a", "NULL at character 1: nothing is equal to NULL"),
+        ("a = (NULL)", "NULL at character 5: nothing is equal to NULL"),
         ("5 = TRUE", "'TRUE' at character 5: a number is neither TRUE nor FALSE"),
         ("FALSE <> 5", "'5' at character 10: a number is neither"),
         ("-a = TRUE", "'TRUE' at character 6: a number is neither"),
@@ -100,9 +100,9 @@ def test_texts_that_are_no_condition(text: str, message: str) -> None:
         ("a BETWEEN 5 AND 3", "5 as the lower bound of BETWEEN at character 11: .*, 3"),
         ("a NOT BETWEEN 1 AND -1.5", "1 as the lower bound of BETWEEN at character 15: .*, -1.5"),
         ("5 IN (5)", "'5' at character 1: IN must follow the name of a property"),
-        ("-a IN (5)", "'-' at character 1: IN follows"),
-        ("5 CONTAINS 'a'", "'5' at character 1: CONTAINS follows"),
-        ("(a = 5) ENDSWITH 'a'", r"'\(' at character 1: ENDSWITH follows"),
+        ("-a IN (5)", "'-' at character 1: IN must follow"),
+        ("5 CONTAINS 'a'", "'5' at character 1: CONTAINS must follow"),
+        ("(a = 5) ENDSWITH 'a'", r"'\(' at character 1: ENDSWITH must follow"),
         ("-'5' = a", "'-' at character 1: only a number or a property can have a sign"),
         ("a = -TRUE", "'-' at character 5: only a number"),
         ("a = - (b = 5)", "'-' at character 5: only a number"),
@@ -118,13 +118,13 @@ def test_types_that_never_agree(text: str, message: str) -> None:
     [
         ("007", "'007' at character 5: an integer must not start with 0"),
         ("00", "'00' at character 5: an integer must not start with 0"),
-        ("5abc", "'5abc' at character 5: a number is"),
-        ("5e", "'5e' at character 5: a number is"),
-        ("5e+", "'5e' at character 5: a number is"),
-        ("5.5.5", "'5.5.5' at character 5: a number is"),
-        ("5.5L", "'5.5L' at character 5: a number is"),
-        ("0x1F", "'0x1F' at character 5: a number is"),
-        ("1_000", "'1_000' at character 5: a number is"),
+        ("5abc", "'5abc' at character 5: write a number as"),
+        ("5e", "'5e' at character 5: write a number as"),
+        ("5e+", "'5e' at character 5: write a number as"),
+        ("5.5.5", "'5.5.5' at character 5: write a number as"),
+        ("5.5L", "'5.5L' at character 5: write a number as"),
+        ("0x1F", "'0x1F' at character 5: write a number as"),
+        ("1_000", "'1_000' at character 5: write a number as"),
         (".", "'.' at character 5: only names"),
         ("٣", "'٣' at character 5: only names"),
         ("9223372036854775808", "at character 5: an integer is at most 9223372036854775807"),
@@ -161,7 +161,7 @@ def test_words_that_mean_nothing_special_are_properties(name: str) -> None:
     [("\x00", "0000"), ("\x01", "0001"), ("\x02", "0002"), ("\x7f", "007F"), ("\udfff", "DFFF")],
 )
 def test_unusable_characters_are_refused_in_texts_too(character: str, code: str) -> None:
-    with pytest.raises(FilterInvalid, match=rf"U\+{code} at character 6: a filter has neither"):
+    with pytest.raises(FilterInvalid, match=rf"U\+{code} at character 6: a filter has no control"):
         sql(f"a = '{character}'")
 
 
@@ -201,7 +201,7 @@ def test_depth_of_50_is_allowed_and_one_more_is_not(before: str, after: str) -> 
 
     assert sql(str(deep)) == deep
     assert deep.matches(b"a\x01true\x02b\x01true\x02") in (True, False)
-    with pytest.raises(FilterInvalid, match="at most 50 parentheses and NOTs"):
+    with pytest.raises(FilterInvalid, match="parentheses and NOTs may be nested at most 50 deep"):
         sql(before * (levels + 1) + "a" + after * (levels + 1))
 
 

@@ -63,7 +63,7 @@ def test_tag_may_hold_white_space_and_stars_inside() -> None:
         ("a ||", "an empty tag at character 5"),
         ("|| a", "an empty tag at character 1"),
         ("a || || b", "an empty tag at character 5"),
-        ("a | b", r"a single \| at character 3: tags are separated by \|\|"),
+        ("a | b", r"a single \| at character 3: separate tags with \|\|"),
         ("a ||| b", r"a single \| at character 5"),
         ("a || *", r"\* at character 6: it stands for all"),
         ("* || a", r"\* at character 1"),
