@@ -24,7 +24,7 @@ from storage_engine.errors import ConfigInvalid, StoreError, StoreInUse
 from storage_engine.filters.message_filter import keep_compiled
 from storage_engine.json_log import start_logging
 from storage_engine.metrics import render
-from storage_engine.metrics_server import MetricsServer
+from storage_engine.metrics_server import Health, MetricsServer
 from storage_engine.server import Server
 from storage_engine.store import Store
 
@@ -87,9 +87,12 @@ async def _start_metrics(config: StoreConfig, store: Store, server: Server) -> M
         stats = store.stats(len(server.connections))
         return render(collect(config, SystemClock(), store.watched(), stats))
 
-    def health() -> str | None:
-        refusal = store.watched().refusal
-        return None if refusal is None else str(refusal)
+    def health() -> Health:
+        watched = store.watched()
+        if watched.refusal is not None:
+            return Health(False, str(watched.refusal))
+        damaged = watched.quarantine.count
+        return Health(True, f"ok, {damaged} quarantined_records" if damaged else "ok")
 
     answering = MetricsServer(metrics, health)
     try:

@@ -67,4 +67,5 @@ def stats_of(
         scheduled_count=schedule.pending_count,
         scheduled_delivered_count=schedule.delivered_count,
         degraded=["beat"] if schedule.is_degraded else [],
+        quarantined_count=watched.quarantine.count,
     )

@@ -90,6 +90,7 @@ request may succeed later, and `stored: false` that nothing of it will ever be d
 `Retry-After`.
 * A message with a `dedup_id`, and any `POST` with an `Idempotency-Key` where it is taken, can be \
 sent again: it is done once.
+* A W3C `traceparent` header of a produce stays with its messages, as a property.
 """
 
 

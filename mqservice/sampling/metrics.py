@@ -52,6 +52,7 @@ OF_GROUPS: Final = (
     Told(GROUP_MEMBERS, "Consumers that read for the group.", 3),
     Told(GROUP_DEAD_LETTERS, "Messages that the group has dead-lettered, all time.", 4),
     Told("mq_group_waiting_retry_messages", "Failed messages waiting for a retry.", 5),
+    Told("mq_group_lag_estimated", "1 where the lag is estimated, 0 where it is exact.", 6),
 )
 OF_GROUP_TOPICS: Final = (
     Told(GROUP_TOPIC_LAG, "Messages of one topic that the group has not settled.", 0),
@@ -67,6 +68,11 @@ OF_GROUP_TOPICS: Final = (
         "Failed messages of a topic waiting for a retry.",
         5,
     ),
+    Told(
+        "mq_group_topic_lag_estimated",
+        "1 where the lag of the topic is estimated, 0 where it is exact.",
+        6,
+    ),
 )
 OF_TOPICS: Final = (
     Told("mq_topic_messages_total", "Messages that were stored in the topic, all time.", 0),
@@ -76,7 +82,8 @@ NAMES: Final = frozenset(told.name for told in (*OF_GROUPS, *OF_GROUP_TOPICS, *O
 
 _NEWEST_GROUPS: Final = """
 SELECT DISTINCT ON (group_name, topic) group_name, topic,
-    lag_last, lag_ms_max, inflight_max, member_last, dead_last, waiting_retry_last
+    lag_last, lag_ms_max, inflight_max, member_last, dead_last, waiting_retry_last,
+    CASE WHEN known_count > 0 THEN estimated_count END
 FROM sampling_groupsample
 WHERE namespace_id = %s AND resolution_ms = %s AND at_ms > %s
 ORDER BY group_name, topic, at_ms DESC LIMIT %s

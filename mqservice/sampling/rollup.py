@@ -32,8 +32,9 @@ SERIES: Final = (
         table="sampling_groupsample",
         keys=("namespace_id", "group_name", "topic"),
         columns=(
-            "sample_count", "known_count", "lag_sum", "lag_max", "lag_last", "lag_ms_max",
-            "inflight_max", "waiting_retry_last", "settled_last", "member_last", "dead_last",
+            "sample_count", "known_count", "estimated_count", "lag_sum", "lag_max", "lag_last",
+            "lag_ms_max", "inflight_max", "waiting_retry_last", "settled_last", "member_last",
+            "dead_last",
         ),
     ),
     Series(

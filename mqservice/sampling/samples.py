@@ -141,6 +141,7 @@ def _group_sample(
         sample.settled_last = sum(queue.consumer_offset for queue in own)
     if lag.count is not None:  # else it has read nothing yet, or nobody knows what waits
         sample.known_count = 1
+        sample.estimated_count = int(lag.is_estimated)
         sample.lag_sum = sample.lag_max = sample.lag_last = lag.count
         sample.lag_ms_max = lag.known_age_ms
     return sample

@@ -114,7 +114,7 @@ class DataDir:
             for directory in (self.path, self.logs, self.store, self.mail, self.run):
                 directory.mkdir(mode=0o700, parents=True, exist_ok=True)
             for directory in (self.path, self.logs, self.store, self.mail):
-                _close_to_others(directory)
+                close_to_others(directory, owner=os.geteuid())
             if not os.access(self.path, os.W_OK | os.X_OK):
                 raise PermissionError(f"{self.path} is not writable")
         except OSError as error:
@@ -124,9 +124,10 @@ class DataDir:
             raise ConfigInvalid(f"{self.run} belongs to another user; remove it and start again.")
 
 
-def _close_to_others(directory: Path) -> None:
+def close_to_others(directory: Path, *, owner: int) -> None:
+    """Mode 0700, unless it belongs to somebody else than ``owner``."""
     found = directory.stat()
-    if found.st_uid == os.geteuid() and stat.S_IMODE(found.st_mode) & 0o077:
+    if found.st_uid == owner and stat.S_IMODE(found.st_mode) & 0o077:
         directory.chmod(0o700)
 
 

@@ -26,6 +26,7 @@ from psycopg import sql
 
 from mqservice.supervisor.binaries import Account, PostgresPrograms
 from mqservice.supervisor.child import ChildSpec
+from mqservice.supervisor.data_dir import close_to_others
 from mqservice.supervisor.errors import ConfigInvalid, StartFailed
 from mqservice.supervisor.gates import is_postgres_ready
 from mqservice.supervisor.ports import LOOPBACK
@@ -81,6 +82,7 @@ class PostgresServer:
                 f"as {expected}: start the service as the user that created the data "
                 "directory."
             )
+        close_to_others(self.directory, owner=expected)
         self._end_orphan()
 
     def child_spec(self, env: Mapping[str, str]) -> ChildSpec:

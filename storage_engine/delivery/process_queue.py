@@ -295,7 +295,7 @@ class ProcessQueue:
         return Verdict.SETTLE if is_before else Verdict.EXPIRED
 
     def find_moved(self, queue_offset: int) -> tuple[Verdict, ProcessQueue, int]:
-        """The same for a message that was moved, and where it is; it was not delivered since."""
+        """The same for a moved message, and where it is now; not delivered since."""
         _, retry_offset = self._moved[queue_offset]
         retry = self.owner.retry
         if retry is None or retry_offset < 0:  # dead, or it waits

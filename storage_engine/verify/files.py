@@ -169,6 +169,8 @@ def read_offsets(store: Path, report: Report) -> Offsets:
             for key in gone:
                 del offsets[key]
             continue
+        if entry.filter is not None:
+            continue
         key = entry.group, entry.topic, entry.queue_id
         if entry.is_reset:
             offsets[key] = entry.first

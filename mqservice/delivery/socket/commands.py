@@ -33,16 +33,18 @@ from mqservice.delivery.limits import (
     SETTLE_COUNT_MAX,
     SUBSCRIPTION_COUNT_MAX,
 )
-from mqservice.delivery.pending_put import PendingPut
 from mqservice.delivery.produce import BatchCheck
+from mqservice.delivery.put import Put
 from mqservice.delivery.request_keys import check_key
 from mqservice.delivery.socket import frames, pushes
 from mqservice.delivery.socket.confirming import Confirming
 from mqservice.delivery.socket.resumption import Resumption
 from mqservice.delivery.socket.subscription import Subscription
+from mqservice.delivery.spans import OperationSpan
 from mqservice.groups.routes import GroupRoute
 from mqservice.lib.names import name_fault
 from mqservice.lib.problem import Problem
+from mqservice.store import StoreError
 from mqservice.topics.routes import TopicRoute
 
 if TYPE_CHECKING:
@@ -115,6 +117,20 @@ class Commands:
         )
 
     async def _publish(self, command: frames.JsonPublish | frames.PackPublish) -> None:
+        spans = self._session.context.spans
+        if spans is None:
+            await self._offer(command, None)
+            return
+        span = spans.of_publish(self.namespace, command.topic)
+        try:
+            await self._offer(command, span)
+        except (Fault, Problem, StoreError) as error:
+            span.failed(error)
+            raise
+
+    async def _offer(
+        self, command: frames.JsonPublish | frames.PackPublish, span: OperationSpan | None
+    ) -> None:
         self.principal.require(Scope.PRODUCE, Kind.TOPIC, command.topic)
         if command.key is not None:
             check_key("/key", command.key, "key")
@@ -129,21 +145,23 @@ class Commands:
             offers = check.offers()
         except Fault as fault:
             raise fault.under("/m") from None
+        if span is not None:
+            span.carry(offers)
         await self.confirming.wait_for_room(len(offers))
-        pending = PendingPut(
+        put = Put(
             self._session.context,
             self._session.meter,
             route,
             offers,
             self.client,
             key=command.key,
+            span=span,
         )
-        while not pending.encode(_STEP_COUNT):
+        while not put.encode(_STEP_COUNT):
             await budget.give_way()
         # Handed to the store here, so that frames are stored in the order in which they came.
-        pending.hand_over()
+        self.confirming.hand_over(command.id, put, len(offers))
         self.published_count += len(offers)
-        self.confirming.add(command.id, pending, len(offers))
 
     async def _subscribe(self, command: frames.Subscribe) -> None:
         self._session.budget.spend_commands(_SUBSCRIBE_WEIGHT)

@@ -119,11 +119,23 @@ class Pusher:
                     await asyncio.sleep(0)
                     await asyncio.sleep(0)
                 tags = range(first_tag, first_tag + received.count)
-                await self._send(tags, received)
+                await self._send_in_span(tags, received)
                 self._renew_if_late(tags, fetch.received_ms)
                 for notice in fetch.missed:
                     subscription.apply(notice)
             del fetch, received  # the next may be long in coming, and a batch is large
+
+    async def _send_in_span(self, tags: Sequence[int], received: Received) -> None:
+        spans = self._session.context.spans
+        if spans is None:
+            await self._send(tags, received)
+            return
+        membership = self._subscription.membership
+        span = spans.of_push(membership.topic, membership.group)
+        # Before its messages are sent, so that a quick client's settles find them.
+        span.received(received, membership.group)
+        await self._send(tags, received)
+        span.end()
 
     async def _send(self, tags: Sequence[int], received: Received) -> None:
         """By columns, where the messages are alike and fit one frame."""

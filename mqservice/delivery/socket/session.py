@@ -208,7 +208,7 @@ class Session:
                 self.codec.encode(self.codec.Err(exc.id, exc.code, False, exc.detail))
             )
         except Problem as problem:
-            if not problem.retryable:
+            if not problem.retryable or problem.code == "SUBSCRIPTION_CONFLICT":  # a look each time
                 self.budget.spend_refusal()
             await self.send_problem(command_id, problem)
         except Fault as fault:

@@ -200,21 +200,30 @@ class Settlement:
                 self._settling.difference_update(part.tags)
 
     async def _settle(self, batch: _Batch) -> SettleReply:
-        return await self._session.context.store.settle(
-            self._subscription.membership.settle(
-                acks=[
-                    LeaseRef(
-                        topic=topic,
-                        queue_id=queue_id,
-                        lease_generation=generation,
-                        queue_offsets=offsets,
-                    )
-                    for (topic, queue_id, generation), offsets in batch.acks.items()
-                ],
-                nacks=batch.nacks,
-                extends=batch.extends,
-            )
+        context = self._session.context
+        request = self._subscription.membership.settle(
+            acks=[
+                LeaseRef(
+                    topic=topic,
+                    queue_id=queue_id,
+                    lease_generation=generation,
+                    queue_offsets=offsets,
+                )
+                for (topic, queue_id, generation), offsets in batch.acks.items()
+            ],
+            nacks=batch.nacks,
+            extends=batch.extends,
         )
+        if context.spans is None:
+            return await context.store.settle(request)
+        span = context.spans.of_settle(request.group)
+        try:
+            reply = await context.store.settle(request)
+        except StoreError as error:
+            span.failed(error)
+            raise
+        span.settled([(request, reply)])
+        return reply
 
     def _apply(self, batch: _Batch, reply: SettleReply) -> None:
         settled = sum([len(offsets) for offsets in batch.acks.values()]) + len(batch.nacks)
