@@ -52,7 +52,7 @@ def test_damage_is_named_and_the_dump_goes_on_behind_it(store_dir: Path) -> None
     content[at] ^= 0xFF  # its length: nothing says where the next one stands
     path.write_bytes(bytes(content))
     assert places(path) == whole
-    assert f"DAMAGED {records[2].record_bytes} bytes: record claims" in lines(path)[2]
+    assert f"DAMAGED {records[2].record_bytes} bytes: the record says" in lines(path)[2]
 
 
 def test_a_segment_of_rubbish_ends(tmp_path: Path) -> None:
