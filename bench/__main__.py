@@ -15,6 +15,7 @@ from bench import (
     attacks,
     authorisation,
     backlog,
+    clients,
     console,
     disk,
     engine,
@@ -49,6 +50,7 @@ WORKLOADS: Final[dict[str, Callable[[Plan, Path], Awaitable[list[Row]]]]] = {
 # Minutes, and some of them many GiB: only when asked for.
 LARGE: Final = {
     "attacks": attacks.measure,
+    "clients": clients.measure,
     "footprint": footprint.measure,
     "idle": idle.measure,
     "scale": scale.measure,

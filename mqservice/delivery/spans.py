@@ -11,7 +11,6 @@ No span has anything of a body, a property, a key of a message or an API key in 
 
 from __future__ import annotations
 
-import asyncio
 import enum
 import time
 from collections import OrderedDict
@@ -112,29 +111,22 @@ class OperationSpan:
             for offer in offers:
                 carry(offer.properties, context)
 
-    def stored(self, message_id: str) -> None:
-        """The one message of the request is."""
-        self._attributes["messaging.message.id"] = message_id
-
     def put_ended(
         self,
         message_ids: Sequence[str],
-        outcomes: asyncio.Future[list[PutResult]],
+        outcomes: Sequence[PutResult],
+        error: BaseException | None,
         *,
         is_batch: bool,
     ) -> None:
-        """The messages are stored or refused: the end of this."""
+        """The messages are stored or refused, or ``error`` says why nothing is known: the end."""
         if is_batch:
             self._attributes["messaging.batch.message_count"] = len(message_ids)
         if len(message_ids) == 1:
-            self.stored(message_ids[0])
-        if outcomes.cancelled():
-            self.end(CLIENT_GONE)
-        elif (failure := outcomes.exception()) is not None:
-            self.failed(failure)
-        else:
-            errors = (each.error for each in outcomes.result() if each.error is not None)
-            self.end(code_of(error) if (error := next(errors, None)) else "")
+            self._attributes["messaging.message.id"] = message_ids[0]
+        errors = (each.error for each in outcomes if each.error is not None)
+        failure = error or next(errors, None)
+        self.end("" if failure is None else code_of(failure))
 
     # Receive, push, settle ----------------------------------------------------------------------
 

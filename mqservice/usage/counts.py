@@ -42,13 +42,6 @@ class UsageCounts:
         row[MESSAGES_IN] += message_count
         row[BYTES_IN] += byte_count
 
-    def stored_by_call(self, topic: str, byte_count: int) -> None:
-        """A message of a topic that was stored, and the request for it answered."""
-        row = self._now.topics.get(topic) or self._row(topic)
-        row[MESSAGES_IN] += 1
-        row[BYTES_IN] += byte_count
-        row[API_CALLS] += 1
-
     def sent(self, topic: str, message_count: int, byte_count: int) -> None:
         """Messages of a topic that somebody has read."""
         row = self._now.topics.get(topic) or self._row(topic)

@@ -19,7 +19,7 @@ _THEMES: Final = (
     "service_issues",
     "service_answers",
     "service_edges",
-    "service_lane",
+    "service_road",
     "service_networks",
 )
 

@@ -37,7 +37,7 @@ from mqservice.delivery.reading.stored_messages import (
     stored_messages,
 )
 from mqservice.delivery.reading.walk import Page, Question
-from mqservice.delivery.replies import answer_struct, takes_msgpack
+from mqservice.delivery.replies import reply_struct, takes_msgpack
 from mqservice.store import FilterKind, Store
 from mqservice.topics.routes import TopicRoute
 
@@ -76,7 +76,7 @@ async def browse_messages(context: DeliveryContext, request: Request) -> None:
         next_cursor = context.cursors.write(page.place, topic=topic.engine_name, question=bound_to)
     messages = stored_messages(page.records, as_bytes=takes_msgpack(request))
     scanned = page.scanned_count if question.is_scan else msgspec.UNSET
-    await answer_struct(request, BrowseAnswer(messages, next_cursor, page.is_complete, scanned))
+    reply_struct(request, BrowseAnswer(messages, next_cursor, page.is_complete, scanned))
 
 
 def find_page_of(question: Question) -> FindPage:
@@ -124,7 +124,7 @@ async def read_message(context: DeliveryContext, request: Request) -> None:
     topic = await topic_route(context, request)
     Query(request.scope["query_string"], ())
     record = await find_by_id(context.store, topic, request.match.message_id)
-    await answer_struct(request, stored_message(record, as_bytes=takes_msgpack(request)))
+    reply_struct(request, stored_message(record, as_bytes=takes_msgpack(request)))
 
 
 def _question_of(query: Query, topic: TopicRoute) -> Question:

@@ -34,7 +34,7 @@ from mqservice.delivery.reading.query import Query
 from mqservice.delivery.reading.same_cause import cause_asked, reason_fault
 from mqservice.delivery.reading.stored_messages import StoredMessage, stored_message
 from mqservice.delivery.reading.walk import Page, Question
-from mqservice.delivery.replies import answer_struct, takes_msgpack
+from mqservice.delivery.replies import reply_struct, takes_msgpack
 from mqservice.groups.routes import GroupRoute
 from mqservice.lib.names import ENGINE_SEPARATOR
 from mqservice.lib.problem import Problem
@@ -98,7 +98,7 @@ async def browse_dead_letters(context: DeliveryContext, request: Request) -> Non
     messages = [_dead_letter(record, as_bytes=as_bytes) for record in page.records]
     scanned = msgspec.UNSET if asked is None else page.scanned_count
     answer = DeadLettersAnswer(messages, next_cursor, page.is_complete, scanned)
-    await answer_struct(request, answer)
+    reply_struct(request, answer)
 
 
 async def read_dead_letter(context: DeliveryContext, request: Request) -> None:
@@ -110,7 +110,7 @@ async def read_dead_letter(context: DeliveryContext, request: Request) -> None:
         record = await find_by_id(context.store, topic, request.match.message_id)
     except TopicNotFound as exc:
         raise Problem.of("MESSAGE_NOT_FOUND", "the group has given up no message yet") from exc
-    await answer_struct(request, _dead_letter(record, as_bytes=takes_msgpack(request)))
+    reply_struct(request, _dead_letter(record, as_bytes=takes_msgpack(request)))
 
 
 def _cause_of(query: Query) -> str | None:

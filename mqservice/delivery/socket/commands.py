@@ -33,8 +33,8 @@ from mqservice.delivery.limits import (
     SETTLE_COUNT_MAX,
     SUBSCRIPTION_COUNT_MAX,
 )
-from mqservice.delivery.pending_put import PendingPut
 from mqservice.delivery.produce import BatchCheck
+from mqservice.delivery.put import Put
 from mqservice.delivery.request_keys import check_key
 from mqservice.delivery.socket import frames, pushes
 from mqservice.delivery.socket.confirming import Confirming
@@ -146,7 +146,7 @@ class Commands:
         if span is not None:
             span.carry(offers)
         await self.confirming.wait_for_room(len(offers))
-        pending = PendingPut(
+        put = Put(
             self._session.context,
             self._session.meter,
             route,
@@ -155,12 +155,11 @@ class Commands:
             key=command.key,
             span=span,
         )
-        while not pending.encode(_STEP_COUNT):
+        while not put.encode(_STEP_COUNT):
             await budget.give_way()
         # Handed to the store here, so that frames are stored in the order in which they came.
-        pending.hand_over()
+        self.confirming.hand_over(command.id, put, len(offers))
         self.published_count += len(offers)
-        self.confirming.add(command.id, pending, len(offers))
 
     async def _subscribe(self, command: frames.Subscribe) -> None:
         self._session.budget.spend_commands(_SUBSCRIBE_WEIGHT)
