@@ -1,4 +1,4 @@
-"""The service as one ASGI callable: the fast roads first, Django for all the rest.
+"""The service as one ASGI application: the data plane first, Django for everything else.
 
     http /v1/.../messages…, :receive, :settle ─▶ delivery.plane     no Django on this road
     websocket /v1/ws ─────────────────────────▶ delivery.consumer  (Channels)
@@ -134,8 +134,9 @@ class Application:
         context.drain.begin()
         if not await context.drain.wait_idle(context.times.grace_ms + _DRAIN_MARGIN_MS):
             log.warning(
-                "Some clients did not leave in time",
-                extra={"action": "drain_cut", "count": context.drain.listener_count},
+                "Some clients did not disconnect before the shutdown deadline; "
+                "closed their connections",
+                extra={"action": "drain_timed_out", "count": context.drain.listener_count},
             )
 
     def _open(self) -> DeliveryContext:

@@ -76,20 +76,23 @@ def _bare_answer(code: str, detail: str, request_id: str | None = None) -> bytes
 
 _HEAD_TOO_LARGE: Final = _bare_answer(
     "HEADERS_TOO_LARGE",
-    f"the head of a request has at most {HEAD_BYTES_MAX} bytes and {HEADERS_MAX} headers",
+    f"the head of a request must have at most {HEAD_BYTES_MAX} bytes and {HEADERS_MAX} headers",
 )
-_HEAD_TOO_SLOW: Final = _bare_answer("REQUEST_TIMEOUT", "the head of the request came too slowly")
-_BODY_TOO_SLOW: Final = _bare_answer("REQUEST_TIMEOUT", "the body of the request came too slowly")
-_NOT_HTTP: Final = _bare_answer(
-    "BAD_REQUEST", "this is not HTTP/1.1, or it can be read in more than one way"
+_HEAD_TOO_SLOW: Final = _bare_answer(
+    "REQUEST_TIMEOUT", "the head of the request arrived too slowly"
 )
+_BODY_TOO_SLOW: Final = _bare_answer(
+    "REQUEST_TIMEOUT", "the body of the request arrived too slowly"
+)
+_NOT_HTTP: Final = _bare_answer("BAD_REQUEST", "this is not HTTP/1.1, or it is ambiguous")
 _LATER_HTTP: Final = _bare_answer("HTTP_VERSION_UNSUPPORTED", "send HTTP/1.1")
 _NO_HANDSHAKE: Final = _bare_answer(
     "BAD_REQUEST",
-    "a WebSocket's handshake is a GET of HTTP/1.1 without a body, behind no unanswered request",
+    "a WebSocket handshake must be an HTTP/1.1 GET without a body, with no other "
+    "request pending on the connection",
 )
 _GIVES_WAY: Final = _bare_answer(
-    "REQUEST_TIMEOUT", "too many connections have shown no key, and this is the oldest of them"
+    "REQUEST_TIMEOUT", "too many connections have not sent a key, and this is the oldest of them"
 )
 # What the parser says of a version it does not know; the last is HTTP/2's first line.
 _VERSION_FAULTS: Final = ("Invalid HTTP version", "Pause on PRI/Upgrade")

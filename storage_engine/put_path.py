@@ -1,4 +1,4 @@
-"""The way of a PUT frame into the log: check each record, append all good ones together.
+"""The path of a PUT frame into the log: check each record, append all valid ones together.
 
     payload ──▶ [PutPath.put] ── entries ──▶ commit_log.append ── keys ──▶ dispatcher.follow
                      └─ a record that breaks a rule: its code in the reply, the others go on
@@ -182,7 +182,7 @@ class PutPath:
             DiskFull: no segment can be added; nothing is appended.
         """
         if not payload:
-            raise BadRequest("PUT without a record")
+            raise BadRequest("PUT has no record")
         frame = _Frame(payload)
         self._read(frame)
         entries, refused, count = frame.entries, frame.refused, frame.count
@@ -208,11 +208,14 @@ class PutPath:
         at, size, count = 0, len(payload), 0
         while at < size:
             if size - at < FIXED_BYTES:
-                raise BadRequest(f"PUT ends with {size - at} bytes that are no record")
+                raise BadRequest(f"PUT ends with {size - at} bytes that are not a record")
             record_bytes, magic, queue_id, sysflag, body_bytes = _peek(payload, at)
             end = at + record_bytes
             if record_bytes < FIXED_BYTES or end > size:
-                raise BadRequest(f"record claims {record_bytes} bytes, {size - at} are there")
+                raise BadRequest(
+                    f"a record of PUT says it has {record_bytes} bytes, but only "
+                    f"{size - at} are left"
+                )
             id_at = end - ID_BACK
             if (
                 not sysflag

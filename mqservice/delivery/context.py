@@ -1,4 +1,4 @@
-"""What all handlers of the data plane share: doors to the store and the caches, and the clock."""
+"""Shared by all handlers of the data plane: the store, the caches, and the clock."""
 
 from __future__ import annotations
 

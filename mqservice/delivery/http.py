@@ -1,4 +1,4 @@
-"""HTTP without a framework: one request, its body under a limit, and its one answer.
+"""HTTP without a framework: one request, its body under a limit, and its one response.
 
     ASGI scope ──▶ Request ──▶ handler ──▶ answer(status, headers, body)
 
@@ -179,7 +179,7 @@ def check_body_head(request: Request, bytes_max: int) -> None:
     declared = headers.get(b"content-length")
     if declared is not None:
         if not declared.isdigit():
-            raise Problem.of("BAD_REQUEST", "content-length is not a number")
+            raise Problem.of("BAD_REQUEST", "content-length must be a number")
         if len(declared) > _LENGTH_DIGITS_MAX or int(declared) > bytes_max:
             raise _too_large(f"{declared[:_LENGTH_DIGITS_MAX].decode()} bytes are", bytes_max)
 
@@ -236,7 +236,7 @@ async def _read_parts(request: Request, first: bytes, bytes_max: int) -> bytes:
 
 def _too_large(what: str, bytes_max: int) -> Problem:
     return Problem.of(
-        "BODY_TOO_LARGE", f"{what} more than the {bytes_max} allowed here", stored=False
+        "BODY_TOO_LARGE", f"{what} more than the {bytes_max} bytes allowed here", stored=False
     )
 
 

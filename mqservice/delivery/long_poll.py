@@ -1,4 +1,4 @@
-"""A receive that is under way in the engine, and all that can end it before a message comes.
+"""A receive that waits in the engine, and everything that can end it before a message arrives.
 
     Poll.begin ──▶ what it settles ──┐
                ──▶ store.receive_for ┴─▶ one write ──▶ engine (parked)

@@ -1,4 +1,4 @@
-"""Requests that may come again: their keys, what is compared of their messages, and their answers.
+"""Idempotent requests: their keys, how their messages are compared, and their results.
 
     Idempotency-Key: K        the request's key; message i of a batch has ``K`` and i
     dedup_id of a message     its own key, which wins over the request's
@@ -81,7 +81,7 @@ def _fingerprint(offer: Offer, message_count: int) -> bytes:
 def result_of(place: PutOncePlace) -> PutResult:
     """As of a put."""
     if place.code:
-        return PutResult(-1, -1, 0, error_from_code(place.code, "refused by the engine"))
+        return PutResult(-1, -1, 0, error_from_code(place.code, "rejected by the storage engine"))
     return PutResult(
         place.queue_offset, place.physical_offset, place.store_timestamp_ms, due_ms=place.due_ms
     )

@@ -1,4 +1,4 @@
-"""Topic and group that a request's path names, from this process's caches or from PostgreSQL.
+"""The topic and group in a request's path, from this process's caches or from PostgreSQL.
 
 handler ── known_topic ──▶ route, or NotLoaded ── load (in a task) ──▶ the handler again
 """

@@ -235,6 +235,7 @@ class DataPlane:
             return False
         request = Request(scope, cycle.receive, cycle.send, match, headers, self)
         request.principal = principal
+        self._begin_span(request)
         self._serve_whole(request, handler, bytes(cycle.body))
         return True
 
@@ -305,6 +306,7 @@ class DataPlane:
                 if known_match(scope["path"]) is None:
                     keep_match(scope["path"], match)
             request.principal = principal
+            self._begin_span(request)
             handlers = HANDLERS[match.operation]
             handler = handlers.get(scope["method"])
             if handler is None:
@@ -346,6 +348,13 @@ class DataPlane:
 
     # What every request passes -------------------------------------------------------------------
 
+    def _begin_span(self, request: Request) -> None:
+        spans = self._context.spans
+        if spans is not None and request.scope["method"] == "POST":
+            operation = _TRACED.get(request.match.operation)
+            if operation is not None:
+                spans.of_request(request, operation)
+
     def _admit(self, request: Request) -> None:
         """Refuse at once what the tenant has no rate left for. Raises Problem.
 
@@ -353,10 +362,6 @@ class DataPlane:
         """
         meter, operation = request.meter, request.match.operation
         assert meter is not None, "it was loaded"
-        if self._context.spans is not None and request.scope["method"] == "POST":
-            traced = _TRACED.get(operation)
-            if traced is not None:
-                self._context.spans.of_request(request, traced)
         if operation in _PRODUCES and request.scope["method"] == "POST":
             request.is_reading = False
             meter.check_in(self._context.clock.monotonic_ms())
@@ -425,11 +430,11 @@ class DataPlane:
                 request.span.end(CLIENT_GONE)
         else:
             log.error(
-                "A data plane request failed",
+                "A data plane request failed with an unexpected error",
                 exc_info=exc,
                 extra={"action": "request_failed", "request_id": request.request_id},
             )
-            problem = Problem.of("INTERNAL", "the request failed; its id is in the log")
+            problem = Problem.of("INTERNAL", "the request failed; its request id is in the log")
             await answer_problem(request, problem)
 
     async def _refuse(self, request: Request, problem: Problem) -> None:
@@ -458,5 +463,5 @@ class DataPlane:
 
 
 async def _refuse_method(request: Request, methods: list[str]) -> None:
-    problem = Problem.of("METHOD_NOT_ALLOWED", f"this path takes {' and '.join(methods)} only")
+    problem = Problem.of("METHOD_NOT_ALLOWED", f"this path takes only {' and '.join(methods)}")
     await answer_problem(request, problem, [(b"allow", ", ".join(methods).encode())])

@@ -68,6 +68,7 @@ def produce_one(context: DeliveryContext, request: Request, body: bytes) -> None
     offer = offer_of(request, body)
     route = known_topic(context, request)
     check_offer(offer, route)
+    _carry_context(request, (offer,))
     put = _put_of(context, request, route, [offer], is_batch=False)
     put.put_all(partial(_answer_one, request, put))
 
@@ -88,7 +89,7 @@ def begin_batch(context: DeliveryContext, request: Request) -> int:
     known_topic(context, request)
     if request.media_type not in (JSON_TYPE, NDJSON_TYPE):
         raise Problem.of(
-            "UNSUPPORTED_MEDIA_TYPE", "a batch is application/json or application/x-ndjson"
+            "UNSUPPORTED_MEDIA_TYPE", "a batch must be application/json or application/x-ndjson"
         )
     return REQUEST_BYTES_MAX
 
@@ -98,7 +99,9 @@ def produce_batch(context: DeliveryContext, request: Request, body: bytes) -> No
     is_json = request.media_type == JSON_TYPE
     messages = _decoded(_decode_array, body) if is_json else decode_lines(body)
     route = known_topic(context, request)
-    put = _put_of(context, request, route, check_batch(messages, route), is_batch=True)
+    offers = check_batch(messages, route)
+    _carry_context(request, offers)
+    put = _put_of(context, request, route, offers, is_batch=True)
     put.put_all(partial(_answer_batch, request, put))
 
 
@@ -121,20 +124,20 @@ def _put_of(
     is_batch: bool,
 ) -> Put:
     assert request.meter is not None, "the data plane has one for each request"
-    carry_context(request, offers)
+    key = request_key(request)
     return Put(
         context,
         request.meter,
         route,
         offers,
         request.client,
-        key=request_key(request),
+        key=key,
         is_batch=is_batch,
         span=request.span,
     )
 
 
-def carry_context(request: Request, offers: Sequence[Offer]) -> None:
+def _carry_context(request: Request, offers: Sequence[Offer]) -> None:
     """Let messages have the trace of their request as properties, if it is part of one."""
     if request.span is not None:
         request.span.carry(offers)
@@ -198,7 +201,7 @@ def raw_offer(request: Request, body: bytes) -> Offer:
             message_group = text
         elif name == b"mq-queue":
             if not value.isdigit() or len(value) > _QUEUE_DIGITS_MAX:
-                raise Fault("/queue", "BAD_REQUEST", "header mq-queue is not a queue number")
+                raise Fault("/queue", "BAD_REQUEST", "the header mq-queue must be a queue number")
             queue = int(value)
         elif name == b"mq-delay":
             delay = text
@@ -211,7 +214,7 @@ def raw_offer(request: Request, body: bytes) -> Offer:
         elif name.startswith(_PROPERTY_HEADER):
             properties[shown[len(_PROPERTY_HEADER) :]] = text
         else:
-            raise Fault("", "BAD_REQUEST", f"header {shown} is not known")
+            raise Fault("", "BAD_REQUEST", f"the header {shown} is unknown")
     wait = wait_of(delay_level, delay, None, deliver_at)
     return Offer(body, False, tag, keys, message_group, properties, queue, wait, dedup_id)
 

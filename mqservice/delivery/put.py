@@ -74,13 +74,13 @@ class Put:
         span: OperationSpan | None = None,
     ) -> None:
         """``key``: the request's own, if it has one. ``is_batch``: faults name the message.
-        ``span`` ends with it.
+        ``span`` ends with the put.
         """
+        self._span = span
         born_ms = self._born_ms = context.clock.now_ms()
         self._context, self._meter, self._route = context, meter, route
         self._client, self._is_batch = client, is_batch
         self._offers = offers
-        self._span = span
         self._waits = {
             index: offer.wait
             for index, offer in enumerate(offers)
@@ -155,11 +155,18 @@ class Put:
 
     def set_result(self, results: list[PutResult]) -> None:
         self._outcomes = results
-        self._tell()
+        self._end()
 
     def set_exception(self, error: StoreError) -> None:
         self._error = error
-        self._tell()
+        self._end()
+
+    def _end(self) -> None:
+        if self._span is not None:
+            self._span.put_ended(
+                self._message_ids, self._outcomes, self._error, is_batch=self._is_batch
+            )
+        self._done()
 
     async def _put_once(self, records: list[bytes]) -> list[PutResult]:
         """A message that was stored before is reported as it was then."""
@@ -184,14 +191,7 @@ class Put:
             self._error = task.exception()
             if self._error is None:
                 self._outcomes = task.result()
-        self._tell()
-
-    def _tell(self) -> None:
-        if self._span is not None:
-            self._span.put_ended(
-                self._message_ids, self._outcomes, self._error, is_batch=self._is_batch
-            )
-        self._done()
+        self._end()
 
     # What became of it ---------------------------------------------------------------------------
 

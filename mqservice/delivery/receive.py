@@ -293,11 +293,14 @@ def _member_id_of(options: ReceiveOptions, request: Request, group: GroupRoute) 
     """
     attempt_id = options.attempt_id
     if attempt_id is not None and not _ATTEMPT_ID.fullmatch(attempt_id):
-        detail = f"is 1 to {ATTEMPT_ID_CHARS_MAX} visible characters of ASCII"
+        detail = f"must be 1 to {ATTEMPT_ID_CHARS_MAX} visible ASCII characters"
         raise Fault("/attempt_id", "BAD_REQUEST", f"attempt_id {detail}")
     if options.consumer_id is None:
         if group.is_exclusive:
-            detail = "the group has dispatch: exclusive, so consumer_id must say who receives"
+            detail = (
+                "the group has dispatch: exclusive, so consumer_id must name the "
+                "consumer that receives"
+            )
             raise Fault("/consumer_id", "BAD_REQUEST", detail)
         if group.is_broadcast:
             return f"client-{options.client_id}"
@@ -315,13 +318,16 @@ def _auto_extend_ms_of(options: ReceiveOptions, lease_ms: int) -> int:
     if not span_ms:
         return 0
     if options.consumer_id is None:
-        detail = "auto_extend needs consumer_id: leases last while that consumer is heard of"
+        detail = (
+            "auto_extend needs consumer_id: leases are extended for as long as that "
+            "consumer is active"
+        )
         raise Fault("/consumer_id", "BAD_REQUEST", detail)
     if not lease_ms < span_ms <= AUTO_EXTEND_MS_MAX:
         raise Fault(
             "/auto_extend",
             "ILLEGAL_LEASE",
-            f"leases are extended to more than the {lease_ms} ms of one, and at most "
+            f"auto_extend must be longer than the lease of {lease_ms} ms and at most "
             f"{AUTO_EXTEND_MS_MAX} ms, found {span_ms}",
         )
     return span_ms
@@ -329,7 +335,9 @@ def _auto_extend_ms_of(options: ReceiveOptions, lease_ms: int) -> int:
 
 def _count_of(options: ReceiveOptions) -> int:
     if not 1 <= options.max <= RECEIVE_COUNT_MAX:
-        raise Fault("/max", "BAD_REQUEST", f"max is 1 to {RECEIVE_COUNT_MAX}, found {options.max}")
+        raise Fault(
+            "/max", "BAD_REQUEST", f"max must be 1 to {RECEIVE_COUNT_MAX}, found {options.max}"
+        )
     return options.max
 
 
@@ -342,7 +350,9 @@ def _wait_ms_of(options: ReceiveOptions, context: DeliveryContext, principal: Pr
     except ValueError as exc:
         raise Fault("/wait", "BAD_REQUEST", str(exc)) from exc
     if wait_ms > WAIT_MS_MAX:
-        raise Fault("/wait", "BAD_REQUEST", f"wait is at most {WAIT_MS_MAX} ms, found {wait_ms}")
+        raise Fault(
+            "/wait", "BAD_REQUEST", f"wait must be at most {WAIT_MS_MAX} ms, found {wait_ms}"
+        )
     if context.drain.has_begun:
         return 0
     if principal.expires_at_ms is not None:

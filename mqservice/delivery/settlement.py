@@ -245,7 +245,9 @@ class Plan:
         answer = SettleAnswer(0, 0, [], 0, self._failed)
         for request, reply in replies:
             for failure in reply.failures:
-                problem = problem_from_store(error_from_code(failure.code, "refused by the engine"))
+                problem = problem_from_store(
+                    error_from_code(failure.code, "rejected by the storage engine")
+                )
                 text = self._text_of(failure, request.client_id)
                 self._failed.append(Failed(text, problem.code, problem.detail, problem.retryable))
             extended = [
@@ -390,20 +392,20 @@ def _check_counts(pointer: str, wanted: Settlement) -> None:
         raise Fault(
             f"{pointer}/ack_upto",
             "BAD_REQUEST",
-            f"one call acks up to at most {ACK_UPTO_COUNT_MAX} receipts, found {found}",
+            f"one request acks at most {ACK_UPTO_COUNT_MAX} receipts with up_to, found {found}",
         )
     count = len(wanted.ack) + len(wanted.nack) + len(wanted.extend) + len(wanted.dead_letter)
     if count > SETTLE_COUNT_MAX:
         raise Fault(
             pointer,
             "BAD_REQUEST",
-            f"one call settles at most {SETTLE_COUNT_MAX} receipts, found {count}",
+            f"one request settles at most {SETTLE_COUNT_MAX} receipts, found {count}",
         )
 
 
 def _check_reason(pointer: str, reason: str) -> None:
     if len(reason) > NACK_REASON_CHARS_MAX:
-        text = f"a reason has at most {NACK_REASON_CHARS_MAX} characters"
+        text = f"a reason must have at most {NACK_REASON_CHARS_MAX} characters"
         raise Fault(pointer, "BAD_REQUEST", text)
 
 
@@ -417,6 +419,8 @@ def _delay_ms_of(pointer: str, item: NackItem) -> int | None:
         raise Fault(pointer, "BAD_REQUEST", str(exc)) from exc
     if delay_ms > NACK_DELAY_MS_MAX:
         raise Fault(
-            pointer, "BAD_REQUEST", f"a delay is at most {NACK_DELAY_MS_MAX} ms, found {delay_ms}"
+            pointer,
+            "BAD_REQUEST",
+            f"a delay must be at most {NACK_DELAY_MS_MAX} ms, found {delay_ms}",
         )
     return delay_ms

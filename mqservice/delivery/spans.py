@@ -114,19 +114,19 @@ class OperationSpan:
     def put_ended(
         self,
         message_ids: Sequence[str],
-        outcomes: Sequence[PutResult],
+        results: Sequence[PutResult],
         error: BaseException | None,
         *,
         is_batch: bool,
     ) -> None:
-        """The messages are stored or refused, or ``error`` says why nothing is known: the end."""
+        """The messages are stored or refused, or ``error`` says why not: the end of this."""
         if is_batch:
             self._attributes["messaging.batch.message_count"] = len(message_ids)
         if len(message_ids) == 1:
             self._attributes["messaging.message.id"] = message_ids[0]
-        errors = (each.error for each in outcomes if each.error is not None)
-        failure = error or next(errors, None)
-        self.end("" if failure is None else code_of(failure))
+        if error is None:
+            error = next((each.error for each in results if each.error is not None), None)
+        self.end("" if error is None else code_of(error))
 
     # Receive, push, settle ----------------------------------------------------------------------
 

@@ -194,8 +194,9 @@ MEANINGS: Final[dict[str, Meaning]] = {
     ),
     "SUBSCRIPTION_CONFLICT": Meaning(
         "Other members of the group read the topic through another filter.",
-        "Let all members of a group have the same filter, or use a group of its own. "
-        "`retry_after_ms` says when the others are gone if they stop reading now.",
+        "Let all members of a group have the same filter, or use a group of its own. While they "
+        "change to another one, try again: `retry_after_ms` says when the others are gone if they "
+        "stop reading now.",
     ),
     "LEASE_EXPIRED": Meaning(
         "The lease ended, and the message was given to somebody else or settled since.",

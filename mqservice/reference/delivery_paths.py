@@ -1,4 +1,4 @@
-"""What the data plane's operations take and answer: produce, receive, settle.
+"""Requests and responses of the data plane's operations: produce, receive, settle.
 
 Each one names its handler in ``delivery.plane.HANDLERS``; a test holds the two against each other.
 """

@@ -1,4 +1,4 @@
-"""What this process has done for tenants since it was last written down. Memory only.
+"""What this process has done for tenants since usage was last written. Memory only.
 
     produce ──▶ stored ──┐
     push ─────▶ sent ────┼──▶ [UsageCounts] ── take, every 10 s ──▶ rows

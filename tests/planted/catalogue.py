@@ -13,6 +13,7 @@ from tests.planted.plant import Plant
 _THEMES: Final = (
     "engine_delivery",
     "engine_keeping",
+    "engine_lag",
     "engine_stores",
     "service_tenants",
     "service_masking",

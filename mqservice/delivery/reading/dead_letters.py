@@ -1,4 +1,4 @@
-"""What a group gave up, over REST: its DLQ page by page, oldest first, or by key.
+"""The dead letters of a group over REST: page by page, oldest first, or by key.
 
     GET .../groups/{group}/dlq?key=&from=&to=&tag=&limit=&cursor= ──▶ browse of %DLQ%group
     GET .../groups/{group}/dlq?reason=&…                          ──▶ cause_walk
@@ -109,7 +109,7 @@ async def read_dead_letter(context: DeliveryContext, request: Request) -> None:
     try:
         record = await find_by_id(context.store, topic, request.match.message_id)
     except TopicNotFound as exc:
-        raise Problem.of("MESSAGE_NOT_FOUND", "the group has given up no message yet") from exc
+        raise Problem.of("MESSAGE_NOT_FOUND", "the group has no dead letters yet") from exc
     reply_struct(request, _dead_letter(record, as_bytes=takes_msgpack(request)))
 
 

@@ -1,4 +1,5 @@
-"""Pull over REST: one queue at an offset, with RocketMQ's statuses, for readers who keep their own.
+"""Pull over REST: one queue at an offset, with RocketMQ's statuses, for consumers that store their
+own offset.
 
     GET .../queues/{queue}/messages?offset=&max=&tag= ──▶ PULL ──▶ status, offsets, messages
     GET .../queues/{queue}/offset?time=               ──▶ OFFSET_AT_TIME ──▶ offsets

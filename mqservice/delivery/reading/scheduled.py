@@ -1,4 +1,4 @@
-"""Scheduled messages over REST: which are to come, one of them never, at once, or at another time.
+"""Scheduled messages over REST: list, cancel, send now, reschedule.
 
     GET    .../topics/{topic}/scheduled?limit=&cursor=   in the order in which the store keeps them
     GET    .../scheduled?limit=&cursor=                  of all topics of the namespace, likewise
@@ -227,7 +227,7 @@ def _place_of(context: DeliveryContext, query: Query, name: str) -> tuple[int, i
         return 0, 0
     place = context.cursors.read(text, topic=name, question=_QUESTION)
     if place is None:
-        raise Fault("?cursor", "CURSOR_INVALID", "the cursor is not one of this list")
+        raise Fault("?cursor", "CURSOR_INVALID", "the cursor does not belong to this list")
     queue_id, queue_offset = _PLACE.unpack(place)
     return queue_id, queue_offset
 
@@ -278,13 +278,13 @@ async def _answer(request: Request, handle: RecallHandle, reply: ScheduledReply,
 def _refuse_lost(handle: RecallHandle, outcome: ScheduledOutcome) -> None:
     """Raises Problem unless the message was still to come."""
     if outcome is ScheduledOutcome.DELIVERED:
-        raise Problem.of("ALREADY_DELIVERED", f"message {handle.message_id} was delivered before")
+        raise Problem.of("ALREADY_DELIVERED", f"message {handle.message_id} was already delivered")
     if outcome is ScheduledOutcome.GONE:
         raise Problem.of(
             "MESSAGE_NOT_FOUND",
-            f"message {handle.message_id} is not to come: it was cancelled, or has expired since",
+            f"message {handle.message_id} is not scheduled: it was cancelled, or has expired",
         )
 
 
 def _unknown() -> Problem:
-    return Problem.of("MESSAGE_NOT_FOUND", "the recall handle is none of this namespace")
+    return Problem.of("MESSAGE_NOT_FOUND", "the recall handle does not belong to this namespace")

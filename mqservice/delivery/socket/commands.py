@@ -71,19 +71,21 @@ class Commands:
     async def run(self, command: frames.AnyCommand) -> None:
         """Raises Fault, Problem or StoreError for a command that cannot be done."""
         if not self._session.is_open and not isinstance(command, frames.Hello):
-            raise Fault("", "BAD_REQUEST", "say hello first")
+            raise Fault("", "BAD_REQUEST", "send hello first")
         await _METHODS[type(command)](self, command)
 
     async def _hello(self, command: frames.Hello) -> None:
         if self._session.is_open:
-            raise Fault("", "BAD_REQUEST", "hello was said before")
+            raise Fault("", "BAD_REQUEST", "hello was already sent")
         if command.max_frame is not None:
             if not command.max_frame >= FRAME_BYTES_MIN:
-                raise Fault("/max_frame", "BAD_REQUEST", f"max_frame is at least {FRAME_BYTES_MIN}")
+                raise Fault(
+                    "/max_frame", "BAD_REQUEST", f"max_frame must be at least {FRAME_BYTES_MIN}"
+                )
             self._session.frame_bytes_max = min(command.max_frame, FRAME_BYTES_MAX)
         ttl_ms = RESUME_TTL_MS_DEFAULT if command.resume_ttl_ms is None else command.resume_ttl_ms
         if not 0 <= ttl_ms <= RESUME_TTL_MS_MAX:
-            detail = f"a session is kept for 0 to {RESUME_TTL_MS_MAX} ms, found {ttl_ms}"
+            detail = f"resume_ttl_ms must be 0 to {RESUME_TTL_MS_MAX}, found {ttl_ms}"
             raise Fault("/resume_ttl_ms", "BAD_REQUEST", detail)
         resumption = None
         if command.resume is not None:
@@ -166,14 +168,15 @@ class Commands:
         self.principal.require(Scope.CONSUME, Kind.TOPIC, command.topic)
         self.principal.require(Scope.CONSUME, Kind.GROUP, command.group)
         if command.sid in self._session.subscriptions:
-            raise Fault("/sid", "CONFLICT", f"sid {command.sid} is in use")
+            raise Fault("/sid", "CONFLICT", f"sid {command.sid} is already in use")
         if len(self._session.subscriptions) >= SUBSCRIPTION_COUNT_MAX:
             raise Problem.of(
-                "QUOTA_EXCEEDED", f"a session has at most {SUBSCRIPTION_COUNT_MAX} subscriptions"
+                "QUOTA_EXCEEDED",
+                f"a session has at most {SUBSCRIPTION_COUNT_MAX} subscriptions; end one first",
             )
         wanted = filter_of("/filter", command.filter)
         if command.mode not in (None, "shared"):
-            raise Fault("/mode", "BAD_REQUEST", "only the mode shared is supported")
+            raise Fault("/mode", "BAD_REQUEST", "the only supported mode is shared")
         topic = await self.topic_route(command.topic)
         group = await self.group_route(command.group)
         lease_ms = group.lease_ms if command.lease_ms is None else command.lease_ms
@@ -214,7 +217,7 @@ class Commands:
         subscription = self._subscription(command.sid)
         tags = command.t or []
         if len(tags) > SETTLE_COUNT_MAX:
-            raise Fault("/t", "BAD_REQUEST", f"at most {SETTLE_COUNT_MAX} tags at once")
+            raise Fault("/t", "BAD_REQUEST", f"a command has at most {SETTLE_COUNT_MAX} tags")
         if command.upto is not None:
             tags = [*tags, *subscription.tags_upto(command.upto)]
         await subscription.wait_ready()
@@ -224,7 +227,7 @@ class Commands:
     async def _nack(self, command: frames.Nack) -> None:
         subscription = self._subscription(command.sid)
         if len(command.t) > SETTLE_COUNT_MAX:
-            raise Fault("/t", "BAD_REQUEST", f"at most {SETTLE_COUNT_MAX} tags at once")
+            raise Fault("/t", "BAD_REQUEST", f"a command has at most {SETTLE_COUNT_MAX} tags")
         for index, item in enumerate(command.t):
             if item.delay_ms is not None and not 0 <= item.delay_ms <= NACK_DELAY_MS_MAX:
                 raise Fault(f"/t/{index}/1", "BAD_REQUEST", "the delay is out of range")
@@ -236,7 +239,7 @@ class Commands:
     async def _dead_letter(self, command: frames.DeadLetter) -> None:
         subscription = self._subscription(command.sid)
         if len(command.t) > SETTLE_COUNT_MAX:
-            raise Fault("/t", "BAD_REQUEST", f"at most {SETTLE_COUNT_MAX} tags at once")
+            raise Fault("/t", "BAD_REQUEST", f"a command has at most {SETTLE_COUNT_MAX} tags")
         for index, item in enumerate(command.t):
             _check_reason(f"/t/{index}/1", item.reason)
         await subscription.wait_ready()
@@ -247,7 +250,7 @@ class Commands:
         subscription = self._subscription(command.sid)
         _check_lease("/ms", command.ms)
         if len(command.t) > SETTLE_COUNT_MAX:
-            raise Fault("/t", "BAD_REQUEST", f"at most {SETTLE_COUNT_MAX} tags at once")
+            raise Fault("/t", "BAD_REQUEST", f"a command has at most {SETTLE_COUNT_MAX} tags")
         await subscription.wait_ready()
         if not subscription.extend(dict.fromkeys(command.t), command.ms, command.id):
             self._session.budget.spend_no_op()
@@ -308,7 +311,7 @@ def _check_lease(pointer: str, lease_ms: int) -> None:
         raise Fault(
             pointer,
             "ILLEGAL_LEASE",
-            f"a lease is {LEASE_MS_MIN} to {LEASE_MS_MAX} ms long, found {lease_ms}",
+            f"a lease must be {LEASE_MS_MIN} to {LEASE_MS_MAX} ms long, found {lease_ms}",
         )
 
 
@@ -317,7 +320,7 @@ def _check_auto_extend(auto_extend_ms: int | None) -> None:
         raise Fault(
             "/auto_extend_ms",
             "ILLEGAL_LEASE",
-            f"leases are extended for 0 to {AUTO_EXTEND_MS_MAX} ms, found {auto_extend_ms}",
+            f"auto_extend_ms must be 0 to {AUTO_EXTEND_MS_MAX}, found {auto_extend_ms}",
         )
 
 

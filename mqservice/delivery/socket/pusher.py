@@ -74,9 +74,11 @@ class Pusher:
         try:
             await self._push_batches()
         except OSError:
-            log.debug("The client is gone", extra={"action": "push_ended"})
+            log.debug("The client disconnected during a push", extra={"action": "push_ended"})
         except Exception:
-            log.exception("A subscription failed", extra={"action": "push_failed"})
+            log.exception(
+                "A subscription failed with an unexpected error", extra={"action": "push_failed"}
+            )
             self._session.end(1011, "the subscription failed", is_kept=False)
 
     async def _push_batches(self) -> None:
@@ -97,7 +99,10 @@ class Pusher:
                 await subscription.refuse(exc)
                 return
             except StoreError as exc:
-                log.debug("A fetch failed", extra={"action": "fetch_failed", "error": str(exc)})
+                log.debug(
+                    "Could not fetch messages for a subscription; trying again",
+                    extra={"action": "fetch_failed", "error": str(exc)},
+                )
                 await asyncio.sleep(retry_ms / 1_000)
                 with contextlib.suppress(StoreError):
                     await self._session.context.store.wait_connected(_RETRY_MS_MAX)

@@ -1,4 +1,4 @@
-"""Settles of one subscription, gathered while the client is read, and their confirmations.
+"""Settles of one subscription, collected while the client is read, and their confirmations.
 
     ack, ack, nack ──▶ one SettleRequest, one LeaseRef per queue and delivery
     SettleReply ──▶ ok for each command that has an id, with the tags that had no effect
@@ -241,7 +241,9 @@ class Settlement:
             for tag, delivery in part.deliveries:
                 code = failed.get(delivery[:4])
                 if code is not None:
-                    problem = problem_from_store(error_from_code(code, "refused by the engine"))
+                    problem = problem_from_store(
+                        error_from_code(code, "rejected by the storage engine")
+                    )
                     part.command.failures.append(pushes.TagFailure(tag, problem.code))
                     part.command.count -= 1
 
@@ -267,4 +269,7 @@ class Settlement:
             await self._session.send_frame(frame)
         except OSError:
             # The client is gone; its session ends by itself, and the settle counts all the same.
-            log.debug("Nobody to confirm to", extra={"action": "confirm_unsent"})
+            log.debug(
+                "The client disconnected before its settles were confirmed",
+                extra={"action": "confirmation_unsent"},
+            )
