@@ -16,7 +16,7 @@ _HEAD: Final = """\
 
 Every refusal of the API is a problem document (RFC 9457) of type `application/problem+json`; its \
 form is in
-[REST](rest.md#refusals). Programs branch on `code`, which never changes its meaning or its \
+[REST](rest.md#errors). Programs branch on `code`, which never changes its meaning or its \
 status. `type` leads to
 a page of the service about the code. This page is made from the table that the service uses:
 `python -m mqservice.reference.error_page > docs/errors.md`.
