@@ -45,10 +45,9 @@ class IssueSettingsIn(Schema):
 
 
 class IssueOut(Schema):
-    """``reason``: the cause, in which signs such as <n> stand for what differs; "" where none was
-    given, null for who may not read messages of the group. ``count``: dead letters, each once.
-    ``changed_by`` is null where the service did it.
-    """
+    """`reason`: the cause, in which placeholders such as <n> stand for what differs; "" without a
+    reason, null for keys that may not read messages of the group. `count`: dead letters, each once.
+    `changed_by` is null if the service did it."""
 
     id: str
     namespace: str
@@ -70,7 +69,7 @@ class IssueOut(Schema):
 
 
 class IssueHourOut(Schema):
-    """Dead letters of one hour that had some."""
+    """Dead letters of one hour; hours without any are omitted."""
 
     at: str
     count: int
@@ -84,9 +83,8 @@ class IssueMessageOut(Schema):
 
 
 class IssueEventOut(Schema):
-    """A change of state. ``why``: letters came for the first time, or again, there were none for
-    long (quiet), or somebody did it; ``by`` is null for the service.
-    """
+    """A change of state. `why`: dead letters appeared for the first time, or again, there were none
+    for long (quiet), or a user did it; `by` is null for the service."""
 
     number: int
     state: IssueState
@@ -106,9 +104,8 @@ class IssueEventOut(Schema):
 
 
 class IssueDetailOut(IssueOut):
-    """``sample``: the newest reason as it was written. ``hours``: the newest with dead letters,
-    ``messages``: the newest; ``history``: the newest changes first.
-    """
+    """`sample`: the newest reason as it was written. `hours`: the newest with dead letters,
+    `messages`: the newest; `history`: the newest changes first."""
 
     sample: str | None
     hours: list[IssueHourOut]

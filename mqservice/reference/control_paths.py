@@ -1,6 +1,6 @@
 """The control plane's part of the document: what the framework says of its routes, and the rest.
 
-    api.get_openapi_schema() ──▶ paths, schemas ──▶ texts, refusals, headers, scopes ──▶ paths
+    api.get_openapi_schema() ──▶ paths, schemas ──▶ texts, errors, headers, scopes ──▶ paths
 
 Nothing here names a route, but examples: a new one is described as soon as it is there. Which
 headers a view reads and sets, and which scope it asks for, is found in its own code.
@@ -53,12 +53,12 @@ _MEDIA_TYPES: Final = {
     "RULES_TYPE": (RULES_TYPE, "object"),
     "METRICS_TYPE": (METRICS_TYPE.partition(";")[0], "string"),
 }
-_CREATING: Final = {"put_topic", "put_group", "import_definitions"}  # refused beyond a quota
+_CREATING: Final = {"put_topic", "put_group", "import_definitions"}  # rejected beyond a quota
 _STATUS_TEXTS: Final = {
-    "200": "It is done, or here it is.",
-    "201": "It is made.",
-    "202": "It is begun; the task says how far it is.",
-    "204": "It is done.",
+    "200": "Done.",
+    "201": "Created.",
+    "202": "Started; the task reports its progress.",
+    "204": "Done.",
 }
 
 

@@ -10,10 +10,9 @@ from mqservice.sampling.models import ConsumerOffsetStep
 
 
 class LagPointOut(Schema):
-    """A span that begins at ``at``. ``inflight`` and ``waiting_retry`` are parts of ``lag``.
-    ``members`` and ``dead_letters`` are of the whole group, and null for a single topic;
-    ``dead_letters`` counts all there ever were.
-    """
+    """A time span that starts at `at`. `inflight` and `waiting_retry` are parts of `lag`. `members`
+    and `dead_letters` are of the whole group, and null for a single topic; `dead_letters` is the
+    all-time count."""
 
     at: str
     lag: int | None
@@ -63,7 +62,7 @@ class LagHistoryOut(Schema):
 
 
 class RatePointOut(Schema):
-    """``stored``: messages ever stored, ``readable``: those that could still be read."""
+    """`stored`: all messages stored so far, `readable`: those that could still be read."""
 
     at: str
     stored: int | None
@@ -107,7 +106,7 @@ class OffsetStepOut(Schema):
 
 
 class OffsetHistoryOut(Schema):
-    """The newest first; a moment at which the group had not moved is left out."""
+    """The newest first; moments at which the offset had not changed are omitted."""
 
     group: str
     topic: str
