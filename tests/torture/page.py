@@ -103,8 +103,8 @@ _TEXTS: Final = {
     "reordering and no repetition without a cause. The counts are processes, clients that never "
     "read what they were sent, rejections by the quota and requests of the overload.",
     "soak": "The same load, and those of these faults that kill nothing, for minutes. Anonymous "
-    "memory and open files of each process are sampled every two seconds: the last quarter of the time "
-    "must not have over a tenth and 8 MiB, or 16 files, more than the second quarter.",
+    "memory and open files of each process are sampled every two seconds: the last quarter of the "
+    "time must not have over a tenth and 8 MiB, or 16 files, more than the second quarter.",
     "delivery_model": "Random receives, settles, nacks, extensions, waits and restarts, compared "
     "with a simple model.",
     "recovery_time": "An engine is killed, checkpoint, consume queues and index are deleted, and "
