@@ -26,9 +26,7 @@ def may_read(principal: Principal, issue: Issue) -> bool:
 
 
 class IssueSettingsIn(Schema):
-    """``resolve_after``: how long an issue is quiet before it counts as resolved, 1h to 90d; null:
-    never.
-    """
+    """`resolve_after`: how long an issue is quiet before it is resolved, 1h to 90d; null: never."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -131,9 +129,9 @@ class IssueDetailOut(IssueOut):
 class IssueListOut(Schema):
     """The last seen first; ``next`` is the ``before`` of the following page, null on the last one.
 
-    ``open``: how many issues of the namespace are open. ``others``: dead letters whose reasons had
-    no room among the issues; ``unseen``: those that were gone before they were looked at.
-    ``resolve_after``: how long an issue is quiet before it counts as resolved, null for never.
+    ``open``: how many issues of the namespace are open. ``others``: dead letters whose reasons did
+    not fit among the issues; ``unseen``: those deleted before they were checked. ``resolve_after``:
+    how long an issue is quiet before it is resolved, null for never.
     """
 
     issues: list[IssueOut]
@@ -145,7 +143,7 @@ class IssueListOut(Schema):
 
 
 class IssueSettingsOut(Schema):
-    """``resolve_after``: how long an issue is quiet before it counts as resolved; null: never."""
+    """`resolve_after`: how long an issue is quiet before it is resolved; null: never."""
 
     resolve_after: str | None
 

@@ -158,7 +158,7 @@ def read_csv(
     from_date: FromDate = None,
     to_date: ToDate = None,
 ) -> HttpResponse:
-    """Read rows of a range of days as a CSV file; by default the newest day. Two or three queries."""
+    """Read rows of a range of days as CSV; by default the newest day. Two or three queries."""
     report = get_report(name)
     namespace = get_namespace(request.auth, ns)
     first, end = _range(namespace, from_date, to_date)
